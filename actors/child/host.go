@@ -203,7 +203,7 @@ func (h *Host) make(f *forker, j *job) {
 // tryLookUp asks the question of j; or else it drops credentials of the server, and looks up the program of j. A
 // panic counts as a failed look-up.
 func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
-	defer h.recovered(j, &err)
+	defer h.recovered(j.spec.Argv, &err)
 	step := func(step string) {
 		h.mu.Lock()
 		j.step = step
@@ -211,12 +211,21 @@ func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 	}
 	if j.ask != nil {
 		step("look-up of the user")
-		return "", false, j.ask()
+		return "", false, j.ask(step)
 	}
 	spec := &j.spec
 	if spec.Serve != nil {
 		return "/", true, h.resolve(spec, step)
 	}
+	path, apart, err = h.allowed(spec, step)
+	if err == nil && spec.confined() {
+		return path, true, h.resolve(spec, step)
+	}
+	return path, apart, err
+}
+
+// allowed drops credentials of the server from spec, looks up the program, and gives the child the sandbox of the operator.
+func (h *Host) allowed(spec *Spec, step func(what string)) (path string, apart bool, err error) {
 	spec.NoNewPrivs = spec.NoNewPrivs || h.noNewPrivs
 	if spec.User != nil {
 		if err := mayBecome(spec.User); err != nil {
@@ -231,7 +240,7 @@ func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 	spec.Env = withoutWithheld(spec.Env, rule)
 	// As the user: an error about a path closed to the user does not tell whether the path exists.
 	refused := LookAs(spec.User, func() {
-		defer h.recovered(j, &err)
+		defer h.recovered(spec.Argv, &err)
 		if path, err = programUnder(rule, spec, step); err == nil {
 			apart = spec.bySteps() || mayHang(spec.Dir, path)
 		}
@@ -239,10 +248,17 @@ func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 	if err = cmp.Or(refused, err); err == nil {
 		err = spec.confine(rule)
 	}
-	if err == nil && spec.confined() {
-		return path, true, h.resolve(spec, step)
-	}
 	return path, apart, err
+}
+
+// Look returns why Start would not try to start the child: the policy, or the look-up of the program or the working
+// directory, refuses. Look waits for files. Call Look from the function of Ask, with its step.
+func (h *Host) Look(spec Spec, step func(what string)) error {
+	_, _, err := h.allowed(&spec, step)
+	if spec.dir != nil {
+		spec.dir.Close()
+	}
+	return err
 }
 
 // trySpawn calls spawn. A panic counts as a failed start.
@@ -262,14 +278,14 @@ func (h *Host) trySpawn(f *forker, j *job) (_ *process, err error) {
 			h.releasePlaces(held) // before the error is told
 		}
 	}()
-	defer h.recovered(j, &err)
+	defer h.recovered(j.spec.Argv, &err)
 	return h.spawn(f, j, &stuck)
 }
 
-func (h *Host) recovered(j *job, err *error) {
+func (h *Host) recovered(argv []string, err *error) {
 	if r := recover(); r != nil {
 		h.log.Error("panic recovered", "in", "start", "panic", r, "stack", string(debug.Stack()))
-		*err = fmt.Errorf("%w in the start of %q", errInternal, j.spec.Argv)
+		*err = fmt.Errorf("%w in the start of %q", errInternal, argv)
 	}
 }
 

@@ -3,6 +3,7 @@ package child
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -98,6 +99,41 @@ func TestProgramUnder(t *testing.T) {
 	spec := Spec{Name: "x", Argv: []string{"true"}, Watches: []string{"/etc/passwd"}}
 	if _, err := programUnder(ruleOf(t, "run /**", "cwd /", "read /srv"), &spec, func(string) {}); !errors.Is(err, rules.ErrRefused) {
 		t.Errorf("a start that looks at any file: %v", err)
+	}
+}
+
+// TestLook: a look refuses what a start refuses, with the same error, and leaves nothing open.
+func TestLook(t *testing.T) {
+	dir := t.TempDir()
+	h := newHost(t, HostConfig{})
+	with := func(change func(*Spec)) Spec {
+		spec := script("true")
+		change(&spec)
+		return spec
+	}
+	for name, spec := range map[string]Spec{
+		"allowed": with(func(s *Spec) {
+			s.Dir, s.Rule = dir, func() *rules.Rule { return ruleOf(t, "run /**", "cwd "+dir) }
+		}),
+		"no such program":   with(func(s *Spec) { s.Argv[0] = "no-such-program" }),
+		"no such directory": with(func(s *Spec) { s.Dir = dir + "/missing" }),
+		"another program":   with(func(s *Spec) { s.Rule = func() *rules.Rule { return ruleOf(t, "run /usr/bin/id", "cwd /") } }),
+		"another directory": with(func(s *Spec) { s.Rule = func() *rules.Rule { return ruleOf(t, "run /**", "cwd "+dir) } }),
+		"no sandbox":        with(func(s *Spec) { s.RequireSandbox = true }),
+	} {
+		looked := h.Look(spec, func(string) {})
+		if started := <-startLater(h, spec); fmt.Sprint(looked) != fmt.Sprint(started) || (name == "allowed") != (looked == nil) {
+			t.Errorf("%s: the look says %v, and the start %v", name, looked, started)
+		}
+	}
+	open, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range open {
+		if path, _ := os.Readlink(fd); path == dir {
+			t.Errorf("%s is open: %s", path, fd)
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ type job struct {
 	spec Spec
 	in   *Intake
 	done func(Handle, error)
-	ask  func() error // see Host.Ask; nil: a start
+	ask  func(step func(string)) error // see Host.Ask; nil: a start
 	// answerTime is for the look-up, and then again until the child executes the program. Fixed by enter.
 	answerTime time.Duration
 
@@ -69,9 +69,9 @@ func (h *Host) Start(spec Spec, in *Intake, done func(Handle, error)) {
 }
 
 // Ask calls ask, which may wait for files and for the database of users, and then done with the error of ask. The
-// time and the turns of a start hold for ask: if ask hangs, done gets ErrNoAnswer. Ask uses spec.Owner and
-// spec.Context alone. Neither Ask nor done may block.
-func (h *Host) Ask(spec Spec, ask func() error, done func(error)) {
+// time and the turns of a start hold for ask: if ask hangs, done gets ErrNoAnswer, which names the step that ask has told last (at the
+// beginning the look-up of the user). Ask uses spec.Owner and spec.Context alone. Neither Ask nor done may block.
+func (h *Host) Ask(spec Spec, ask func(step func(what string)) error, done func(error)) {
 	h.enter(&job{spec: Spec{Owner: spec.Owner, Context: spec.Context}, ask: ask, done: func(_ Handle, err error) { done(err) }})
 }
 

@@ -57,7 +57,7 @@ func TestAsk(t *testing.T) {
 	h := newHost(t, HostConfig{AnswerTime: time.Hour})
 	ask := func(owner string, ask func() error) error {
 		done := make(chan error, 1)
-		h.Ask(Spec{Owner: owner}, ask, func(err error) { done <- err })
+		h.Ask(Spec{Owner: owner}, func(func(string)) error { return ask() }, func(err error) { done <- err })
 		return <-done
 	}
 	wrong := errors.New("wrong")

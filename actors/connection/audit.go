@@ -13,7 +13,8 @@ import (
 
 // who returns the client of the connection.
 func (c *connection) who() audit.Who {
-	return audit.Who{Identity: identityOf(c.conn).Name, Connection: c.name, Session: c.sessionID}
+	i := identityOf(c.conn)
+	return audit.Who{Identity: i.Name, Account: i.Account(), Connection: c.name, Session: c.sessionID}
 }
 
 func (c *connection) recordAccepted() {
@@ -50,41 +51,31 @@ func (c *connection) recordNotAttached(err *protocol.Error) {
 	c.env.Audit.Put(e)
 }
 
-// recordRequest records a request that is passed on and changes how programs run, or ends a session.
-// Input, output and sizes are not for the record; starts have events of their own.
+// recordRequest records a request that is passed on, if the table has no other record of its method.
 func (c *connection) recordRequest(in inbound) {
-	if c.env.Audit == nil {
+	if c.env.Audit == nil || in.entry.observer.reads || in.entry.record != asRequest {
 		return
 	}
 	e := audit.Request{Who: c.who(), Method: in.method}
+	if p, ok := in.params.(protocol.AboutProcess); ok {
+		e.Process = audit.Text(p.Process())
+	}
 	switch p := in.params.(type) {
 	case protocol.ProcessSignalParams:
-		e.Process, e.Signal = audit.Text(p.ProcessID), audit.Text(p.Signal)
+		e.Signal = audit.Text(p.Signal)
 	case protocol.ProcessTerminateParams:
-		e.Process, e.GraceMs, e.Tree = audit.Text(p.ProcessID), p.GraceMs, p.Tree
-	case protocol.ProcessCloseStdinParams:
-		e.Process = audit.Text(p.ProcessID)
-	case protocol.ProcessRestartParams:
-		e.Process = audit.Text(p.ProcessID)
-	case protocol.ProcessSetRestartParams:
-		e.Process = audit.Text(p.ProcessID)
+		e.GraceMs, e.Tree = p.GraceMs, p.Tree
 	case protocol.GroupStopParams:
 		e.Group = audit.Text(p.GroupID)
-	case protocol.SessionCloseParams, protocol.SessionUpdateParams:
-	default:
-		return
 	}
 	c.env.Audit.Put(e)
 }
 
-// refusal returns a function that records why the client may not send a method. Any goroutine may call it. Only the
-// first refusal of each method is recorded: a client whose requests are refused must not fill the disk.
+// refusal returns a function that records why the client may not send a method. Any goroutine may call it.
 func (c *connection) refusal(method string) func(reason string) {
-	log, who, refused := c.env.Audit, c.who(), &c.refused
+	log, who := c.env.Audit, c.who()
 	return func(reason string) {
-		if _, again := refused.LoadOrStore(method, true); !again {
-			log.Put(audit.Request{Who: who, Method: method, Refused: audit.Text(reason)})
-		}
+		log.Put(audit.Request{Who: who, Method: method, Refused: audit.Text(reason)})
 	}
 }
 
@@ -106,7 +97,7 @@ func (c *connection) recordFile(call *fileCall) func(error) {
 		}
 	}
 	e.Who, e.Method = c.who(), call.in.method
-	if e.Handle != "" && e.Path == "" { // fs/close; calls with the same handle run one after the other
+	if call.in.method == protocol.MethodFsClose { // calls with the same handle run one after the other
 		e.Path = audit.Text(handles.Replaces(string(e.Handle)))
 		if e.Path == "" {
 			return func(error) {}

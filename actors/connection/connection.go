@@ -4,7 +4,6 @@ package connection
 
 import (
 	"encoding/binary"
-	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -77,8 +76,6 @@ type connection struct {
 	name string    // of the actor; set by start
 	born time.Time // set by start
 	why  string    // the connection ends; "": it does not, or the actor has failed
-	// refused has the methods whose refusal was recorded. Shared with calls about files.
-	refused sync.Map
 
 	// Shared with the reader.
 	pongs pongs

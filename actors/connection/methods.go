@@ -25,6 +25,9 @@ type method struct {
 	// repeat says how a repeated request is recognized if it changes something. "": by a member
 	// of its params (startToken, writeId, requestId).
 	repeat string
+	// record says what the audit log has of a method that changes something. The zero record: the request, as it is passed on to the session or
+	// the process.
+	record record
 	// server: the answer waits for the server alone, neither for a program nor for the client.
 	server bool
 	// early: allowed before the end of the handshake.
@@ -42,9 +45,19 @@ type section struct {
 	prefix  string // an unknown method that begins so is of the family, too; "": none is
 	about   string // whose state the methods concern: connection, server, session, process, group, file, program
 	repeat  string // of a method whose repeat is ""
+	record  record // of a method whose record is asRequest
 	wire    wire   // appServer: the exec-server does not have the methods
 	methods []method
 }
+
+// record says what the audit log has of a method.
+type record int
+
+const (
+	asRequest  record = iota
+	byHandler         // events that the handler, or an actor, records
+	unrecorded        // nothing: it is input, or has to do with the connection alone
+)
 
 // guests says which clients with the token of a share may send a method.
 type guests int
@@ -122,34 +135,34 @@ var table = []section{
 		{name: protocol.MethodSessionList, handler: handles(optional, (*connection).listSessions), observer: reads, guests: anyGuest, server: true},
 		{name: protocol.MethodSessionClose, handler: ofSession(optional[protocol.SessionCloseParams]), repeat: repeatBySession, server: true},
 		{name: protocol.MethodSessionUpdate, handler: ofSession(params[protocol.SessionUpdateParams]), server: true},
-		{name: protocol.MethodSessionAck, handler: handles(params, (*connection).acknowledge), notification: true},
-		{name: protocol.MethodSessionShare, handler: ofSession(params[protocol.SessionShareParams]), repeat: repeatsAnew, server: true},
+		{name: protocol.MethodSessionAck, handler: handles(params, (*connection).acknowledge), notification: true, record: unrecorded},
+		{name: protocol.MethodSessionShare, handler: ofSession(params[protocol.SessionShareParams]), repeat: repeatsAnew, server: true, record: byHandler},
 		{name: protocol.MethodSessionShares, handler: ofSession(ignored[message.SharesRequest]), observer: ownerReads, server: true},
-		{name: protocol.MethodSessionUnshare, handler: ofSession(params[protocol.SessionUnshareParams]), repeat: repeatByShare, server: true},
+		{name: protocol.MethodSessionUnshare, handler: ofSession(params[protocol.SessionUnshareParams]), repeat: repeatByShare, server: true, record: byHandler},
 		{name: protocol.MethodProcessList, handler: handles(optional, (*connection).listProcesses), observer: reads, guests: anyGuest},
 		{name: protocol.MethodGroupList, handler: ofSession(ignored[message.GroupListRequest]), observer: reads, guests: anyGuest},
 	}},
 
 	{family: execFamily, about: "process", methods: []method{
-		{name: protocol.MethodProcessStart, handler: handles(startParams, (*connection).startProcess), server: true},
+		{name: protocol.MethodProcessStart, handler: handles(startParams, (*connection).startProcess), server: true, record: byHandler},
 		{name: protocol.MethodProcessRead, handler: handles(params, (*connection).readProcess), observer: reads, guests: anyGuest},
 		// If there is no such process, these three answer as the peer does, and the others fail.
-		{name: protocol.MethodProcessWrite, handler: ofProcess[protocol.ProcessWriteParams](protocol.ProcessWriteResult{Status: protocol.WriteUnknownProcess}), guests: typists},
+		{name: protocol.MethodProcessWrite, handler: ofProcess[protocol.ProcessWriteParams](protocol.ProcessWriteResult{Status: protocol.WriteUnknownProcess}), guests: typists, record: unrecorded},
 		{name: protocol.MethodProcessSignal, handler: ofProcess[protocol.ProcessSignalParams](protocol.Empty{})},
 		{name: protocol.MethodProcessTerminate, handler: ofProcess[protocol.ProcessTerminateParams](protocol.ProcessTerminateResult{Running: false})},
 		{name: protocol.MethodProcessCloseStdin, handler: ofProcess[protocol.ProcessCloseStdinParams](nil)},
-		{name: protocol.MethodProcessResize, handler: ofProcess[protocol.ProcessResizeParams](nil), guests: typists},
+		{name: protocol.MethodProcessResize, handler: ofProcess[protocol.ProcessResizeParams](nil), guests: typists, record: unrecorded},
 		{name: protocol.MethodProcessWait, handler: ofProcess[protocol.ProcessWaitParams](nil), observer: reads, guests: anyGuest},
 		{name: protocol.MethodProcessRestart, handler: ofProcess[protocol.ProcessRestartParams](nil)},
 		{name: protocol.MethodProcessSetRestart, handler: ofProcess[protocol.ProcessSetRestartParams](nil)},
 		{name: protocol.MethodProcessInfo, handler: ofProcess[protocol.ProcessInfoParams](nil), observer: reads, guests: anyGuest},
 	}},
 	{family: execFamily, about: "group", methods: []method{
-		{name: protocol.MethodGroupStart, handler: handles(groupParams, (*connection).startGroup), server: true},
+		{name: protocol.MethodGroupStart, handler: handles(groupParams, (*connection).startGroup), server: true, record: byHandler},
 		{name: protocol.MethodGroupStop, handler: ofSession(params[protocol.GroupStopParams])},
 	}},
 
-	{family: "filesystem", prefix: "fs", about: "file", repeat: repeatsNotAtAll, methods: []method{
+	{family: "filesystem", prefix: "fs", about: "file", repeat: repeatsNotAtAll, record: byHandler, methods: []method{
 		{name: protocol.MethodFsReadFile, handler: ofFiles(params, readFile), app: ofFiles(plain, readFile), observer: reads},
 		{name: protocol.MethodFsOpen, handler: ofFiles(params, openFile), observer: toRead},
 		{name: protocol.MethodFsReadBlock, handler: ofHandles(params, readBlock), observer: reads},
@@ -179,11 +192,11 @@ var table = []section{
 		{name: protocol.MethodCapabilityRootsDiscover, handler: ofMachine(params, discoverRoots), observer: reads},
 		{name: protocol.MethodCapabilitiesDiscover, handler: ofMachine(params, discoverInstalled), observer: reads},
 	}},
-	{family: "http", prefix: "http", about: "connection", repeat: repeatsNotAtAll, methods: []method{
+	{family: "http", prefix: "http", about: "connection", repeat: repeatsNotAtAll, record: byHandler, methods: []method{
 		{name: protocol.MethodHTTPRequest, handler: handles(params, (*connection).httpRequest)},
 	}},
 
-	{family: execFamily, about: "program", repeat: repeatsNotAtAll, wire: appServer, methods: []method{
+	{family: execFamily, about: "program", repeat: repeatsNotAtAll, record: byHandler, wire: appServer, methods: []method{
 		{name: protocol.MethodProcessSpawn, handler: ofProgram(params[protocol.ProcessSpawnParams]), experimental: true},
 		{name: protocol.MethodProcessWriteStdin, handler: ofProgram(params[protocol.ProcessWriteStdinParams]), experimental: true},
 		{name: protocol.MethodProcessResizePty, handler: ofProgram(params[protocol.ProcessResizePtyParams]), experimental: true},
@@ -308,6 +321,9 @@ func index(table []section) map[string]*method {
 			m.section = s
 			if m.repeat == "" {
 				m.repeat = s.repeat
+			}
+			if m.record == asRequest {
+				m.record = s.record
 			}
 			all[m.name] = m
 		}

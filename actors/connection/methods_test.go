@@ -52,6 +52,9 @@ func TestMethodsAreComplete(t *testing.T) {
 		if m.section.family == "" {
 			t.Errorf("%s has no family", name)
 		}
+		if passed := slices.Contains([]string{"session", "process", "group"}, m.section.about); !passed && m.record == asRequest && !m.observer.reads {
+			t.Errorf("%s is about a %s, so nobody passes it on, and nobody records it: give its entry another record", name, m.section.about)
+		}
 		if _, ok := paramsOf(m)[0].(protocol.AboutProcess); ok != (m.section.about == "process") {
 			t.Errorf("%s is about a %s, and its params name a process: %v", name, m.section.about, ok)
 		}

@@ -93,7 +93,7 @@ func (c *connection) tellServer(ctx actor.Context, in inbound, _ struct{}) {
 	tried := sandboxTried{c.token, in}
 	c.pending[c.token] = pending{id: in.id, weight: in.weight, server: true}
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	host.Ask(child.Spec{Owner: c.sessionID}, func() error { return host.TrySandbox().Err }, func(error) { root.Send(self, tried) })
+	host.Ask(child.Spec{Owner: c.sessionID}, func(func(string)) error { return host.TrySandbox().Err }, func(error) { root.Send(self, tried) })
 }
 
 func (c *connection) sandboxTried(ctx actor.Context, m sandboxTried) {

@@ -83,13 +83,13 @@ func (r *processRecord) userEvent() *audit.User {
 	return &audit.User{Name: audit.Text(u.Name), UID: u.UID, GID: u.GID}
 }
 
-// recordWithoutUser records a run that does not start because it has no user, or because its actor has stopped.
-func (s *start) recordWithoutUser(err error) {
+// recordUntried records a run whose start is not tried.
+func (s *start) recordUntried(err error) {
 	if s.env.Audit == nil {
 		return
 	}
 	s.env.Audit.Put(audit.ProcessRefused{
-		Process: s.about(s.run), Argv: s.spec.Argv, Dir: audit.Text(s.spec.Dir), RequestedUser: audit.Text(s.user.wanted), Reason: reasonOf(err),
+		Process: s.about(s.run), Argv: s.spec.Argv, Dir: audit.Text(s.spec.Dir), RequestedUser: audit.Text(s.params.User), Reason: reasonOf(err),
 	})
 }
 
@@ -97,7 +97,7 @@ func (s *start) recordWithoutUser(err error) {
 func (r *processRecord) recorded(run int, done func(child.Handle, error)) func(child.Handle, error) {
 	return func(h child.Handle, err error) {
 		if err != nil {
-			r.env.Audit.Put(audit.ProcessRefused{Process: r.about(run), Reason: reasonOf(err)})
+			r.env.Audit.Put(audit.ProcessRefused{Process: r.about(run), Tried: true, Reason: reasonOf(err)})
 			done(h, err)
 			return
 		}

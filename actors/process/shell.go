@@ -26,8 +26,8 @@ func shellOf(o Options, spec child.Spec) *shellstate.Start {
 	return &shellstate.Start{Capture: capture, Shell: s.Shell.Name, Policy: s.EnvPolicy(), Own: s.Own(), Session: o.Session}
 }
 
-// A start is a child under way. Its steps follow each other: choose the user, record the start, wait for the
-// state of the shell, start the child.
+// A start is a child under way. Its steps follow each other: choose the user, look whether the policy allows the program, record the start,
+// wait for the state of the shell, start the child.
 type start struct {
 	*processRecord
 	spec child.Spec
@@ -38,25 +38,36 @@ type start struct {
 	done func(child.Handle, error)
 }
 
-// startChild starts the child of a run, and calls done as StartChild does.
+// startChild starts the child of a run, and calls done as StartChild does. Before a start is recorded, the server looks whether it may be
+// tried at all: a client without rights has no place in the record for each start.
 func (p *process) startChild(ctx actor.Context, spec child.Spec, run int, done func(child.Handle, error)) {
 	s := &start{p.processRecord, spec, run, p.intake, ctx.Self(), ctx.ActorSystem().Root, done}
-	if p.user == nil {
-		s.record()
+	if p.user == nil && p.env.Audit == nil {
+		s.begin()
 		return
 	}
 	var now *chosen
-	p.env.Host.Ask(spec, func() (err error) {
-		now, err = s.user.make(s.env)
-		return err
+	p.env.Host.Ask(spec, func(step func(what string)) (err error) {
+		if s.user != nil {
+			if now, err = s.user.make(s.env); err != nil {
+				return err
+			}
+			s.user.apply(now, &spec)
+		}
+		if s.env.Audit == nil {
+			return nil
+		}
+		return s.env.Host.Look(spec, step)
 	}, func(err error) {
 		if err = cmp.Or(err, s.mayStart()); err != nil {
-			s.recordWithoutUser(err)
+			s.recordUntried(err)
 			done(nil, err)
 			return
 		}
-		s.user.now.Store(now)
-		s.user.runAs(&s.spec)
+		if s.user != nil {
+			s.user.now.Store(now)
+			s.user.runAs(&s.spec)
+		}
 		s.record()
 	})
 }

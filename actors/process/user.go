@@ -68,12 +68,14 @@ func (c *choice) make(e *env.Env) (*chosen, error) {
 
 // runAs has a program run as chosen for the present run.
 func (c *choice) runAs(spec *child.Spec) {
-	if c == nil {
-		return
+	if c != nil {
+		c.apply(c.now.Load(), spec)
 	}
-	now := c.now.Load()
-	spec.NoNewPrivs = spec.NoNewPrivs || now.noNewPrivs
-	if a := now.account; a != nil {
+}
+
+func (c *choice) apply(to *chosen, spec *child.Spec) {
+	spec.NoNewPrivs = spec.NoNewPrivs || to.noNewPrivs
+	if a := to.account; a != nil {
 		spec.User, spec.Env = &a.User, a.environ(spec.Env, c.inherited)
 	}
 }

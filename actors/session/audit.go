@@ -13,7 +13,7 @@ import (
 
 // whoIs returns the client that sent an Attach.
 func (s *session) whoIs(m message.AttachRequest) audit.Who {
-	return audit.Who{Identity: m.Identity.Name, Connection: message.ConnectionOf(m.Sender), Session: s.id}
+	return audit.Who{Identity: m.Identity.Name, Account: m.Identity.Account(), Connection: message.ConnectionOf(m.Sender), Session: s.id}
 }
 
 // clientOf returns the client that is, or was, attached by an actor.

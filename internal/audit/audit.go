@@ -20,9 +20,6 @@ const (
 	hangs = 5 * time.Second
 	// tick is how often the record tries again after a failure.
 	tick = time.Second
-	// maxRefusals is how many refused connections have a line of their own between two ticks. Strangers
-	// cannot fill the disk with refusals.
-	maxRefusals = 10
 	// closeTime is how long Close waits for the sink.
 	closeTime = 5 * time.Second
 )
@@ -66,14 +63,14 @@ type Log struct {
 	wake chan struct{} // has a token when the writer has work
 	over chan struct{} // closed when the writer has ended
 
-	mu      sync.Mutex
-	queue   []*entry  // the first is being written
-	bytes   int       // of queue
-	began   time.Time // when the write of the first began; zero: none is being written
-	failed  error     // of the last write, or errHangs; nil: it succeeded
-	lost    Lost
-	refused int // connections since the last tick
-	closed  bool
+	mu         sync.Mutex
+	queue      []*entry  // the first is being written
+	bytes      int       // of queue
+	began      time.Time // when the write of the first began; zero: none is being written
+	failed     error     // of the last write, or errHangs; nil: it succeeded
+	lost       Lost
+	allowances allowances
+	closed     bool
 }
 
 // entry is a line in the queue.
@@ -84,18 +81,19 @@ type entry struct {
 
 // New returns a record that writes into sink.
 func New(sink Sink, o Options) *Log {
-	l := &Log{Options: o, sink: sink, wake: make(chan struct{}, 1), over: make(chan struct{})}
+	l := &Log{Options: o, sink: sink, wake: make(chan struct{}, 1), over: make(chan struct{}), allowances: make(allowances)}
 	go l.write()
 	go l.watch()
 	return l
 }
 
-// Put records an event. If the queue is full, the event is counted as lost.
+// Put records an event. If the queue is full, the event is counted as lost. If the allowance of whoever caused the event is used up, the
+// event is counted as left out.
 func (l *Log) Put(e Event) {
 	if l == nil {
 		return
 	}
-	l.add(&entry{line: line(l.shown(e), time.Now())})
+	l.add(e, nil)
 }
 
 // Start records the start of a program, and then calls then. If the program must not start, then gets an
@@ -105,23 +103,14 @@ func (l *Log) Start(e ProcessStart, then func(error)) {
 		then(nil)
 		return
 	}
-	if err := l.add(&entry{line: line(l.shown(e), time.Now()), then: then}); err != nil {
+	if err := l.add(e, then); err != nil {
 		then(l.verdict(err))
 	}
 }
 
-// Refused records a refused connection. Beyond maxRefusals, refusals are only counted.
+// Refused records a refused connection.
 func (l *Log) Refused(remote, reason string) {
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	l.refused++
-	own := l.refused <= maxRefusals
-	l.mu.Unlock()
-	if own {
-		l.Put(ConnectionRefused{Remote: remote, Reason: Text(reason)})
-	}
+	l.Put(ConnectionRefused{Remote: remote, Reason: Text(reason)})
 }
 
 // Note describes the trouble of the record for people; "": there is none.
@@ -147,6 +136,7 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.mu.Lock()
+	l.tell(true)
 	l.closed = true
 	l.mu.Unlock()
 	l.awake()
@@ -202,10 +192,20 @@ func (r *RefusedError) Advice() string {
 
 func (r *RefusedError) Unwrap() error { return r.Err }
 
-// add appends to the queue. If there is no room, add counts the line as lost and returns the reason.
-func (l *Log) add(e *entry) error {
+// add appends the line of e to the queue, unless the line is left out. If there is no room, add counts the line as lost and returns the reason.
+func (l *Log) add(e Event, then func(error)) error {
+	now := time.Now()
+	text := line(l.shown(e), now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.allowances.admits(e, len(text), now) {
+		return nil
+	}
+	return l.enqueue(&entry{text, then})
+}
+
+// enqueue appends to the queue, or counts e as lost. The caller holds mu.
+func (l *Log) enqueue(e *entry) error {
 	cost := len(e.line) + lineCost
 	switch {
 	case l.closed:
@@ -221,6 +221,14 @@ func (l *Log) add(e *entry) error {
 		return errHangs // the line is kept: it is written when the sink goes on
 	}
 	return nil
+}
+
+// tell records what was left out. The caller holds mu.
+func (l *Log) tell(ends bool) {
+	now := time.Now()
+	for _, e := range l.allowances.tell(now, ends) {
+		l.enqueue(&entry{line: line(e, now)})
+	}
 }
 
 // lose counts a lost line, and returns why. The caller holds mu.
@@ -348,14 +356,10 @@ func (l *Log) watch() {
 				}
 			}
 		}
-		others := l.refused - maxRefusals
-		l.refused = 0
+		l.tell(false)
 		l.mu.Unlock()
 		for _, then := range waiting {
 			then(l.verdict(errHangs))
-		}
-		if others > 0 {
-			l.Put(ConnectionRefused{Reason: "further connections were refused", Others: others})
 		}
 		l.awake()
 	}

@@ -315,22 +315,6 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-func TestRefusalsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := new(memory)
-		l, _ := newLog(m, true)
-		for range 1000 {
-			l.Refused("1.2.3.4:5", "no")
-		}
-		time.Sleep(tick + 1)
-		l.Close()
-		got := m.lines(t)
-		if len(got) != maxRefusals+1 || !strings.Contains(got[maxRefusals], `"others":990`) {
-			t.Error(got)
-		}
-	})
-}
-
 func TestFileFollowsItsName(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.log")

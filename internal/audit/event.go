@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -17,14 +18,23 @@ import (
 // for the value of a variable, for input, output, a credential, a header or the content of a file.
 type Event interface {
 	name() string
+	account() string // whose allowance the event takes from
 }
 
 // Who says who caused an event. Actor names are unique for all time: one connection is one name.
 type Who struct {
 	Identity   string `json:"identity,omitempty"` // "": the server asks for no credential
+	Account    string `json:"-"`                  // whose allowance the event takes from; "": that of Identity
 	Connection string `json:"connection,omitempty"`
 	Session    string `json:"session,omitempty"`
 }
+
+func (w Who) account() string             { return cmp.Or(w.Account, w.Identity) }
+func (ServerStart) account() string       { return strangers }
+func (ServerStop) account() string        { return strangers }
+func (ConnectionRefused) account() string { return strangers }
+func (Lost) account() string              { return strangers }
+func (LeftOut) account() string           { return strangers }
 
 type (
 	// ServerStart is the first line of a server.
@@ -50,7 +60,6 @@ type (
 	ConnectionRefused struct {
 		Remote string `json:"remote,omitempty"`
 		Reason Text   `json:"reason"`
-		Others int    `json:"others,omitempty"` // the line stands for so many refusals
 	}
 	// ConnectionEnded follows each ConnectionAccepted.
 	ConnectionEnded struct {
@@ -134,6 +143,7 @@ type (
 	// server did not try. Argv, Dir and RequestedUser are those of such a start.
 	ProcessRefused struct {
 		Process
+		Tried         bool `json:"-"` // after a ProcessStart
 		Argv          List `json:"argv,omitempty"`
 		Dir           Text `json:"dir,omitempty"`
 		RequestedUser Text `json:"requestedUser,omitempty"`
@@ -210,6 +220,7 @@ func (FileChange) name() string         { return "file.change" }
 func (HTTPRequest) name() string        { return "http.request" }
 func (ProgramStart) name() string       { return "program.start" }
 func (Lost) name() string               { return "audit.lost" }
+func (LeftOut) name() string            { return "audit.leftOut" }
 
 const (
 	// maxText bounds a text of a client, in bytes.

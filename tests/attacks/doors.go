@@ -64,6 +64,12 @@ var doorAttacks = []*attack{
 		run:   fullDisk,
 	},
 	{
+		name: "audit flood", short: true, own: true, refusals: true, flags: []string{"--audit", "DIR/audit"},
+		does: "Repeats 60,000 requests that fail or change nothing, on 8 connections.",
+		must: "The audit log has 1 MiB of them, 4 KiB for each second and for each line about a program that runs, and counts the others.",
+		run:  auditFlood,
+	},
+	{
 		name: "churn", short: true,
 		does: "Connects and leaves, in the middle of the handshake, of initialize, or after it, 2,000 times.",
 		must: "Nothing is left.",
@@ -293,6 +299,67 @@ func fullDisk(ctx context.Context, t *target) error {
 			return errors.New("the audit log counts no lost lines")
 		}
 		t.note("%d starts refused, %d lines lost and counted", refused, lost)
+		return nil
+	})
+}
+
+// auditFlood sends what a client without rights can send: what fails, and what concerns its own session alone.
+func auditFlood(ctx context.Context, t *target) error {
+	began := time.Now()
+	err := parallel(8, 8, func(i int) error {
+		p, err := t.open(ctx, nil, nil)
+		if err != nil {
+			return err
+		}
+		missing := "file://" + filepath.Join(t.dir, "missing", "file")
+		for n := range t.n(60_000, 12_000) / 8 / 4 {
+			for _, err := range []error{
+				p.call(ctx, "process/start", program(fmt.Sprint("p", n), "/no-such-program"), nil),
+				p.call(ctx, "fs/writeFile", obj{"path": missing, "dataBase64": ""}, nil),
+				p.call(ctx, "fs/remove", obj{"path": missing, "recursive": false, "force": false}, nil),
+				p.call(ctx, "session/update", obj{"detachedTtlMs": 60_000 + n}, nil),
+			} {
+				if err != nil && refusal(err) == nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	var bytes, acts, leftOut int
+	return eventually(ctx, answerWithin, func() error {
+		text, err := os.ReadFile(filepath.Join(t.dir, "audit"))
+		if err != nil {
+			return err
+		}
+		bytes, acts, leftOut = 0, 0, 0
+		for line := range strings.Lines(string(text)) {
+			var event struct {
+				Event, Error string
+				Lines        map[string]int
+			}
+			if err := json.Unmarshal([]byte(line), &event); err != nil {
+				return fmt.Errorf("the audit log has %.200q: %w", line, err)
+			}
+			switch {
+			case event.Event == "audit.leftOut":
+				for _, n := range event.Lines {
+					leftOut += n
+				}
+			case strings.HasPrefix(event.Event, "process.") && event.Event != "process.refused", event.Event == "file.change" && event.Error == "":
+				acts++
+			default:
+				bytes += len(line)
+			}
+		}
+		if most := 1<<20 + 4096*(acts+int(took.Seconds())+120); bytes > most || leftOut == 0 {
+			return fmt.Errorf("the audit log has %d bytes of lines that are not about programs, after %v and with %d lines about programs, and counts %d left out; want %d bytes at most", bytes, took, acts, leftOut, most)
+		}
+		t.note("%d KiB of %d s, and %d lines left out", bytes>>10, int(took.Seconds()), leftOut)
 		return nil
 	})
 }

@@ -1,0 +1,102 @@
+package audit
+
+import "time"
+
+// A line about a program that runs, or about a file that has changed, is always written: only a client with rights causes such a
+// line. All other lines of an account take from its allowance, in bytes. Lines beyond the allowance are left out, and counted. So a client
+// without rights fills no disk, and no other account loses a line.
+const (
+	// fullAllowance is what an account may cause at once.
+	fullAllowance = 1 << 20
+	// perSecond is what an allowance grows by in a second.
+	perSecond = 4 << 10
+	// perAct is what an allowance grows by with each line that is always written. Whoever does much causes many other lines, too.
+	perAct = 4 << 10
+	// tellEvery is how often a line says what was left out.
+	tellEvery = 10 * time.Second
+	// maxAllowances bounds the accounts with an allowance of their own. All further accounts share the allowance of strangers.
+	maxAllowances = 4096
+	// strangers is the account of connections without a right credential, and of clients of a server that asks for none.
+	strangers = ""
+)
+
+// LeftOut stands for lines of an account that were left out.
+type LeftOut struct {
+	Account string           `json:"identity,omitempty"` // an identity, or "guests of" the identity that opened their session
+	Since   time.Time        `json:"since"`
+	Lines   map[string]int64 `json:"lines"` // by event
+}
+
+// allowance is what an account may cause.
+type allowance struct {
+	bytes float64 // left at the time at
+	at    time.Time
+	out   LeftOut // no Lines: none
+}
+
+// allowances has the allowances that are not full, and those of accounts with lines left out.
+type allowances map[string]*allowance
+
+// admits reports whether the line of e is written. The line has so many bytes.
+func (all allowances) admits(e Event, bytes int, now time.Time) bool {
+	account, always := e.account(), always(e)
+	a := all[account]
+	if a == nil && len(all) >= maxAllowances {
+		account = strangers
+		a = all[account]
+	}
+	switch {
+	case always && a != nil:
+		a.grow(now, perAct)
+		return true
+	case always:
+		return true
+	case a == nil:
+		a = &allowance{bytes: fullAllowance, at: now}
+		all[account] = a
+	}
+	a.grow(now, 0)
+	if a.bytes >= float64(bytes) {
+		a.bytes -= float64(bytes)
+		return true
+	}
+	if a.out.Lines == nil {
+		a.out = LeftOut{Account: account, Since: now, Lines: make(map[string]int64)}
+	}
+	a.out.Lines[e.name()]++
+	return false
+}
+
+func (a *allowance) grow(now time.Time, more float64) {
+	a.bytes = min(fullAllowance, a.bytes+now.Sub(a.at).Seconds()*perSecond+more)
+	a.at = now
+}
+
+// tell returns what was left out for tellEvery or longer, or at all if the record ends, and forgets full allowances.
+func (all allowances) tell(now time.Time, ends bool) (told []LeftOut) {
+	for account, a := range all {
+		switch {
+		case a.out.Lines != nil && (ends || now.Sub(a.out.Since) >= tellEvery):
+			told = append(told, a.out)
+			a.out = LeftOut{}
+		case a.out.Lines == nil:
+			if a.grow(now, 0); a.bytes == fullAllowance {
+				delete(all, account)
+			}
+		}
+	}
+	return told
+}
+
+// always reports whether the line of e is written whatever else the account has caused.
+func always(e Event) bool {
+	switch e := e.(type) {
+	case ServerStart, ServerStop, Lost, LeftOut, ProcessStart, ProcessStarted, ProcessEnded, HTTPRequest:
+		return true
+	case ProcessRefused:
+		return e.Tried
+	case FileChange:
+		return e.Error == ""
+	}
+	return false
+}
