@@ -39,6 +39,7 @@ type realClient struct {
 	facts                  // guards the fields below
 	away     chan struct{} // the client stays away until away is closed
 	late     func()        // called after a resume, before the client reads the missed events
+	unsorted func()        // called after the answer with the missed events, before the client sorts them
 	session  string
 	link     *realLink // nil during recovery
 	links    int       // number of connections so far
@@ -205,7 +206,7 @@ func (c *realClient) current() *realLink {
 // orders the live events that come at the same time.
 func (c *realClient) recover(l *realLink) error {
 	c.mu.Lock()
-	live, late := slices.Collect(maps.Values(c.commands)), c.late
+	live, late, unsorted := slices.Collect(maps.Values(c.commands)), c.late, c.unsorted
 	c.mu.Unlock()
 	if late != nil {
 		late()
@@ -220,6 +221,9 @@ func (c *realClient) recover(l *realLink) error {
 		answer := c.await(l, c.ask(l, "process/read", obj{"processId": p.id, "afterSeq": last, "maxBytes": nil, "waitMs": 0}))
 		if answer == nil {
 			return errTransport
+		}
+		if unsorted != nil {
+			unsorted()
 		}
 		var err error
 		if e := errorOf(answer); e != nil {
@@ -734,30 +738,59 @@ func (p *command) lines() int {
 	return strings.Count(p.text("stdout"), "\n")
 }
 
+// backUntil ends the absence of the client. The client then stops in a hook of recover, until goOn is called.
+func (c *realClient) backUntil(hook *func()) (goOn func()) {
+	c.t.Helper()
+	reached, held := false, make(chan struct{})
+	c.update(func() {
+		*hook = func() {
+			c.update(func() { reached = true })
+			select {
+			case <-held:
+			case <-c.quit:
+			}
+		}
+	})
+	close(c.away)
+	c.awaitFact("the client recovers", func() bool { return reached })
+	return func() { close(held) }
+}
+
 // TestRealClientReadsLate: a command misses a line in a cut. After the resume and before the client
 // reads the missed line, the command writes more lines than the client can hold.
 func TestRealClientReadsLate(t *testing.T) {
 	t.Parallel()
-	const last = 3 * maxPendingEvents
+	late(t, func(c *realClient) *func() { return &c.late }, func(*command, int) {})
+}
+
+// TestRealClientSortsLate: a client has read the missed line, and the task of the client that puts the line in its place waits
+// for as long as the command writes more lines than the client can hold. The client gets all lines meanwhile.
+func TestRealClientSortsLate(t *testing.T) {
+	t.Parallel()
+	late(t, func(c *realClient) *func() { return &c.unsorted }, func(p *command, last int) { p.await("stdout", fmt.Sprintf("%d\n", last)) })
+}
+
+// late has a command miss a line in a cut, and write more lines than the client can hold while the client is in a hook of recover.
+// Then late calls written with the last line, before the client goes on.
+func late(t *testing.T, hook func(*realClient) *func(), written func(p *command, last int)) {
+	const last = maxPendingEvents + 100
 	s := startServer(t)
 	c := newRealClient(t, s)
 	gate, open := c.gate(t)
 	p := c.exec(fmt.Sprintf("for i in $(seq %d); do echo $i; read _ <%s; done", last, gate), false)
 	p.await("stdout", "1\n")
 	witness := s.observe(c.sessionID(), nil)
-	back := c.cut()
+	c.cut()
 	open()
 	seen := witness.process(p.id)
 	seen.awaitOutput("stdout", "2\n")
-	c.update(func() {
-		c.late = func() {
-			for i := 3; i <= last; i++ {
-				open()
-				seen.awaitOutput("stdout", fmt.Sprintf("%d\n", i))
-			}
-		}
-	})
-	back()
+	goOn := c.backUntil(hook(c))
+	for i := 3; i <= last; i++ {
+		open()
+		seen.awaitOutput("stdout", fmt.Sprintf("%d\n", i))
+	}
+	written(p, last)
+	goOn()
 	open()
 	p.done(0, map[string]string{"stdout": numbers(1, last)})
 	t.Logf("%d events were pending", p.most)

@@ -50,7 +50,8 @@ func (l *lender) Receive(ctx actor.Context) {
 }
 
 // A connection passes on no delivery with a hole, but subscribes again from the last entry passed on.
-// The connection acknowledges the entries that the client has read.
+// The connection acknowledges the entries that the client has read. If a process begins again with earlier entries, the
+// connection passes them on, and acknowledges from there.
 func TestConnectionRefusesAHole(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		l := &lender{subscribed: make(chan message.Subscribe, 9), acked: make(chan message.Ack, 9)}
@@ -74,15 +75,15 @@ func TestConnectionRefusesAHole(t *testing.T) {
 		if m := <-l.subscribed; !m.Now {
 			t.Errorf("at first: %+v", m)
 		}
-		deliver := func(seq uint64) {
-			system.Root.Send(process, message.Delivery{Process: "a", Entries: []outlog.Entry{{Seq: seq, Kind: outlog.Output, Stream: protocol.Stdout, Data: []byte("x")}}})
+		deliver := func(seq uint64, again bool) {
+			system.Root.Send(process, message.Delivery{Process: "a", Again: again, Entries: []outlog.Entry{{Seq: seq, Kind: outlog.Output, Stream: protocol.Stdout, Data: []byte("x")}}})
 		}
-		deliver(5)
-		deliver(7)
+		deliver(5, false)
+		deliver(7, false)
 		if m := <-l.subscribed; m.After != 5 || !m.Resumed || m.Now {
 			t.Errorf("after a hole: %+v, want after 5", m)
 		}
-		deliver(6)
+		deliver(6, false)
 		for _, seq := range []string{`"seq":5`, `"seq":6`} {
 			if answer := <-answers; !strings.Contains(answer, seq) {
 				t.Errorf("the client got %s, want %s", answer, seq)
@@ -90,6 +91,13 @@ func TestConnectionRefusesAHole(t *testing.T) {
 		}
 		if m := <-l.acked; m != (message.Ack{From: 4, To: 6}) {
 			t.Errorf("acknowledged %+v, want 4 to 6", m)
+		}
+		deliver(3, true)
+		if answer := <-answers; !strings.Contains(answer, `"seq":3`) {
+			t.Errorf("the client got %s, want seq 3 again", answer)
+		}
+		if m := <-l.acked; m != (message.Ack{From: 2, To: 3}) {
+			t.Errorf("acknowledged %+v, want 2 to 3", m)
 		}
 		ours.Close(protocol.CloseNormal, "")
 		for answer := range answers {

@@ -100,7 +100,11 @@ func (c *connection) delivery(ctx actor.Context, m message.Delivery) {
 		m.Release()
 		return // the process or the client is gone
 	}
-	if !c.window.Offer(&s.out, measured(&m)) {
+	d := measured(&m)
+	if m.Again {
+		s.out.Begin(d.First - 1)
+	}
+	if !c.window.Offer(&s.out, d) {
 		// An actor failed between moving the cursor and sending: begin again.
 		m.Release()
 		c.resubscribe(ctx, message.Resubscribe{Process: s.ref})

@@ -283,6 +283,10 @@ func (Pull) IgnoreDeadLetterLogging() {}
 // Entry may be Spooled: its output is on disk, and reading it blocks.
 type Delivery struct {
 	Process string // the client's id
+	// Again means: the entries begin after the last entry that the owner has acknowledged or read after, and not where the
+	// last Delivery ended. Of the entries that come again, an owner knows the seq. Again comes at most once for each Subscribe
+	// with Owner and Now, when the owner has output to read from before, and cannot hold more of the output after.
+	Again   bool
 	Gap     outlog.Gap
 	Entries []outlog.Entry
 	// AckEvery is how many bytes an owner may leave without an Ack, so that the program need not wait:

@@ -43,9 +43,6 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	if m.run == p.life.Run() && p.life.Phase() >= life.Closed {
 		p.treeSeen(ctx, treeSeen{empty: m.err == nil})
 	}
-	if p.life.Stopping() {
-		p.spread(ctx) // while stopping, feed.Next holds nothing back from an owner
-	}
 }
 
 // seekTree has the process look for descendants after a pause.

@@ -37,3 +37,10 @@ func ms(d time.Duration) *uint64 {
 	n := env.Milliseconds(d)
 	return &n
 }
+
+// write has the program of record write size bytes.
+func write(record *processRecord, size int) {
+	credit, _ := record.intake.Take(size)
+	record.intake.Put(protocol.Stdout, make([]byte, size), nil, credit, 0)
+	synctest.Wait()
+}

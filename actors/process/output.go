@@ -66,7 +66,6 @@ func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
 	key := message.KeyOf(ctx.Sender())
 	p.feed.Subscribe(time.Now(), key, ctx.Sender(), feed.Subscription{After: m.After, Now: m.Now, Acked: m.Acked, Owner: m.Owner, Role: string(m.Role), Explicit: m.Explicit, Resumed: m.Resumed})
 	if m.Owner {
-		p.awaitAhead(ctx)
 		p.held()
 	}
 	p.pulled(ctx, key, m.Pull)
@@ -80,30 +79,20 @@ func (p *process) pulled(ctx actor.Context, key message.Key, n int) {
 }
 
 func (p *process) acked(ctx actor.Context, m message.Ack) {
-	if !p.refuses(ctx, m.Wrong()) && p.feed.Ack(time.Now(), message.KeyOf(ctx.Sender()), m.From, m.To) {
-		p.awaitAhead(ctx)
+	if !p.refuses(ctx, m.Wrong()) && p.feed.Ack(message.KeyOf(ctx.Sender()), m.From, m.To) {
 		p.held()
-	}
-}
-
-// awaitAhead has the viewers looked at again when a limit ends.
-func (p *process) awaitAhead(ctx actor.Context) {
-	if at := p.feed.Ahead(); !at.IsZero() {
-		if left := time.Until(at); left > 0 {
-			p.aheadAt.Sooner(ctx, left, aheadDue{})
-		}
 	}
 }
 
 // deliver sends v the next delivery, if v waits and there is a delivery.
 func (p *process) deliver(ctx actor.Context, v *viewer) {
 	now := time.Now()
-	d, ok := p.feed.Next(now, v, p.life.Stopping())
+	d, ok := p.feed.Next(now, v)
 	if !ok {
 		return
 	}
 	p.env.At(ctx, env.DeliveryRead)
-	ctx.Request(v.To, message.Delivery{Process: p.id, Gap: d.Gap, Entries: d.Entries, AckEvery: p.feed.Retention / 4})
+	ctx.Request(v.To, message.Delivery{Process: p.id, Again: d.Again, Gap: d.Gap, Entries: d.Entries, AckEvery: p.feed.Retention / 4})
 	p.env.At(ctx, env.DeliverySent)
 	if p.feed.Sent(now, v, &d) { // after the send: if the delivery is lost, the viewer subscribes again from the old cursor
 		p.held()

@@ -37,7 +37,6 @@ type (
 	endDue   struct{}            // the output of an ended program had its time to find room
 	stdinDue struct{}            // the program closed its stdin, and had its time to end
 	readDue  struct{ r *parked } // waitMs or timeoutMs has passed
-	aheadDue struct{}            // the owner had its time to read the missed output
 	treeDue  struct{}            // the descendants of a closed process had a while to end
 )
 
@@ -98,10 +97,10 @@ type processRecord struct {
 	stdin   stdin.Queue[*parked] // process/write and process/closeStdin
 	answers repeat.Answers       // to requests with a requestId
 
-	stdinAt, aheadAt env.Alarm
-	endAt            env.Alarm         // set while a process/wait waits for the output of an ended program
-	treeAt           env.Alarm         // set while the closed process may have descendants
-	containment      child.Containment // of the forgotten child; "": none
+	stdinAt     env.Alarm
+	endAt       env.Alarm         // set while a process/wait waits for the output of an ended program
+	treeAt      env.Alarm         // set while the closed process may have descendants
+	containment child.Containment // of the forgotten child; "": none
 }
 
 // process is the actor of a managed process. The actor lives under the session's supervisor, beside
@@ -148,9 +147,6 @@ func (p *process) receiveLife(ctx actor.Context) bool {
 	case message.Stop:
 		p.life.Stop(p.now(), m.Reason, m.Shutdown)
 		p.env.At(ctx, env.StopSet)
-		if p.handleNow() == nil { // else treeGone follows
-			p.spread(ctx) // while stopping, feed.Next holds nothing back from an owner
-		}
 	case treeGone:
 		p.treeGone(ctx, m)
 	case message.GiveWay:
@@ -206,9 +202,6 @@ func (p *process) receiveViewer(ctx actor.Context) bool {
 		p.unspooled(ctx)
 	case readDue:
 		p.answerParked(ctx, m.r)
-	case aheadDue:
-		p.awaitAhead(ctx) // the message may be of an earlier limit
-		p.spread(ctx)
 	default:
 		return false
 	}
@@ -232,7 +225,6 @@ func (p *process) start(ctx actor.Context) {
 	p.act(ctx)
 	p.feed.Each(func(v *viewer) { ctx.Send(v.To, message.Resubscribe{Process: p.ref(ctx), After: v.Seq()}) })
 	p.feed.Dismiss()
-	p.awaitAhead(ctx)
 	p.announce(ctx)
 	p.life.Resume(p.now())
 	p.spawned(ctx)
@@ -264,7 +256,7 @@ func (p *process) end(ctx actor.Context) {
 	p.recordGivenUp()
 	p.answerTrees(ctx, errUnseen)
 	ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Acked: p.feed.Acked(), Closed: p.life.Phase() >= life.Closed, Left: p.unseen()})
-	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.aheadAt, &p.endAt, &p.treeAt} {
+	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.endAt, &p.treeAt} {
 		a.Stop()
 	}
 	p.unwatch()

@@ -55,8 +55,7 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 	switch params := m.Params.(type) {
 	case protocol.ProcessReadParams:
 		// A client that reads after a seq has the output up to there (PROTOCOL.md).
-		if p.feed.AckRead(time.Now(), message.KeyOf(r.sender), params.AfterSeq) {
-			p.awaitAhead(ctx)
+		if p.feed.AckRead(message.KeyOf(r.sender), params.AfterSeq) {
 			p.held()
 		}
 		p.park(ctx, r, &params.WaitMs)

@@ -15,7 +15,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
-	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -561,40 +560,35 @@ func TestBudgetOfAFailedRun(t *testing.T) {
 	})
 }
 
-// Until an owner has read the missed output, the owner gets as much live output as the peer's client
-// can buffer. The limit lasts a moment longer than the reading, because the client sorts the output
-// in another task.
+// An owner that has missed output gets as much live output as the peer's client can buffer. Then its output begins again
+// with the missed output, and no time passes.
 func TestAheadOfWhatWasMissed(t *testing.T) {
 	const line, block = 10, 32 << 10 // bytes
+	read := func(system *actor.ActorSystem, pid, owner *actor.PID, after uint64) {
+		system.Root.RequestWithCustomSender(pid, message.Request{Params: protocol.ProcessReadParams{AfterSeq: after}}, owner)
+	}
 	for _, test := range []struct {
 		name     string
 		onFull   protocol.OnFull
 		explicit bool
 		missed   bool
-		size, n  int    // bytes, and how many of them are written behind the resume
-		before   uint64 // how many come before anything was read
-		at       func(system *actor.ActorSystem, pid, owner *actor.PID, c *fake.Child)
-		after    time.Duration // from at until the rest comes
+		size, n  int // bytes, and how many of them are written behind the resume
+		before   func(system *actor.ActorSystem, pid, owner *actor.PID)
+		ahead    uint64 // how many come before the output begins again; 0: the output does not begin again
 	}{
-		{"lines", "", false, true, line, 300, 128, nil, 45 * time.Second},
-		{"blocks", "", false, true, block, 20, 16, nil, 45 * time.Second},
-		{"it reads", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fake.Child) {
+		{"lines", "", false, true, line, 300, nil, 128},
+		{"blocks", "", false, true, block, 20, nil, 16},
+		{"few lines", "", false, true, line, 128, nil, 0},
+		{"it has read, and may not have sorted", "", false, true, line, 300, func(system *actor.ActorSystem, pid, owner *actor.PID) {
+			read(system, pid, owner, 0)
 			system.Root.RequestWithCustomSender(pid, message.Ack{From: 0, To: 1}, owner)
-		}, 2 * time.Second},
-		{"it has had it", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fake.Child) {
-			system.Root.RequestWithCustomSender(pid, message.Request{Params: protocol.ProcessReadParams{AfterSeq: 1}}, owner)
-		}, 2 * time.Second},
-		{"the session ends", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fake.Child) {
-			system.Root.RequestWithCustomSender(pid, message.Stop{Reason: message.ReasonClosed, Shutdown: -1}, owner)
+		}, 128},
+		{"it has had it", "", false, true, line, 300, func(system *actor.ActorSystem, pid, owner *actor.PID) {
+			read(system, pid, owner, 1)
 		}, 0},
-		{"it has ended, and then the session", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fake.Child) {
-			c.End()
-			synctest.Wait()
-			system.Root.RequestWithCustomSender(pid, message.Stop{Reason: message.ReasonClosed, Shutdown: -1}, owner)
-		}, 0},
-		{"it missed nothing", "", false, false, line, 300, 300, nil, 0},
-		{"it acknowledges by itself", "", true, true, line, 300, 300, nil, 0},
-		{"it chose to lose", protocol.OnFullEvict, false, true, line, 300, 300, nil, 0},
+		{"it missed nothing", "", false, false, line, 300, nil, 0},
+		{"it acknowledges by itself", "", true, true, line, 300, nil, 0},
+		{"it chose to lose", protocol.OnFullEvict, false, true, line, 300, nil, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
@@ -602,59 +596,51 @@ func TestAheadOfWhatWasMissed(t *testing.T) {
 				if test.onFull != "" {
 					params.Retention = &protocol.Retention{OnFull: test.onFull}
 				}
-				pid, record, c := fakeProcess(params, spawn)
-				write := func(size int) {
-					c, _ := record.intake.Take(size)
-					record.intake.Put(protocol.Stdout, make([]byte, size), nil, c, 0)
-					synctest.Wait()
-				}
+				pid, record, _ := fakeProcess(params, spawn)
 				if test.missed {
-					write(line)
+					write(record, line)
 				}
+				first := record.feed.Log.Last() + 1
 				var mu sync.Mutex
-				var entries uint64
-				var newest outlog.Entry
-				seen := func() (uint64, outlog.Entry) {
-					mu.Lock()
-					defer mu.Unlock()
-					return entries, newest
-				}
+				var seqs []uint64
+				var agains int
 				owner := spawn(func() actor.Actor {
 					return actor.ReceiveFunc(func(ctx actor.Context) {
 						if m, ok := ctx.Message().(message.Delivery); ok {
 							mu.Lock()
-							entries += uint64(len(m.Entries))
-							newest = m.Entries[len(m.Entries)-1]
-							mu.Unlock()
+							defer mu.Unlock()
+							if m.Again {
+								agains++
+							}
+							for _, e := range m.Entries {
+								seqs = append(seqs, e.Seq)
+							}
 							ctx.Request(ctx.Sender(), message.Pull{Bytes: 128 << 10})
 						}
 					})
 				})
 				system.Root.RequestWithCustomSender(pid, message.Subscribe{Owner: true, Now: true, Explicit: test.explicit, Pull: 128 << 10}, owner)
 				synctest.Wait()
+				if test.before != nil {
+					test.before(system, pid, owner)
+				}
 				for range test.n {
-					write(test.size)
+					write(record, test.size)
 				}
-				if got, _ := seen(); got != test.before {
-					t.Errorf("%d of %d came before it had read what it missed, want %d", got, test.n, test.before)
+				var want []uint64
+				for seq := first; seq < first+test.ahead; seq++ {
+					want = append(want, seq)
 				}
-				if test.at != nil {
-					test.at(system, pid, owner, c)
-					synctest.Wait()
+				if test.ahead > 0 {
+					first = 1
 				}
-				if test.after > 0 {
-					write(line)
-					time.Sleep(test.after - 1)
-					synctest.Wait()
-					if got, _ := seen(); got != test.before {
-						t.Errorf("%d came too early, want %d", got, test.before)
-					}
-					time.Sleep(time.Nanosecond)
-					synctest.Wait()
+				for seq := first; seq <= record.feed.Log.Last(); seq++ {
+					want = append(want, seq)
 				}
-				got, newest := seen()
-				if newest.Kind != outlog.Closed && (newest.Seq != record.feed.Log.Last() || record.life.Stopping()) {
-					t.Errorf("%d entries came in the end, and not the last", got)
+				mu.Lock()
+				defer mu.Unlock()
+				if !slices.Equal(seqs, want) || agains != min(int(test.ahead), 1) {
+					t.Errorf("it began again %d times, and %v came, want %v", agains, seqs, want)
 				}
 			})
 		})

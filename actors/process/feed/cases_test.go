@@ -22,75 +22,79 @@ func lines(f Feed[string, string], n, size int) *Feed[string, string] {
 	return &f
 }
 
-// An owner who resumes after the last entry gets only as much as the peer's client can buffer. The
-// limit ends a little after the owner has the missed output, or when the owner's time is over.
+// An owner who resumes after the last entry gets only as much as the peer's client can buffer. Then the live output begins
+// again with the missed output. An owner that has read the missed output gets all output once.
 func TestAhead(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		size int
-		want int // entries, until the owner has the missed output
+		want int // entries, until the owner gets the missed output
 	}{
 		{"small entries", 1, aheadEvents},
 		{"large entries", 32 << 10, aheadBytes / (32 << 10)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			subscribed := func() (*Feed[string, string], *Viewer[string]) {
-				f := lines(Feed[string, string]{Retention: 1 << 20}, 3, 10)
+				f := lines(Feed[string, string]{}, 3, 10)
 				v := f.Subscribe(start, "o", "o", Subscription{Now: true, Owner: true})
 				return lines(*f, 200, test.size), v
 			}
-			got := func(f *Feed[string, string], v *Viewer[string], now time.Time, hurry bool) int {
+			got := func(f *Feed[string, string], v *Viewer[string]) (seqs []uint64) {
 				for {
 					f.Pull("o", 1<<30)
-					d, ok := f.Next(now, v, hurry)
+					d, ok := f.Next(start, v)
 					if !ok {
-						return int(v.Seq() - 3)
+						return seqs
 					}
-					f.Sent(now, v, &d)
+					for _, e := range d.Entries {
+						seqs = append(seqs, e.Seq)
+					}
+					f.Sent(start, v, &d)
+					f.Trim(math.MaxInt64)
 				}
 			}
-			f, v := subscribed()
-			if n := got(f, v, start.Add(aheadTime-1), false); n != test.want {
-				t.Errorf("%d entries come ahead, want %d", n, test.want)
+			upTo := func(from, to int) (seqs []uint64) {
+				for seq := from; seq <= to; seq++ {
+					seqs = append(seqs, uint64(seq))
+				}
+				return seqs
 			}
-			if since := f.Ahead().Sub(start); since != aheadTime {
-				t.Errorf("the limit lasts %v, want %v", since, aheadTime)
-			}
-			if n := got(f, v, start.Add(aheadTime), false); n != 200 {
-				t.Errorf("%d entries come in the end, want 200", n)
+			begunAgain := append(upTo(4, 3+test.want), upTo(1, 203)...)
+			for _, owner := range []struct {
+				does string
+				do   func(f *Feed[string, string])
+				want []uint64
+			}{
+				{"reads nothing", func(*Feed[string, string]) {}, begunAgain},
+				{"reads the missed output, and does not say that the output is in order", func(f *Feed[string, string]) { f.Ack("o", 0, 3); f.Trim(0) }, begunAgain},
+				{"has a part in order", func(f *Feed[string, string]) { f.AckRead("o", 2) }, append(upTo(4, 3+test.want), upTo(3, 203)...)},
+				{"has all in order", func(f *Feed[string, string]) { f.AckRead("o", 3) }, upTo(4, 203)},
+			} {
+				f, v := subscribed()
+				owner.do(f)
+				if seqs := got(f, v); !slices.Equal(seqs, owner.want) {
+					t.Errorf("one who %s gets %v, want %v", owner.does, seqs, owner.want)
+				}
+				f.Ack("o", 0, 203)
+				if f.Trim(0); f.Log.First() != 204 {
+					t.Errorf("of one who %s the log keeps output from %d on that was read", owner.does, f.Log.First())
+				}
 			}
 
-			f, _ = subscribed()
+			f, _ := subscribed()
 			f.Subscribe(start, "w", "w", Subscription{After: 3})
 			f.Pull("w", 200*test.size)
-			if d, _ := f.Next(start, f.viewers["w"], false); len(d.Entries) != 200 {
+			if d, _ := f.Next(start, f.viewers["w"]); len(d.Entries) != 200 {
 				t.Errorf("an observer gets %d entries, want 200", len(d.Entries))
 			}
-			f.Ack(start.Add(aheadTime-1), "o", 0, 3)
-			if since := f.Ahead().Sub(start); since != aheadTime {
-				t.Errorf("the limit lasts %v although it was about to end", since)
+			f.Ack("o", 0, 3)
+			f.Remove("o")
+			if f.Trim(0); f.Log.First() != 4 {
+				t.Errorf("the log keeps output from %d on for an owner that is gone, want 4", f.Log.First())
 			}
 			f.Subscribe(start, "o", "o", Subscription{After: 3, Owner: true})
-			if !f.Ahead().IsZero() {
+			if f.owner.unsorted() {
 				t.Error("there is a limit for an owner that has subscribed again")
-			}
-
-			f, v = subscribed()
-			if n := got(f, v, start, true); n != 200 {
-				t.Errorf("%d entries come in a hurry, want 200", n)
-			}
-
-			f, v = subscribed()
-			f.Ack(start, "o", 0, 2)
-			if since := f.Ahead().Sub(start); since != aheadTime {
-				t.Errorf("the limit lasts %v after a part was read, want %v", since, aheadTime)
-			}
-			f.AckRead(start, "o", 3)
-			if n := got(f, v, start.Add(joinTime-1), false); n == 200 {
-				t.Error("all entries come before the client can sort them")
-			}
-			if n := got(f, v, start.Add(joinTime), false); n != 200 {
-				t.Errorf("%d entries come after the client had the output it missed, want 200", n)
 			}
 		})
 	}
@@ -110,7 +114,7 @@ func TestAhead(t *testing.T) {
 		f := lines(Feed[string, string]{Evicts: test.evicts}, 3, 10)
 		f.Subscribe(start, "o", "o", Subscription{After: test.acked, Owner: true})
 		f.Subscribe(start, "o", "o", test.s)
-		if !f.Ahead().IsZero() {
+		if f.owner.unsorted() {
 			t.Errorf("there is a limit for one who %s", test.who)
 		}
 	}
@@ -233,7 +237,7 @@ func TestTwoOwners(t *testing.T) {
 		t.Errorf("the log keeps what is after %d, an owner is attached %t", pin, f.Attached())
 	}
 	f.Dismiss()
-	if !f.Ack(start, "new", 4, 99) || f.Ack(start, "old", 4, 5) || f.pin() != 5 {
+	if !f.Ack("new", 4, 99) || f.Ack("old", 4, 5) || f.pin() != 5 {
 		t.Errorf("an owner that has yet to resubscribe cannot acknowledge: the pin is %d", f.pin())
 	}
 	f.Remove("new")
@@ -248,7 +252,7 @@ func TestLag(t *testing.T) {
 	f := lines(Feed[string, string]{}, 2, 10)
 	v := f.Subscribe(start, "v", "v", Subscription{})
 	lag := func(at time.Time) time.Duration {
-		if d, ok := f.Next(at, v, false); ok {
+		if d, ok := f.Next(at, v); ok {
 			f.Sent(at, v, &d)
 		}
 		_, since := f.Lag(v)
@@ -352,7 +356,7 @@ func TestSentAgain(t *testing.T) {
 	v := f.Subscribe(start, "o", "o", Subscription{After: 2, Owner: true, Resumed: true})
 	for _, want := range []bool{true, false} {
 		f.Pull("o", 10)
-		d, _ := f.Next(start, v, false)
+		d, _ := f.Next(start, v)
 		if freed := f.Sent(start, v, &d); freed != want || f.pin() != 3 {
 			t.Errorf("after a delivery up to %d, the log may hold less: %t; the pin is %d", v.Seq(), freed, f.pin())
 		}

@@ -10,15 +10,14 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 )
 
-// After a resume, the peer's client reads the missed output. Until then the client buffers at most
-// 256 events or 1 MiB of live output of a process; with more, the client ends the process. The
-// client gives up by itself 25 s after a cut: hence aheadTime. The client reads and sorts in separate tasks, and nothing that it
-// sends says that it has sorted: hence joinTime.
+// After a resume, the peer's client reads the missed output. Until the client has put the missed output in order, the client
+// buffers at most 256 events or 1 MiB of live output of a process; with more, the client ends the process. The client reads
+// and sorts in separate tasks, and nothing that the client sends says that the client has sorted. So after aheadEvents or
+// aheadBytes, the live output begins again with the missed output. The task that takes live output drops the
+// repeated events by their seq, and need not buffer any other.
 const (
 	aheadEvents = 128
 	aheadBytes  = 512 << 10
-	aheadTime   = 45 * time.Second
-	joinTime    = 2 * time.Second // after the client acknowledged the missed output
 )
 
 // Feed is the log of one process and its viewers. K tells viewers apart, and its zero value
@@ -44,9 +43,6 @@ type Feed[K comparable, A any] struct {
 	// barred are evicted viewers who have not ended yet: the process ignores their messages.
 	barred map[K]bool
 	owner  ownership[K]
-	// ahead is when the limit for an owner ends who has yet to read the missed output.
-	// Zero: there is no limit.
-	ahead time.Time
 	// last is the last seq of the log when Close was called. Zero before.
 	last uint64
 }
@@ -106,13 +102,12 @@ func (f *Feed[K, A]) Subscribe(now time.Time, key K, to A, s Subscription) *View
 		return v
 	}
 	f.owner.resume(v.cursor.Seq)
-	f.ahead = time.Time{}
 	switch {
 	case s.Explicit:
 	case !s.Now:
 		f.owner.ack(0, v.cursor.Seq) // a client that asks for later output has the earlier
-	case f.owner.acked < v.cursor.Seq && !f.Evicts:
-		f.ahead = now.Add(aheadTime)
+	case !f.Evicts:
+		f.owner.sorted = min(f.owner.acked, v.cursor.Seq)
 	}
 	return v
 }
@@ -123,6 +118,7 @@ func (f *Feed[K, A]) Remove(key K) {
 	if key == f.owner.by {
 		var nobody K
 		f.owner.by = nobody
+		f.owner.sorted = f.owner.liveFrom // the next owner begins anew
 	}
 }
 
@@ -171,25 +167,35 @@ func (f *Feed[K, A]) Pull(key K, n int) *Viewer[A] {
 type Delivery struct {
 	Gap     outlog.Gap
 	Entries []outlog.Entry
-	end     outlog.Cursor
+	// Again means: Entries begin with the output that the owner has missed, before the last delivery.
+	Again bool
+	end   outlog.Cursor
 }
 
 // Next returns the delivery for v; ok is false if there is none now. Only Sent moves the cursor: if
-// a delivery is lost, the viewer subscribes again from the cursor. With hurry there is no limit for
-// an owner who has yet to read the missed output.
-func (f *Feed[K, A]) Next(now time.Time, v *Viewer[A], hurry bool) (d Delivery, ok bool) {
+// a delivery is lost, the viewer subscribes again from the cursor.
+func (f *Feed[K, A]) Next(now time.Time, v *Viewer[A]) (d Delivery, ok bool) {
 	if v.cursor.Seq >= f.Log.Last() {
 		return d, false
 	}
-	limit, to := f.limit(now, v, hurry)
-	if v.pull == 0 || v.cursor.Seq >= to {
+	if v.pull == 0 {
 		if v.behind.IsZero() {
 			v.behind = now
 		}
 		return d, false
 	}
 	d.end = v.cursor
-	d.Entries, d.Gap = f.Log.ReadTo(&d.end, to, limit, nil)
+	bytes, to := v.pull, f.Log.Last()
+	if v.Owner && f.owner.unsorted() {
+		from := f.owner.liveFrom
+		ahead := f.Log.Cost(from) - f.Log.Cost(v.cursor.Seq)
+		if ahead >= aheadBytes || v.cursor.Seq >= from+aheadEvents {
+			d.end, d.Again = f.Log.At(f.owner.sorted), true
+		} else {
+			bytes, to = min(bytes, int(aheadBytes-ahead)), min(to, from+aheadEvents)
+		}
+	}
+	d.Entries, d.Gap = f.Log.ReadTo(&d.end, to, bytes, nil)
 	return d, true
 }
 
@@ -197,27 +203,15 @@ func (f *Feed[K, A]) Next(now time.Time, v *Viewer[A], hurry bool) (d Delivery, 
 // owner: no Ack follows when entries are sent again after their Ack.
 func (f *Feed[K, A]) Sent(now time.Time, v *Viewer[A], d *Delivery) (freed bool) {
 	freed = v.Owner && v.cursor.Seq < f.owner.acked
+	if d.Again {
+		f.owner.sorted = f.owner.liveFrom // the cursor is the pin now
+	}
 	v.cursor, v.pull = d.end, 0
 	if v.behind = (time.Time{}); v.cursor.Seq < f.Log.Last() {
 		v.behind = now
 	}
 	return freed
 }
-
-// limit returns how many bytes v may get, and up to the entry to.
-func (f *Feed[K, A]) limit(now time.Time, v *Viewer[A], hurry bool) (bytes int, to uint64) {
-	if !v.Owner || hurry || !now.Before(f.ahead) {
-		return v.pull, f.Log.Last()
-	}
-	had := f.Log.Cost(f.owner.liveFrom) - f.Log.Cost(v.cursor.Seq)
-	if had >= aheadBytes {
-		return 0, v.cursor.Seq
-	}
-	return min(v.pull, int(aheadBytes-had)), min(f.Log.Last(), f.owner.liveFrom+aheadEvents)
-}
-
-// Ahead returns when a limit ends: then the caller calls Next for each viewer again. Zero: no limit.
-func (f *Feed[K, A]) Ahead() time.Time { return f.ahead }
 
 // Lag returns how many bytes the log has beyond the requests of v, and since when. Zero since: v
 // has been sent all, or waits for more.
@@ -230,32 +224,25 @@ func (f *Feed[K, A]) Lag(v *Viewer[A]) (bytes int64, since time.Time) {
 
 // Ack records that the owner has all entries after from up to to. If key is no owner, Ack does
 // nothing and returns false. An owner who has to resubscribe may acknowledge.
-func (f *Feed[K, A]) Ack(now time.Time, key K, from, to uint64) bool {
+func (f *Feed[K, A]) Ack(key K, from, to uint64) bool {
 	if v := f.viewers[key]; (v == nil || !v.Owner) && key != f.owner.by {
 		return false
 	}
-	f.ack(now, from, to)
+	f.owner.ack(from, min(to, f.Log.Last()))
 	return true
 }
 
 // AckRead records that an owner reads after seq, and so has all entries up to seq. If key is no
 // owner, or acknowledges explicitly, AckRead does nothing and returns false.
-func (f *Feed[K, A]) AckRead(now time.Time, key K, after uint64) bool {
+func (f *Feed[K, A]) AckRead(key K, after uint64) bool {
 	v := f.viewers[key]
 	if v == nil || !v.Owner || v.explicit {
 		return false
 	}
-	f.ack(now, 0, after)
+	after = min(after, f.Log.Last())
+	f.owner.ack(0, after)
+	f.owner.sorted = max(f.owner.sorted, after)
 	return true
-}
-
-func (f *Feed[K, A]) ack(now time.Time, from, to uint64) {
-	o := &f.owner
-	missed := o.missed()
-	o.ack(from, min(to, f.Log.Last()))
-	if missed && !o.missed() && f.ahead.Sub(now) > joinTime {
-		f.ahead = now.Add(joinTime)
-	}
 }
 
 // Done reports whether the log of a closed process may go at now, over being when its

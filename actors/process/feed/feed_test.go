@@ -21,9 +21,8 @@ type model struct {
 	written []byte
 	ends    []int           // by seq: how much was written up to there
 	had     map[uint64]bool // acknowledged by the owner
-	missed  uint64          // the owner has yet to acknowledge up to here, and may get only so much ahead
-	until   time.Time       // the limit ends
 	live    uint64          // where the owner's live output begins
+	sorted  uint64          // before live: the owner has output in order up to here, and gets only so much of its live output
 	viewers map[string]*watcher
 	owner   string // "": none
 	acked   uint64 // of the feed, before the last action
@@ -95,6 +94,9 @@ func (m *model) trim(*rapid.T) {
 	if m.feed.Evicts && pinned != 0 {
 		m.Errorf("%d bytes are pinned in a log that evicts", pinned)
 	}
+	if m.sorted < m.live {
+		pinned = max(pinned, m.feed.Log.Cost(m.sorted))
+	}
 	if most == math.MaxInt64 && retained < min(before, least) {
 		m.Errorf("%d bytes are kept of %d, want the newest %d", retained, before, least)
 	}
@@ -112,19 +114,10 @@ func (m *model) got(from, to uint64) {
 	for seq := from + 1; seq <= to; seq++ {
 		m.had[seq] = true
 	}
-	if m.missed == 0 {
-		return
-	}
-	for seq := range m.missed {
-		if !m.had[seq+1] {
-			return
-		}
-	}
-	m.missed = 0
-	if soon := m.now.Add(joinTime); soon.Before(m.until) {
-		m.until = soon
-	}
 }
+
+// limited reports whether a viewer may get only so much.
+func (m *model) limited(w *watcher) bool { return w.owner && m.sorted < m.live }
 
 func (m *model) subscribe(*rapid.T) {
 	key := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(m.T, "who")
@@ -159,12 +152,12 @@ func (m *model) join(key string, s Subscription) {
 		m.viewers[key].acked = old.acked
 		m.owner = key
 	default:
-		m.owner, m.live, m.until, m.missed = key, after, time.Time{}, 0
+		m.owner, m.live, m.sorted = key, after, after
 		if !s.Explicit && !s.Now {
 			m.got(0, after)
 		}
-		if !s.Explicit && s.Now && !m.feed.Evicts && m.feed.owner.acked < after {
-			m.until, m.missed = m.now.Add(aheadTime), after
+		if !s.Explicit && s.Now && !m.feed.Evicts {
+			m.sorted = min(m.feed.owner.acked, after)
 		}
 	}
 }
@@ -185,11 +178,11 @@ func (m *model) deliver(*rapid.T) {
 // next gives a viewer its delivery, if there is one; false: the actor failed on the way.
 func (m *model) next(key string, fails bool) bool {
 	w, v := m.viewers[key], m.feed.viewers[key]
-	limited := w.owner && m.now.Before(m.until)
-	d, ok := m.feed.Next(m.now, v, false)
+	limited := m.limited(w)
+	d, ok := m.feed.Next(m.now, v)
 	switch {
 	case !ok:
-		if w.pull > 0 && w.seq < m.feed.Log.Last() && !limited {
+		if w.pull > 0 && w.seq < m.feed.Log.Last() {
 			m.Fatalf("%s is after %d of %d, waits for %d bytes, and gets nothing", key, w.seq, m.feed.Log.Last(), w.pull)
 		}
 		return true
@@ -197,6 +190,12 @@ func (m *model) next(key string, fails bool) bool {
 		m.Fatalf("%s gets what it has not asked for", key)
 	case fails && w.seq%2 == 0:
 		return false // before sending
+	}
+	if d.Again {
+		if !limited || w.seq < m.live+aheadEvents && m.feed.Log.Cost(m.live)-m.feed.Log.Cost(w.seq) < aheadBytes {
+			m.Fatalf("%s begins again after seq %d, and live output after %d: limited %v", key, w.seq, m.live, limited)
+		}
+		w.seq, limited = m.sorted, false
 	}
 	if d.Gap.From != 0 {
 		m.gap(w, d.Gap)
@@ -219,6 +218,9 @@ func (m *model) next(key string, fails bool) bool {
 		return false // between sending and Sent
 	}
 	m.feed.Sent(m.now, v, &d)
+	if d.Again {
+		m.sorted = m.live
+	}
 	if w.pull = 0; v.Seq() != w.seq {
 		m.Errorf("the cursor of %s is after %d, it has got %d", key, v.Seq(), w.seq)
 	}
@@ -251,7 +253,7 @@ func (m *model) same(e outlog.Entry) {
 // failed has all viewers resubscribe after the last entry they got.
 func (m *model) failed() {
 	m.feed.Each(func(v *Viewer[string]) {
-		if w := m.viewers[v.To]; v.Seq() > w.seq {
+		if w := m.viewers[v.To]; v.Seq() > w.seq && !m.limited(w) { // else the first output of the new beginning was sent
 			m.Errorf("%s is to go on after %d, and has got %d", v.To, v.Seq(), w.seq)
 		}
 	})
@@ -266,7 +268,7 @@ func (m *model) ack(*rapid.T) {
 	key, w := m.some("who")
 	to := rapid.Uint64Range(w.acked, max(w.acked, w.seq)).Draw(m.T, "to")
 	counts := w.owner || m.owner == key
-	if m.feed.Ack(m.now, key, w.acked, to) != counts {
+	if m.feed.Ack(key, w.acked, to) != counts {
 		m.Fatalf("an ack of %s counts: %t", key, !counts)
 	}
 	if counts {
@@ -279,11 +281,12 @@ func (m *model) read(*rapid.T) {
 	key, w := m.some("who")
 	after := rapid.Uint64Range(0, m.feed.Log.Last()).Draw(m.T, "after")
 	counts := w.owner && !w.explicit
-	if m.feed.AckRead(m.now, key, after) != counts {
+	if m.feed.AckRead(key, after) != counts {
 		m.Fatalf("a read of %s acknowledges: %t", key, !counts)
 	}
 	if counts {
 		m.got(0, after)
+		m.sorted = max(m.sorted, after)
 	}
 	limit := rapid.Uint64Range(1, 100<<10).Draw(m.T, "limit")
 	r := m.feed.Read(after, &limit, "")
@@ -298,7 +301,7 @@ func (m *model) read(*rapid.T) {
 		m.Fatalf("a read after %d accounts for up to %d, and has entries up to %d", after, r.To, seq)
 	}
 	if w.owner && rapid.Bool().Draw(m.T, "acknowledged") {
-		m.feed.Ack(m.now, key, r.From, r.To)
+		m.feed.Ack(key, r.From, r.To)
 		m.got(r.From, r.To)
 	}
 }
@@ -308,7 +311,7 @@ func (m *model) remove(*rapid.T) {
 	m.feed.Remove(key)
 	delete(m.viewers, key)
 	if m.owner == key {
-		m.owner = ""
+		m.owner, m.sorted = "", m.live
 	}
 }
 
@@ -322,6 +325,9 @@ func (m *model) check(*rapid.T) {
 		if !m.had[seq] {
 			m.Fatalf("seq %d was dropped, and the owner never had it", seq)
 		}
+	}
+	if m.sorted < min(m.live, m.feed.Log.First()-1) {
+		m.Fatalf("the log has nothing before %d, and the live output may begin again after %d", m.feed.Log.First(), m.sorted)
 	}
 	for key, v := range m.feed.viewers {
 		if w := m.viewers[key]; w.owner && !m.feed.Evicts && m.feed.pin() > v.Seq() {
@@ -342,7 +348,6 @@ func TestEachEntryOnce(t *testing.T) {
 			"": m.check, "write": m.write, "mark": m.mark, "trim": m.trim, "tick": m.tick, "subscribe": m.subscribe, "pull": m.pull,
 			"deliver": m.deliver, "ack": m.ack, "read": m.read, "remove": m.remove,
 		})
-		m.now = m.now.Add(time.Hour)
 		for key, w := range m.viewers {
 			for w.seq < m.feed.Log.Last() {
 				w.pull = 64 << 10

@@ -15,6 +15,9 @@ type ownership[K comparable] struct {
 	// liveAcked: the owner has had every entry after liveFrom up to liveAcked. liveAcked is never
 	// before liveFrom, and only moves on until the next subscription.
 	liveAcked uint64
+	// sorted: the owner has put every entry up to sorted in order. While sorted is before liveFrom, the owner holds the live
+	// output until it has the missed output, and the log keeps the output after sorted.
+	sorted uint64
 	// by is the attached owner. Zero: there is none.
 	by K
 	// since is when the last owner subscribed.
@@ -22,7 +25,10 @@ type ownership[K comparable] struct {
 }
 
 // resume has the live output of a new owner begin after seq.
-func (o *ownership[K]) resume(seq uint64) { o.liveFrom, o.liveAcked = seq, seq }
+func (o *ownership[K]) resume(seq uint64) { o.liveFrom, o.liveAcked, o.sorted = seq, seq, seq }
+
+// unsorted reports whether the owner may have yet to put the output before the live output in order.
+func (o *ownership[K]) unsorted() bool { return o.sorted < o.liveFrom }
 
 // missed reports whether the owner has yet to read output before the live output.
 func (o *ownership[K]) missed() bool { return o.acked < o.liveFrom }

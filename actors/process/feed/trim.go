@@ -16,13 +16,18 @@ func (f *Feed[K, A]) pin() uint64 {
 }
 
 // Trim drops the oldest entries up to the pin. The newest Retention bytes stay, whoever has had them, but at most most
-// bytes. The caller first sends the new entries to the waiting viewers.
+// bytes. While the live output of the owner may begin again with the missed output, the missed output stays, too, and
+// no program waits for that. The caller first sends the new entries to the waiting viewers.
 func (f *Feed[K, A]) Trim(most int64) {
 	least := f.Retention
 	if f.Ephemeral {
 		least, most = 0, 0
 	}
-	f.Log.Drop(min(least, most), most, f.pin())
+	keep := f.pin()
+	if f.owner.unsorted() {
+		keep = min(keep, f.owner.sorted)
+	}
+	f.Log.Drop(min(least, most), most, keep)
 }
 
 // Held returns how many bytes the log holds, and how many of them for the owner.

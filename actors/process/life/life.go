@@ -286,9 +286,6 @@ func (l *Life) KillAt() time.Time { return l.ending.killAt }
 // ClosedAt returns when the log was closed; zero before Closed.
 func (l *Life) ClosedAt() time.Time { return l.closedAt }
 
-// Stopping reports whether Stop was called.
-func (l *Life) Stopping() bool { return l.stopping != nil }
-
 // Kills reports whether the tree is being killed, or the process stops.
 func (l *Life) Kills() bool { return l.ending.killing || l.stopping != nil }
 
