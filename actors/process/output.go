@@ -124,7 +124,10 @@ func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
 // park answers r if there is something to say. Otherwise park keeps r for at most ms milliseconds;
 // nil ms: for ever.
 func (p *process) park(ctx actor.Context, r *parked, ms *uint64) {
-	if p.answer(ctx, r, ms != nil && *ms == 0) {
+	if now := ms != nil && *ms == 0; p.answer(ctx, r, now) {
+		if !now {
+			p.pauseReads(ctx)
+		}
 		return
 	}
 	if ms != nil {
@@ -143,6 +146,7 @@ func (p *process) answerParked(ctx actor.Context, r *parked) {
 }
 
 func (p *process) answerReads(ctx actor.Context) {
+	waited := len(p.reads)
 	p.reads = slices.DeleteFunc(p.reads, func(r *parked) bool {
 		done := p.answer(ctx, r, false)
 		if done {
@@ -150,6 +154,42 @@ func (p *process) answerReads(ctx actor.Context) {
 		}
 		return done
 	})
+	if len(p.reads) < waited {
+		p.pauseReads(ctx)
+	}
+}
+
+const (
+	// readPause is how long, after the answer to a process/read that could wait, the next such read waits for more than a
+	// little output. A program that writes a line at a time thus costs one answer for each readPause, not for each line, and the
+	// echo of a keystroke, which comes long after the last answer, does not wait. Timers may be late by half a millisecond.
+	readPause = 500 * time.Microsecond
+	// littleOutput is the cost of a little output, in bytes, as in outlog.Log.Cost.
+	littleOutput = 32 << 10
+)
+
+// pauseReads begins a readPause. A pause under way is not prolonged.
+func (p *process) pauseReads(ctx actor.Context) {
+	if !p.readsAt.IsSet() {
+		p.readsAt.Set(ctx, readPause, readsDue{})
+	}
+}
+
+// readable reports whether the log has enough output for the answer to a process/read that may wait.
+func (p *process) readable(params protocol.ProcessReadParams) bool {
+	switch phase := p.life.Phase(); {
+	case phase >= life.Closed:
+		return true
+	case !p.feed.Has(params.AfterSeq):
+		return false
+	case phase >= life.Exited || !p.readsAt.IsSet():
+		return true
+	}
+	enough := uint64(littleOutput)
+	if params.MaxBytes != nil {
+		enough = min(enough, *params.MaxBytes)
+	}
+	return uint64(p.feed.Log.Cost(params.AfterSeq)) >= enough
 }
 
 // answer answers a process/read or process/wait if there is something to say,
@@ -192,7 +232,7 @@ func (p *process) ended(ctx actor.Context) (st protocol.ExitStatus, ok bool) {
 
 // read answers a process/read, unless it must wait.
 func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessReadParams, now bool) bool {
-	if !p.feed.Has(params.AfterSeq) && p.life.Phase() < life.Closed && !now {
+	if !now && !p.readable(params) {
 		return false
 	}
 	if p.feed.Log.Spooled() > 0 && p.unspooling {

@@ -37,6 +37,7 @@ type (
 	endDue   struct{}            // the output of an ended program had its time to find room
 	stdinDue struct{}            // the program closed its stdin, and had its time to end
 	readDue  struct{ r *parked } // waitMs or timeoutMs has passed
+	readsDue struct{}            // the pause after an answered process/read is over
 	treeDue  struct{}            // the descendants of a closed process had a while to end
 )
 
@@ -99,6 +100,7 @@ type processRecord struct {
 
 	stdinAt     env.Alarm
 	endAt       env.Alarm         // set while a process/wait waits for the output of an ended program
+	readsAt     env.Alarm         // set during readPause
 	treeAt      env.Alarm         // set while the closed process may have descendants
 	containment child.Containment // of the forgotten child; "": none
 }
@@ -202,6 +204,9 @@ func (p *process) receiveViewer(ctx actor.Context) bool {
 		p.unspooled(ctx)
 	case readDue:
 		p.answerParked(ctx, m.r)
+	case readsDue:
+		p.readsAt.Cancel()
+		p.answerReads(ctx)
 	default:
 		return false
 	}
@@ -222,6 +227,7 @@ func (p *process) start(ctx actor.Context) {
 	// Whatever message was lost, and whatever the last instance had only begun: look at
 	// everything again.
 	p.wakeAt.Cancel()
+	p.readsAt.Cancel()
 	p.act(ctx)
 	p.feed.Each(func(v *viewer) { ctx.Send(v.To, message.Resubscribe{Process: p.ref(ctx), After: v.Seq()}) })
 	p.feed.Dismiss()
@@ -256,7 +262,7 @@ func (p *process) end(ctx actor.Context) {
 	p.recordGivenUp()
 	p.answerTrees(ctx, errUnseen)
 	ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Acked: p.feed.Acked(), Closed: p.life.Phase() >= life.Closed, Left: p.unseen()})
-	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.endAt, &p.treeAt} {
+	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.endAt, &p.readsAt, &p.treeAt} {
 		a.Stop()
 	}
 	p.unwatch()
