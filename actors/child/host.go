@@ -38,6 +38,7 @@ type Host struct {
 	spare           *spare
 	null            *os.File
 	exits           *exits
+	order           *order
 	room            room
 	stopReaper      func() error
 	// endAll is called when all trees end: see searches.endAll.
@@ -98,11 +99,13 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		h.null.Close()
 		return nil, fmt.Errorf("child: %w", err)
 	}
+	h.order = newOrder()
 	h.spare = newSpare(h.log)
 	h.places = h.openPlaces(cfg.StateDir)
 	if h.containment, err = h.newContainment(cfg); err != nil {
 		h.places.Close()
 		h.spare.close()
+		h.order.close()
 		h.exits.close()
 		h.null.Close()
 		return nil, fmt.Errorf("child: %w", err)

@@ -63,6 +63,7 @@ func (h *Host) shutdown() {
 	h.err = h.containment.close()
 	h.null.Close()
 	h.exits.close()
+	h.order.close()
 	h.room.close()
 	h.spare.close()
 	h.mu.Lock()

@@ -47,6 +47,8 @@ type process struct {
 
 	closed chan struct{} // closed after Intake.Closed
 
+	turn sync.Mutex // held while either of two streams is moved
+
 	mu         sync.Mutex
 	held       *placeholder.Held    // of the sandbox; nil: none, or released
 	jail       *jailer              // nil: the child has no sandbox, or its last report was read
@@ -71,6 +73,9 @@ func (p *process) adopt(e *ends, spec *Spec) {
 	p.out = []*stream{newStream(p, protocol.Stdout, e.stdout)}
 	if e.stderr != nil {
 		p.out = append(p.out, newStream(p, protocol.Stderr, e.stderr))
+		p.out[0].other, p.out[1].other = p.out[1], p.out[0]
+		p.host.order.add(p.out[0])
+		p.host.order.add(p.out[1])
 	}
 }
 

@@ -41,9 +41,12 @@ type stream struct {
 	conn syscall.RawConn
 	look func(fd uintptr) bool // s.lookAt, bound once
 
-	// The pump owns next and grown.
-	next  next
-	grown bool
+	next  next    // the pump owns next
+	grown bool    // the pump owns grown; with two streams, process.turn guards grown
+	other *stream // the other stream of the child; nil: there is none
+	// Guarded by order.mu: when the stream became readable last, and had become readable before the last read. Only the order of
+	// the numbers counts.
+	readable, seen uint64
 
 	// mu is held over each poll and each read, so that the counts match the bytes in the kernel.
 	mu        sync.Mutex
@@ -87,6 +90,21 @@ func (s *stream) step() bool {
 	case nextSettle:
 		s.p.settle()
 		return true
+	}
+	if s.other == nil {
+		return s.move()
+	}
+	return s.moveInTurn()
+}
+
+// moveInTurn first moves the other stream if that became readable first. The pump of the other stream may come later.
+//
+//go:noinline // as for move
+func (s *stream) moveInTurn() bool {
+	s.p.turn.Lock()
+	defer s.p.turn.Unlock()
+	if s.p.host.order.first(s.other, s) {
+		s.other.move() // at the end of the other stream, its pump sees the end, too
 	}
 	return s.move()
 }
@@ -230,7 +248,7 @@ func (s *stream) abandon() {
 // held is how many unread bytes the kernel holds. For a PTY, held is an upper bound.
 func (s *stream) held(fd uintptr) uint64 {
 	switch {
-	case !readable(fd): // the poll also makes a PTY move its bytes to where reads find them
+	case !pollable(fd): // the poll also makes a PTY move its bytes to where reads find them
 		return 0
 	case s.p.tty:
 		return ttyFlight
@@ -242,9 +260,9 @@ func (s *stream) held(fd uintptr) uint64 {
 	return uint64(n)
 }
 
-// readable also reports true at the end of the stream. A closed PTY reports a hangup only after its
+// pollable also reports true at the end of the stream. A closed PTY reports a hangup only after its
 // last output.
-func readable(fd uintptr) bool { return nonblock.Poll(fd, unix.POLLIN) != 0 }
+func pollable(fd uintptr) bool { return nonblock.Poll(fd, unix.POLLIN) != 0 }
 
 // hungUp reports whether no output and no writer is left.
 func hungUp(events int16) bool { return events&unix.POLLHUP != 0 && events&unix.POLLIN == 0 }
@@ -258,6 +276,9 @@ func (s *stream) progress() (drained, ended bool) {
 }
 
 func (s *stream) end() {
+	if s.other != nil {
+		s.p.host.order.remove(s)
+	}
 	if !s.p.tty { // stdin needs the PTY too: settle closes the PTY
 		s.file.Close()
 	}

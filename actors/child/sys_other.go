@@ -70,6 +70,16 @@ func (*exits) close()                  {}
 func (*exits) reserve(int) (pidfd int) { return -1 }
 func (*exits) watch(p *process)        { go p.wait() }
 
+// order knows nothing here.
+type order struct{}
+
+func newOrder() *order { return new(order) }
+
+func (*order) close()                  {}
+func (*order) add(*stream)             {}
+func (*order) remove(*stream)          {}
+func (*order) first(a, b *stream) bool { return false }
+
 // forker forks on the calling thread.
 type forker struct{ tid int }
 
