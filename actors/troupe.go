@@ -121,8 +121,9 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	e.FileJails = e.NewFileJails()
 	short := func() { t.send(message.BudgetLow{}) }
 	e.Disk = spool.NewDisk(e.SpoolDir, e.SpoolBudget, short)
-	e.OutputBudget = budget.NewOutput(e.Budget-e.Budget/4-e.Budget/8, short)
+	e.OutputBudget = budget.NewOutput(e.Budget-e.Budget/4-2*(e.Budget/8), short)
 	e.ClientBudget = budget.New(e.Budget / 4)
+	e.KeptBudget = budget.New(e.Budget / 8)
 	e.StartBudget = budget.New(e.Budget / 8)
 	e.Quotas = quota.New(quota.Limits{
 		Processes:  e.MaxProcessesEach,

@@ -539,6 +539,28 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
+// FitString returns the longest beginning of s that has at most most bytes as a JSON string in which <, > and & are escaped, and the
+// number of these bytes. FitString cuts s between two characters. most is at least 2, for the quotes.
+func FitString(s string, most int) (fits string, size int) {
+	size = len(`""`)
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		cost := n
+		switch {
+		case r == '"', r == '\\', r == '\b', r == '\f', r == '\n', r == '\r', r == '\t':
+			cost = len(`\n`)
+		case r < ' ', r == '<', r == '>', r == '&', r == '\u2028', r == '\u2029', r == utf8.RuneError && n == 1:
+			cost = len(`\u0000`)
+		}
+		if size+cost > most {
+			return s[:i], size
+		}
+		size += cost
+		i += n
+	}
+	return s, size
+}
+
 // std is base64 as in RFC 4648 §4, padded, with the unused bits zero.
 var std = base64.StdEncoding.Strict()
 

@@ -806,3 +806,28 @@ func FuzzWriteParams(f *testing.F) {
 		agree[OutputNotification](t, payload)
 	})
 }
+
+// FitString cuts between two characters, and counts the bytes that JSON makes of a string.
+func TestFitString(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.StringOf(rapid.RuneFrom([]rune("a\"\\\b\f\n\r\t\x00\x1f<>&\u007f\u2028\u2029\ufffdé\U0001f600"))).Draw(t, "text") + rapid.SampledFrom([]string{"", "\xff", "\xe2\x82"}).Draw(t, "end")
+		most := rapid.IntRange(2, 60).Draw(t, "most")
+		fits, size := FitString(s, most)
+		escaped := func(s string) int {
+			b, err := json.Marshal(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(b)
+		}
+		if got := escaped(fits); got != size || size > most || len(appendString(nil, fits)) > size || !strings.HasPrefix(s, fits) {
+			t.Fatalf("%q: %q with %d bytes, want %d, at most %d", s, fits, size, got, most)
+		}
+		if rest := s[len(fits):]; rest != "" {
+			_, n := utf8.DecodeRuneInString(rest)
+			if more := escaped(s[:len(fits)+n]); more <= most {
+				t.Fatalf("%q: %q has %d bytes of %d, and one more character makes %d", s, fits, size, most, more)
+			}
+		}
+	})
+}

@@ -216,7 +216,7 @@ type ServerInfoResult struct {
 	Sessions     int64 `json:"sessions"`
 	Children     int   `json:"children"`     // of the operating system, including ended children with living descendants
 	ClientBytes  int64 `json:"clientBytes"`  // of messages, requests and answers, beyond the free share of each connection
-	HeldBytes    int64 `json:"heldBytes"`    // of output, beyond the free share of each process
+	HeldBytes    int64 `json:"heldBytes"`    // of output, beyond the free share of each process and command
 	SpooledBytes int64 `json:"spooledBytes"` // on disk
 
 	// ChildLimit is how many processes and threads all programs together may have; absent: no

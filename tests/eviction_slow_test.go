@@ -41,7 +41,7 @@ func TestSessionAge(t *testing.T) {
 // server evicts the session that has been absent the longest, and no other.
 func TestEvictForMemory(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "--evict-for-memory", "--memory-budget", "2000000", "--retention", "1200000")
+	s := startServer(t, "--evict-for-memory", "--memory-budget", "2500000", "--retention", "1200000")
 	hoard := func() *conn {
 		c := s.session(nil)
 		p := c.start("p", obj{"argv": sh("read x; exec yes"), "pipeStdin": true})

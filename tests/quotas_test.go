@@ -353,7 +353,7 @@ func TestRatesOfOthers(t *testing.T) {
 // programs wait, nothing is lost, and the programs of others have room.
 func TestRoomOfOthers(t *testing.T) {
 	t.Parallel()
-	s, bob, echo := twoIdentities(t, "--memory-budget", "2400000", "--max-retained-each", "600000", // 1.5 MB for output
+	s, bob, echo := twoIdentities(t, "--memory-budget", "3000000", "--max-retained-each", "600000", // 1.5 MB for output
 		"--spool-budget", "1500000", "--max-spooled-each", "600000", "--spool-dir", t.TempDir())
 	unread := func(token string, lines int, starts ...obj) (owner, observer *conn) {
 		t.Helper()

@@ -17,8 +17,11 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// drainDue is the command's own timer, for outcome.Outcome.Tick.
-type drainDue struct{}
+// Messages of a command to itself.
+type (
+	drainDue struct{} // the timer for outcome.Outcome.Tick
+	roomDue  struct{} // from the goroutine of pull: there may be memory for more output
+)
 
 // Options describe a command.
 type Options struct {
@@ -27,8 +30,7 @@ type Options struct {
 	Identity   identity.Identity // as message.Attach.Identity
 	Troupe     *actor.PID
 	Connection *actor.PID
-	Room       *budget.Part // for output kept until the end
-	Pull       int          // as message.Pull.Bytes
+	Pull       int // as message.Pull.Bytes
 }
 
 // command is the actor of a program of the sister APIs. It owns the session in which the program runs, and
@@ -50,8 +52,11 @@ type command struct {
 	noMore   bool   // the client has closed stdin
 
 	outcome outcome.Outcome
-	pulled  bool // the connection takes the next parcel
-	left    bool // nothing more is told: the actor waits for processes left behind by the program
+	memory  *budget.Account // for output kept until the end; nil: the parcel with the end has the account
+	held    int             // bytes of memory; as outcome.Held, once counted
+	starved bool            // a roomDue is on its way
+	pulled  bool            // the connection takes the next parcel
+	left    bool            // nothing more is told: the actor waits for processes left behind by the program
 	drainAt env.Alarm
 }
 
@@ -63,6 +68,7 @@ func New(e *env.Env, o Options) *actor.Props {
 			env:     e,
 			calls:   make(map[uint64]*runningCall),
 			outcome: outcome.Outcome{Spec: o.Spec},
+			memory:  e.KeptBudget.Account(),
 		}
 	}, env.Escalated)
 }
@@ -85,7 +91,7 @@ func (c *command) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Stopping:
 		c.drainAt.Stop()
-		c.Room.Give(c.outcome.GiveBack())
+		c.memory.Close()
 	case message.Gone, *actor.Terminated:
 		if c.left { // processes left behind by the program have ended, too
 			ctx.Stop(ctx.Self())
@@ -107,6 +113,9 @@ func (c *command) Receive(ctx actor.Context) {
 	case message.Evicted, message.Expiring: // Gone follows when the session ends
 	case drainDue:
 		c.tick(ctx)
+	case roomDue:
+		c.starved = false
+		c.goOn(ctx)
 
 	case message.Request:
 		c.request(ctx, m)
@@ -266,7 +275,7 @@ func (c *command) subscribe(ctx actor.Context, m message.Subscribe) {
 
 // delivery passes output on, or keeps the output for the end.
 func (c *command) delivery(ctx actor.Context, m message.Delivery) {
-	pieces, ok := c.outcome.Take(time.Now(), m.Entries, c.Room.Try)
+	pieces, ok := c.outcome.Take(time.Now(), m.Entries)
 	if !ok {
 		m.Release()
 		c.subscribe(ctx, message.Subscribe{After: c.outcome.Last(), Resumed: true})
@@ -289,6 +298,14 @@ func (c *command) delivery(ctx actor.Context, m message.Delivery) {
 
 // goOn tells the end once the end is known, and asks the process for the next delivery if one is wanted.
 func (c *command) goOn(ctx actor.Context) {
+	if c.refused {
+		return
+	}
+	if c.outcome.Cut() && !c.answered {
+		c.refuse(ctx, c.Spec.TooLarge())
+		return
+	}
+	c.hold()
 	if c.pulled {
 		if end, ok := c.outcome.End(); ok {
 			c.tellEnd(ctx, end)
@@ -303,9 +320,40 @@ func (c *command) goOn(ctx actor.Context) {
 	case c.outcome.Over():
 		c.leave(ctx)
 	case c.outcome.Wants(c.pulled):
-		ctx.Request(c.process.PID, message.Pull{Bytes: c.Pull})
+		c.pull(ctx)
 	}
 }
+
+// hold counts the memory that the output takes.
+func (c *command) hold() {
+	held := c.outcome.Held()
+	c.memory.Force(max(held-c.held, 0))
+	c.memory.Give(max(c.held-held, 0))
+	c.held = held
+}
+
+// pull asks the process for the next delivery, or waits until there is memory for more output. Meanwhile the log of the process
+// becomes full, and the program waits in its write.
+func (c *command) pull(ctx actor.Context) {
+	room, over := c.memory.Over()
+	switch {
+	case !over:
+		ctx.Request(c.process.PID, message.Pull{Bytes: c.Pull})
+	case !c.starved:
+		c.starved = true
+		self, root, done := ctx.Self(), ctx.ActorSystem().Root, c.memory.Done()
+		go func() {
+			select {
+			case <-room:
+				root.Send(self, roomDue{})
+			case <-done: // the command is over
+			}
+		}()
+	}
+}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the command may end while it waits.
+func (roomDue) IgnoreDeadLetterLogging() {}
 
 // tick asks the process how far its log goes, once the end waits no longer for descendants.
 func (c *command) tick(ctx actor.Context) {
@@ -325,9 +373,7 @@ func (c *command) tellEnd(ctx actor.Context, end dialect.End) {
 	} else {
 		p.Answer = &message.Reply{Token: c.token, Result: body}
 	}
-	if held, room := c.outcome.GiveBack(), c.Room; held > 0 {
-		p.Release = func() { room.Give(held) }
-	}
+	p.Release, c.memory = c.memory.Close, nil
 	c.answered = true
 	c.send(ctx, p)
 }

@@ -24,14 +24,13 @@ type world struct {
 	self    *actor.PID // of the test
 	command *actor.PID
 	heard   chan any
-	pool    *budget.Pool
 }
 
 const patience = time.Minute
 
-func begin(t *testing.T, params any) *world {
+func begin(t *testing.T, kept *budget.Pool, params any) *world {
 	t.Helper()
-	w := &world{t: t, system: actor.NewActorSystemWithConfig(actor.Configure(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))), heard: make(chan any, 100), pool: budget.New(1 << 20)}
+	w := &world{t: t, system: actor.NewActorSystemWithConfig(actor.Configure(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))), heard: make(chan any, 100)}
 	w.self = w.system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
 		switch m := ctx.Message().(type) {
 		case actor.SystemMessage, actor.AutoReceiveMessage, *actor.Terminated:
@@ -44,15 +43,13 @@ func begin(t *testing.T, params any) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	account := w.pool.Account()
-	account.Force(budget.Free)
-	e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}}
+	e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}, KeptBudget: kept}
 	w.command = w.system.Root.Spawn(command.New(e, command.Options{
-		Spec: r.Start, From: "here", Troupe: w.self, Connection: w.self, Room: account.Part(1<<20, 1), Pull: 1 << 10,
+		Spec: r.Start, From: "here", Troupe: w.self, Connection: w.self, Pull: 1 << 10,
 	}))
 	t.Cleanup(func() {
 		w.system.Root.StopFuture(w.command).Wait() // it may have stopped
-		if n := w.pool.Used(); n != 0 {
+		if n := kept.Used(); n != 0 {
 			t.Errorf("%d bytes are held after the command", n)
 		}
 	})
@@ -101,14 +98,15 @@ var exec = protocol.CommandExecParams{Command: []string{"a"}, DisableOutputCap: 
 // Output that is kept for the end is given back once the end is written, or the command stops.
 func TestKeptOutputIsGivenBack(t *testing.T) {
 	text := strings.Repeat("x", 80_000)
+	kept := budget.New(1 << 20)
 	for _, told := range []bool{true, false} {
-		w := begin(t, exec)
+		w := begin(t, kept, exec)
 		w.started()
 		next[message.Subscribe](w)
 		w.send(message.Delivery{Entries: []outlog.Entry{output(1, text)}})
 		next[message.Ack](w)
 		next[message.Pull](w)
-		if w.pool.Used() == 0 {
+		if kept.Used() == 0 {
 			t.Error("kept output is not counted")
 		}
 		if !told {
@@ -120,18 +118,68 @@ func TestKeptOutputIsGivenBack(t *testing.T) {
 		if result, _ := p.Answer.Result.(protocol.CommandExecResult); p.Answer.Token != 9 || result.Stdout != text || result.ExitCode != 3 || !p.Last || p.Bytes != int64(len(text)) {
 			t.Errorf("the end: %+v", p)
 		}
-		if w.pool.Used() == 0 {
+		if kept.Used() == 0 {
 			t.Error("the output of an end that is not written is not counted")
 		}
-		if p.Release(); w.pool.Used() != 0 {
-			t.Errorf("%d bytes are held after the end", w.pool.Used())
+		if p.Release(); kept.Used() != 0 {
+			t.Errorf("%d bytes are held after the end", kept.Used())
 		}
+	}
+}
+
+// A command takes no more output while there is no memory for it, and goes on once there is. Its first 64 KiB need no memory of others.
+func TestWaitsForMemory(t *testing.T) {
+	kept := budget.New(100 << 10)
+	other := kept.Account()
+	other.Force(1 << 20)
+	other.Over() // it alone may go beyond the bound
+	w := begin(t, kept, exec)
+	w.started()
+	next[message.Subscribe](w)
+	w.send(message.Delivery{Entries: []outlog.Entry{output(1, strings.Repeat("x", 20_000))}})
+	next[message.Ack](w)
+	next[message.Pull](w)
+	w.send(message.Delivery{Entries: []outlog.Entry{output(2, strings.Repeat("x", 20_000))}})
+	next[message.Ack](w)
+	w.send(message.Ack{To: 2})
+	next[message.Ack](w) // instead of a Pull
+	other.Close()
+	next[message.Pull](w)
+	w.send(message.Delivery{Entries: ended(3)})
+	next[message.Ack](w)
+	if p := next[message.Parcel](w); len(p.Answer.Result.(protocol.CommandExecResult).Stdout) != 40_000 {
+		t.Errorf("%d bytes came", p.Bytes)
+	} else {
+		p.Release()
+	}
+}
+
+// A command with more output than its answer has room for ends with an error. A program whose end is a notification goes on, and its end
+// says what is missing.
+func TestMoreThanAnAnswer(t *testing.T) {
+	text := strings.Repeat("x", 1<<19) // of 1 MiB for both streams
+	w := begin(t, nil, exec)
+	w.started()
+	next[message.Subscribe](w)
+	w.send(message.Delivery{Entries: []outlog.Entry{output(1, text)}})
+	next[message.Ack](w)
+	if r := next[message.Reply](w); r.Token != 9 || r.Err.Kind() != protocol.KindTooLarge || !strings.Contains(r.Err.Message, "room for 520192 bytes") {
+		t.Errorf("%+v", r)
+	}
+	w = begin(t, nil, protocol.ProcessSpawnParams{Command: []string{"a"}, ProcessHandle: "h", Cwd: "/"})
+	w.started()
+	next[message.Reply](w)
+	next[message.Subscribe](w)
+	w.send(message.Delivery{Entries: append([]outlog.Entry{output(1, text)}, ended(2)...)})
+	next[message.Ack](w)
+	if e := next[message.Parcel](w).Notes[0].Params.(protocol.SpawnExitedNotification); !e.StdoutCapReached || len(e.Stdout) != 520_190 || e.ExitCode != 3 {
+		t.Errorf("%d bytes, cap reached: %v, exit code %d", len(e.Stdout), e.StdoutCapReached, e.ExitCode)
 	}
 }
 
 // Streamed output comes once for each Pull, holds its Delivery, and the end comes last.
 func TestStreams(t *testing.T) {
-	w := begin(t, protocol.ProcessSpawnParams{Command: []string{"a"}, ProcessHandle: "h", Cwd: "/", StreamStdoutStderr: true})
+	w := begin(t, nil, protocol.ProcessSpawnParams{Command: []string{"a"}, ProcessHandle: "h", Cwd: "/", StreamStdoutStderr: true})
 	w.started()
 	if r := next[message.Reply](w); r.Token != 9 || r.Err != nil {
 		t.Errorf("the start: %+v", r)
@@ -162,14 +210,14 @@ func TestStreams(t *testing.T) {
 
 // A command whose process is lost is answered with an error, or with an end that nobody saw.
 func TestLost(t *testing.T) {
-	w := begin(t, exec)
+	w := begin(t, nil, exec)
 	w.started()
 	next[message.Subscribe](w)
 	w.send(message.ProcessRemoved{ID: "p", Reason: "gone"})
 	if r := next[message.Reply](w); r.Token != 9 || r.Err == nil || r.Err.Message != "the command was lost: gone" {
 		t.Errorf("%+v", r)
 	}
-	w = begin(t, protocol.ProcessSpawnParams{Command: []string{"a"}, ProcessHandle: "h", Cwd: "/"})
+	w = begin(t, nil, protocol.ProcessSpawnParams{Command: []string{"a"}, ProcessHandle: "h", Cwd: "/"})
 	w.started()
 	next[message.Reply](w)
 	next[message.Subscribe](w)

@@ -66,11 +66,11 @@ type Config struct {
 	// another amount, up to MaxRetention. 0 means 1 MiB and 64 MiB; less than MinRetention means
 	// MinRetention.
 	Retention, MaxRetention int64
-	// Budget bounds the memory that clients can make the troupe use. Five eighths are for the output
-	// of all processes, a quarter for the messages, requests and answers of all connections, and
-	// an eighth for the arguments and environments from which sessions start processes. The first
-	// 64 KiB of each process, connection and session do not count. In each of the three parts,
-	// a single process, connection or session at a time may exceed the bound. 0 means 1 GiB;
+	// Budget bounds the memory that clients can make the troupe use. Half is for the output of
+	// all processes, a quarter for the messages, requests and answers of all connections, an eighth for the output that
+	// programs of the sister APIs keep for their ends, and an eighth for the arguments and environments from which sessions
+	// start processes. The first 64 KiB of each process, connection, program and session do not count. In each of the four
+	// parts, a single process, connection, program or session at a time may exceed the bound. 0 means 1 GiB;
 	// negative means no bound; 1 to 7 mean 8.
 	Budget int64
 	// SpoolDir is the directory for output beyond the Retention of processes with onFull spool; ""

@@ -10,16 +10,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/connection/window"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/audit"
-	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
-)
-
-const (
-	// maxCommandOutput bounds the output kept by the running commands of a connection, in bytes.
-	maxCommandOutput = 64 << 20
-	// outputCopies is the number of copies in memory of such output when a command ends: raw, as
-	// text, and encoded.
-	outputCopies = 3
 )
 
 // commands are the running programs of the sister APIs on a connection.
@@ -27,7 +18,6 @@ type commands struct {
 	named  map[commandKey]*runningCommand // a name is taken until the writer has the end
 	actors map[string]*runningCommand     // the same, by the id of the actor
 	serial uint64                         // of the newest without a name
-	room   *budget.Part                   // for the output of all of them; nil before the first
 
 	translator *dialect.Translator // nil before the first request
 }
@@ -65,6 +55,16 @@ func (cs *commands) ending() (n int) {
 
 // over reports whether the command has ended, and its last parcel waits for the window.
 func (cmd *runningCommand) over() bool { return cmd.parcel != nil && cmd.parcel.Last }
+
+// giveBack gives back the memory of parcels that nobody will write.
+func (cs *commands) giveBack() {
+	for _, cmd := range cs.actors {
+		if cmd.parcel != nil {
+			cmd.parcel.GiveBack()
+			cmd.parcel = nil
+		}
+	}
+}
 
 // command handles a request of the sister APIs.
 func (c *connection) command(ctx actor.Context, in inbound) {
@@ -125,8 +125,7 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.S
 		return
 	}
 	c.env.Audit.Put(audit.ProgramStart{Who: c.who(), API: spec.Dialect.API(), Program: audit.Text(spec.Name)})
-	if c.commands.room == nil {
-		c.commands.room = c.memory.Part(maxCommandOutput, outputCopies)
+	if c.commands.named == nil {
 		c.commands.named = make(map[commandKey]*runningCommand)
 		c.commands.actors = make(map[string]*runningCommand)
 	}
@@ -136,7 +135,6 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.S
 		Identity:   identityOf(c.conn),
 		Troupe:     c.troupe,
 		Connection: ctx.Self(),
-		Room:       c.commands.room,
 		Pull:       deliveryBytes,
 	}), message.CommandPrefix)
 	cmd := &runningCommand{stream: newStream(message.ProcessRef{PID: pid}), key: key, dialect: spec.Dialect}
@@ -175,7 +173,7 @@ func (c *connection) passParcel(cmd *runningCommand) {
 		c.answerInTurn(cmd.asked, m.Answer.Result, nil)
 	}
 	if m.Release != nil {
-		c.writer.output(outgoing{written: m.Release})
+		c.writer.output(outgoing{release: m.Release})
 	}
 	if m.Last {
 		c.commands.forget(cmd) // everything of a later command with this name follows in the writer

@@ -57,6 +57,7 @@ func (c *connection) end() {
 		c.files.end(c.env.FileTurns)
 	}
 	c.http.end()
+	c.commands.giveBack()
 	if c.writer != nil {
 		c.writer.stop()
 	}

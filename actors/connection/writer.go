@@ -49,6 +49,7 @@ type outgoing struct {
 	delivery *message.Delivery
 	ping     uint64 // serial; 0: no ping
 	written  func() // may not block
+	release  func() // gives back memory; called when everything before has been written or will never be. May not block
 }
 
 type closeFrame struct {
@@ -101,8 +102,11 @@ func (w *writer) stop() {
 	w.mu.Lock()
 	w.ended = true
 	for o, ok := w.second.Pop(); ok; o, ok = w.second.Pop() {
-		if o.delivery != nil {
+		switch {
+		case o.delivery != nil:
 			o.delivery.Release()
+		case o.release != nil:
+			o.release()
 		}
 	}
 	w.first = fifo.Queue[outgoing]{}
@@ -185,6 +189,9 @@ func (w *writer) write(buf []byte, o *outgoing) ([]byte, error) {
 		return buf, err
 	case o.written != nil:
 		o.written()
+		return buf, nil
+	case o.release != nil:
+		o.release()
 		return buf, nil
 	case o.ping != 0:
 		return buf, w.ping(o.ping)

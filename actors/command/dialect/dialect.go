@@ -26,7 +26,9 @@ type Spec struct {
 	Params  protocol.ProcessStartParams
 	Stdin   bool  // the client may write to stdin
 	Stream  bool  // deltas carry the output as it comes; otherwise the end carries all output
-	Limit   int64 // of the output of each stream, in bytes
+	Limit   int64 // of the output of each stream, in bytes: the client's, or the default
+	// Most is how many bytes of each stream the message with the end has room for, as a JSON string. 0 with Stream.
+	Most int64
 	// Quiet: the end may be told once the output has been quiet for a moment after the exit,
 	// although descendants hold the output open.
 	Quiet bool
@@ -85,6 +87,12 @@ func (s *Spec) Refuses(c Call, stdinClosed bool) *protocol.Error {
 		return protocol.Errorf(protocol.KindNoTTY, protocol.CodeInvalidRequest, "failed to resize PTY: process is not attached to a PTY")
 	}
 	return nil
+}
+
+// TooLarge returns the error for a program whose end answers the start and does not fit the answer.
+func (s *Spec) TooLarge() *protocol.Error {
+	return protocol.Errorf(protocol.KindTooLarge, protocol.CodeInvalidRequest, "%s was ended: an answer here has room for %d bytes of each stream as JSON, and the program has written more", s.Dialect.API(), s.Most).
+		Advise("have less with outputBytesCap, or all of it with a processId and streamStdoutStderr")
 }
 
 // NotStarted returns the error for a start that failed with err, in the words of the dialect if the

@@ -58,16 +58,13 @@ func shown(t *testing.T, s *dialect.Spec) string {
 		s.Params.Argv, s.Params.Cwd, text(t, s.Params.Env), s.Params.TTY, s.Params.PipeStdin, text(t, s.Params.Size), timeout, s.Stdin, s.Stream, s.Limit, s.Quiet)
 }
 
-// In one message of 64 MiB both streams have room for this much each.
-const buffered = (64<<20 - 1<<10) / 12
-
 func TestExec(t *testing.T) {
 	const rest = ` env={"HOME":"/root","LANG":"C"}`
 	const pipe = " tty=false pipe=false size=null"
 	for params, want := range map[string]string{
 		`{"command":["a","b"]}`:                                                                             `"" unnamed=true [a b] in file:///srv` + rest + pipe + ` timeout=10000 stdin=false stream=false limit=1048576 quiet=true`,
 		`{"command":["a"],"processId":"n","cwd":"sub"}`:                                                     `"n" unnamed=false [a] in file:///srv/sub` + rest + pipe + ` timeout=10000 stdin=false stream=false limit=1048576 quiet=true`,
-		`{"command":["a"],"cwd":"/x","disableOutputCap":true}`:                                              `"" unnamed=true [a] in file:///x` + rest + pipe + fmt.Sprintf(` timeout=10000 stdin=false stream=false limit=%d quiet=true`, buffered),
+		`{"command":["a"],"cwd":"/x","disableOutputCap":true}`:                                              `"" unnamed=true [a] in file:///x` + rest + pipe + fmt.Sprintf(` timeout=10000 stdin=false stream=false limit=%d quiet=true`, 1<<62),
 		`{"command":["a"],"timeoutMs":0,"outputBytesCap":0}`:                                                `"" unnamed=true [a] in file:///srv` + rest + pipe + ` timeout=1 stdin=false stream=false limit=0 quiet=true`,
 		`{"command":["a"],"disableTimeout":true,"outputBytesCap":9}`:                                        `"" unnamed=true [a] in file:///srv` + rest + pipe + ` timeout=none stdin=false stream=false limit=9 quiet=true`,
 		`{"command":["a"],"env":{"HOME":null,"A":"b"}}`:                                                     `"" unnamed=true [a] in file:///srv env={"A":"b","LANG":"C"}` + pipe + ` timeout=10000 stdin=false stream=false limit=1048576 quiet=true`,
@@ -92,7 +89,7 @@ func TestSpawn(t *testing.T) {
 		`,"timeoutMs":null`:          pipe + ` timeout=none stdin=false stream=false limit=1048576 quiet=false`,
 		`,"timeoutMs":0`:             pipe + ` timeout=1 stdin=false stream=false limit=1048576 quiet=false`,
 		`,"timeoutMs":7`:             pipe + ` timeout=7 stdin=false stream=false limit=1048576 quiet=false`,
-		`,"outputBytesCap":null`:     pipe + fmt.Sprintf(` timeout=10000 stdin=false stream=false limit=%d quiet=false`, buffered),
+		`,"outputBytesCap":null`:     pipe + fmt.Sprintf(` timeout=10000 stdin=false stream=false limit=%d quiet=false`, 1<<62),
 		`,"outputBytesCap":3`:        pipe + ` timeout=10000 stdin=false stream=false limit=3 quiet=false`,
 		`,"streamStdin":true`:        ` tty=false pipe=true size=null timeout=10000 stdin=true stream=false limit=1048576 quiet=false`,
 		`,"streamStdoutStderr":true`: pipe + ` timeout=10000 stdin=false stream=true limit=1048576 quiet=false`,
@@ -126,23 +123,27 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// What one message cannot hold is cut, on a connection with small messages, too.
-func TestLimitFitsOneMessage(t *testing.T) {
+// The room for both streams fits one message, on a connection with small messages, too.
+func TestMostFitsOneMessage(t *testing.T) {
 	tr := translator()
 	tr.MaxMessage = 8 << 20
-	const want = (8<<20 - 1<<10) / 12
-	s, _ := start[protocol.CommandExecParams](t, tr, `{"command":["a"],"disableOutputCap":true}`)
-	if s.Limit != want {
-		t.Errorf("buffered: %d, want %d", s.Limit, want)
+	name := strings.Repeat("\x01", 1024)
+	params, err := json.Marshal(map[string]any{"command": []string{"a"}, "processHandle": name, "cwd": "/", "outputBytesCap": nil})
+	if err != nil {
+		t.Fatal(err)
 	}
-	worst := dialect.End{Output: [2]string{strings.Repeat("\x01", want), strings.Repeat("\x01", want)}}
-	_, body := s.Dialect.Ended("", worst)
-	if b, err := protocol.JSON.AppendResponse(nil, protocol.IntID(math.MaxInt64), body); err != nil || int64(len(b)) > tr.MaxMessage {
+	s, _ := start[protocol.ProcessSpawnParams](t, tr, string(params))
+	if s.Most < 4_000_000 || s.Limit != 1<<62 {
+		t.Errorf("room for %d bytes of each stream, limit %d", s.Most, s.Limit)
+	}
+	full := strings.Repeat("x", int(s.Most)-len(`""`))
+	method, body := s.Dialect.Ended(name, dialect.End{Output: [2]string{full, full}})
+	if b, err := protocol.JSON.AppendNotification(nil, method, body); err != nil || int64(len(b)) > tr.MaxMessage {
 		t.Errorf("the end has %d bytes (%v), a message may have %d", len(b), err, tr.MaxMessage)
 	}
 	s, _ = start[protocol.CommandExecParams](t, tr, `{"command":["a"],"processId":"n","streamStdoutStderr":true,"disableOutputCap":true}`)
-	if s.Limit != 1<<62 {
-		t.Errorf("streamed: %d", s.Limit)
+	if s.Most != 0 || s.Limit != 1<<62 {
+		t.Errorf("streamed: room for %d bytes, limit %d", s.Most, s.Limit)
 	}
 }
 

@@ -7,10 +7,9 @@ const (
 	defaultTimeoutMs = 10_000
 	// unlimited is a limit out of reach of any output.
 	unlimited = 1 << 62
-	// endBytes bounds the end of a program in JSON, without the output, in bytes.
-	endBytes = 1 << 10
-	// jsonBytes bounds the size of a byte of text in JSON, in bytes.
-	jsonBytes = 6
+	// endBytes bounds the end of a program in JSON, without the output, in bytes. A name has at most 1 KiB, and JSON makes
+	// 6 bytes of a control character.
+	endBytes = 8 << 10
 )
 
 // Translator reads the requests of a connection.
@@ -68,7 +67,7 @@ func (t *Translator) Request(params any) (r Request, ok bool, err *protocol.Erro
 		return Request{}, false, nil
 	}
 	if s := r.Start; s != nil && !s.Stream { // a single message has both streams
-		s.Limit = min(s.Limit, (t.MaxMessage-endBytes)/(2*jsonBytes))
+		s.Most = (t.MaxMessage - endBytes) / 2
 	}
 	return r, true, err
 }

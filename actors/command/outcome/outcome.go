@@ -18,6 +18,9 @@ const (
 	drainQuiet = 50 * time.Millisecond
 	// drainEntries bounds the entries taken after drainTime or drainQuiet.
 	drainEntries = 256
+	// copies is how many times a byte of kept output is in memory when the program ends, if the output is plain text: as
+	// written, as text, and in the message.
+	copies = 3
 )
 
 // Outcome follows the log of a process. The zero Outcome with a Spec is at the start of the log.
@@ -30,7 +33,8 @@ type Outcome struct {
 
 	last    uint64    // seq of the last entry taken; Take leaves no entry out
 	streams [2]stream // stdout, stderr
-	held    int       // bytes taken from the room: of the data of both streams, until GiveBack
+	held    int       // see Held
+	cut     bool      // see Cut
 
 	exited  bool
 	code    int       // once exited
@@ -48,7 +52,7 @@ type Outcome struct {
 type stream struct {
 	data []byte // the first n bytes, unless they were streamed
 	n    int64  // at most Spec.Limit
-	full bool   // n has reached the limit, or the room was used up; the rest is dropped
+	full bool   // n has reached Spec.Limit or Spec.Most; the rest is dropped
 }
 
 // Piece is output to be streamed. Data belongs to the entry.
@@ -65,9 +69,8 @@ func (o *Outcome) Last() uint64 { return o.last }
 func (o *Outcome) Exited() bool { return o.exited }
 
 // Take takes entries of the log, and returns the pieces to stream. If the entries do not continue the log,
-// Take does nothing, and ok is false. Output kept for the end takes its bytes from room, and is dropped if
-// room reports false.
-func (o *Outcome) Take(now time.Time, entries []outlog.Entry, room func(bytes int) bool) (pieces []Piece, ok bool) {
+// Take does nothing, and ok is false.
+func (o *Outcome) Take(now time.Time, entries []outlog.Entry) (pieces []Piece, ok bool) {
 	if len(entries) == 0 || entries[0].Seq != o.last+1 {
 		return nil, false
 	}
@@ -76,7 +79,7 @@ func (o *Outcome) Take(now time.Time, entries []outlog.Entry, room func(bytes in
 		o.last = e.Seq
 		switch e.Kind {
 		case outlog.Output:
-			if p, ok := o.output(now, e, room); ok {
+			if p, ok := o.output(now, e); ok {
 				pieces = append(pieces, p)
 			}
 		case outlog.Exited:
@@ -92,7 +95,7 @@ func (o *Outcome) Take(now time.Time, entries []outlog.Entry, room func(bytes in
 	return pieces, true
 }
 
-func (o *Outcome) output(now time.Time, e *outlog.Entry, room func(int) bool) (Piece, bool) {
+func (o *Outcome) output(now time.Time, e *outlog.Entry) (Piece, bool) {
 	if o.exited {
 		o.quietAt = now.Add(drainQuiet)
 	}
@@ -112,12 +115,11 @@ func (o *Outcome) output(now time.Time, e *outlog.Entry, room func(int) bool) (P
 		p.CapReached = s.full
 		return p, true
 	}
-	if !room(len(p.Data)) {
-		s.full = true
-		return Piece{}, false
+	if left := o.Spec.Most - s.n; int64(len(p.Data)) > left {
+		p.Data, s.full, o.cut = p.Data[:left], true, true
 	}
 	s.n += int64(len(p.Data))
-	o.held += len(p.Data)
+	o.held += copies * len(p.Data)
 	s.data = append(s.data, p.Data...)
 	return Piece{}, false
 }
@@ -168,10 +170,19 @@ func (o *Outcome) mayEnd() {
 }
 
 func (o *Outcome) makeEnd() {
-	o.end = &dialect.End{Code: o.code, DrainTimedOut: !o.closed}
+	o.end, o.held = &dialect.End{Code: o.code, DrainTimedOut: !o.closed}, 0
 	for i := range o.streams {
 		s := &o.streams[i]
-		o.end.Output[i], o.end.CapReached[i] = text(s.data, s.full), s.full
+		if len(s.data) > 0 {
+			all := text(s.data, s.full)
+			fits, size := protocol.FitString(all, int(o.Spec.Most))
+			if len(fits) < len(all) {
+				s.full, o.cut = true, true
+			}
+			o.end.Output[i] = fits
+			o.held += len(all) + size
+		}
+		o.end.CapReached[i] = s.full
 		s.data = nil
 	}
 }
@@ -186,6 +197,13 @@ func (o *Outcome) End() (end dialect.End, ok bool) {
 	return end, true
 }
 
+// Cut reports whether output is missing because the message with the end has no room for it.
+func (o *Outcome) Cut() bool { return o.cut }
+
+// Held returns how many bytes of memory the output takes that is kept for the end. Before the end is known, Held counts the text
+// and the message that the output will become.
+func (o *Outcome) Held() int { return o.held }
+
 // Ended reports whether the end is known.
 func (o *Outcome) Ended() bool { return o.end != nil }
 
@@ -197,9 +215,3 @@ func (o *Outcome) Wants(canStream bool) bool {
 
 // Over reports whether nothing is left to read or to tell.
 func (o *Outcome) Over() bool { return o.closed && o.told }
-
-// GiveBack returns how many bytes to give back to the room.
-func (o *Outcome) GiveBack() (bytes int) {
-	bytes, o.held = o.held, 0
-	return bytes
-}

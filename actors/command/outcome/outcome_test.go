@@ -1,6 +1,7 @@
 package outcome
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +14,6 @@ import (
 )
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-func unbounded(int) bool { return true }
 
 // program writes the log of a process.
 type program struct {
@@ -34,7 +33,7 @@ func (p *program) take(entries ...outlog.Entry) []Piece {
 		p.seq++
 		entries[i].Seq = p.seq
 	}
-	pieces, ok := p.o.Take(p.now, entries, unbounded)
+	pieces, ok := p.o.Take(p.now, entries)
 	if !ok {
 		p.t.Fatalf("entries up to %d were not taken", p.seq)
 	}
@@ -90,7 +89,7 @@ func (p *program) waits(d time.Duration) {
 	}
 }
 
-var buffered = dialect.Spec{Limit: 100}
+var buffered = dialect.Spec{Limit: 100, Most: 1000}
 
 func TestEndAfterClose(t *testing.T) {
 	p := begin(t, buffered)
@@ -108,11 +107,8 @@ func TestEndAfterClose(t *testing.T) {
 	if !p.o.Over() {
 		t.Error("it is not over")
 	}
-	if n := p.o.GiveBack(); n != len("out ttyerr") {
-		t.Errorf("%d bytes are given back", n)
-	}
-	if n := p.o.GiveBack(); n != 0 {
-		t.Errorf("%d bytes are given back twice", n)
+	if n := p.o.Held(); n != len("out ttyerr")+len(`"out tty""err"`) {
+		t.Errorf("%d bytes are held", n)
 	}
 }
 
@@ -142,7 +138,7 @@ func TestDrain(t *testing.T) {
 	if p.o.Over() || !p.o.Wants(false) {
 		t.Error("what descendants write is not read after the end")
 	}
-	if p.writes("dropped"); p.o.GiveBack() != len("late there too") {
+	if p.writes("dropped"); p.o.Held() != 2*len("late there too")+len(`""`) {
 		t.Error("output was kept after the end")
 	}
 	if p.closes(); !p.o.Over() {
@@ -153,7 +149,7 @@ func TestDrain(t *testing.T) {
 // With Quiet the end waits for quiet, from the first output after the exit on, and never for
 // longer than without.
 func TestQuiet(t *testing.T) {
-	p := begin(t, dialect.Spec{Limit: 1000, Quiet: true})
+	p := begin(t, dialect.Spec{Limit: 1000, Most: 1000, Quiet: true})
 	p.writes("before")
 	p.exits(0)
 	if due := p.o.Due(); !due.Equal(t0.Add(drainTime)) {
@@ -165,7 +161,7 @@ func TestQuiet(t *testing.T) {
 	}
 	p.waits(drainQuiet)
 
-	p = begin(t, dialect.Spec{Limit: 1000, Quiet: true})
+	p = begin(t, dialect.Spec{Limit: 1000, Most: 1000, Quiet: true})
 	p.exits(0)
 	for range 40 { // 2 s less 40 ns
 		p.now = p.now.Add(drainQuiet - 1)
@@ -176,7 +172,7 @@ func TestQuiet(t *testing.T) {
 
 // A log that grows without end is taken for drainEntries more.
 func TestDrainIsBounded(t *testing.T) {
-	p := begin(t, dialect.Spec{Limit: 1 << 20})
+	p := begin(t, dialect.Spec{Limit: 1 << 20, Most: 1 << 20})
 	p.exits(0)
 	p.waits(drainTime)
 	p.o.LogEnds(p.seq + 100_000)
@@ -255,7 +251,7 @@ func TestStreamed(t *testing.T) {
 	p.exits(0)
 	p.closes()
 	p.wantEnd(dialect.End{CapReached: [2]bool{true, false}})
-	if p.o.GiveBack() != 0 {
+	if p.o.Held() != 0 {
 		t.Error("room was taken for what was streamed")
 	}
 
@@ -269,7 +265,7 @@ func TestHole(t *testing.T) {
 	p := begin(t, buffered)
 	p.writes("a")
 	for _, entries := range [][]outlog.Entry{nil, {{Seq: 1, Kind: outlog.Closed}}, {{Seq: 3, Kind: outlog.Closed}}} {
-		if _, ok := p.o.Take(t0, entries, unbounded); ok || p.o.Last() != 1 {
+		if _, ok := p.o.Take(t0, entries); ok || p.o.Last() != 1 {
 			t.Errorf("%+v were taken", entries)
 		}
 	}
@@ -277,18 +273,31 @@ func TestHole(t *testing.T) {
 	p.wantEnd(dialect.End{Output: [2]string{"a", ""}})
 }
 
-// Output that finds no room is dropped, all that follows too.
-func TestNoRoom(t *testing.T) {
-	p := begin(t, buffered)
-	p.writes("kept")
-	p.seq++
-	p.o.Take(t0, []outlog.Entry{{Seq: p.seq, Kind: outlog.Output, Stream: protocol.Stdout, Data: []byte("dropped")}}, func(int) bool { return false })
-	p.writes("dropped, too")
-	p.exits(0)
-	p.closes()
-	p.wantEnd(dialect.End{Output: [2]string{"kept", ""}, CapReached: [2]bool{true, false}})
-	if n := p.o.GiveBack(); n != len("kept") {
-		t.Errorf("%d bytes are given back", n)
+// Output for which the message with the end has no room is cut, and the outcome says so, though the limit allows the output.
+func TestMessageIsFull(t *testing.T) {
+	for _, row := range []struct {
+		text, want string
+		held       int // before the end
+		cut        bool
+	}{
+		{"abcdef", "abcdef", 18, false},
+		{"abcdefg", "abcdef", 21, true}, // the quotes need room, too
+		{"abcdefghi", "abcdef", 24, true},
+		{"abcd\n", "abcd\n", 15, false},
+		{"abcde\n", "abcde", 18, true},
+		{"\x00a", "\x00", 6, true},
+	} {
+		p := begin(t, dialect.Spec{Limit: 100, Most: 8})
+		p.writes(row.text)
+		if n, cut := p.o.Held(), len(row.text) > 8; n != row.held || p.o.Cut() != cut {
+			t.Errorf("%q: %d bytes are held, cut: %v; want %d, %v", row.text, n, p.o.Cut(), row.held, cut)
+		}
+		p.exits(0)
+		p.closes()
+		if p.o.Cut() != row.cut {
+			t.Errorf("%q: cut: %v", row.text, p.o.Cut())
+		}
+		p.wantEnd(dialect.End{Output: [2]string{row.want, ""}, CapReached: [2]bool{row.cut, false}})
 	}
 }
 
@@ -299,9 +308,9 @@ func TestOutcome(t *testing.T) {
 			Stream: rapid.Bool().Draw(t, "stream"),
 			Quiet:  rapid.Bool().Draw(t, "quiet"),
 			Limit:  rapid.Int64Range(0, 40).Draw(t, "limit"),
+			Most:   rapid.Int64Range(2, 60).Draw(t, "most"),
 		}
-		m := &model{o: &Outcome{Spec: spec}, spec: spec, now: t0, room: rapid.IntRange(0, 60).Draw(t, "room")}
-		m.free = m.room
+		m := &model{o: &Outcome{Spec: spec}, spec: spec, now: t0}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			m.step(t)
 			m.check(t)
@@ -312,18 +321,17 @@ func TestOutcome(t *testing.T) {
 		m.check(t)
 		m.end(t)
 		m.check(t)
-		if m.ends != 1 || !m.o.Over() || m.free != m.room {
-			t.Fatalf("%d ends, over: %v, %d of %d bytes are free", m.ends, m.o.Over(), m.free, m.room)
+		if m.ends != 1 || !m.o.Over() {
+			t.Fatalf("%d ends, over: %v", m.ends, m.o.Over())
 		}
 	})
 }
 
 // model is a program, its client, and what a test remembers of them.
 type model struct {
-	o          *Outcome
-	spec       *dialect.Spec
-	now        time.Time
-	room, free int
+	o    *Outcome
+	spec *dialect.Spec
+	now  time.Time
 
 	seq      uint64
 	exited   bool
@@ -332,7 +340,6 @@ type model struct {
 	written  [2]string
 	told     [2]string // streamed, or in the end
 	capped   [2]bool   // said of a stream
-	refused  [2]bool   // there was no room
 	asks     int
 	ends     int
 	exitedAt time.Time
@@ -383,30 +390,16 @@ func (m *model) step(t *rapid.T) {
 	case "end":
 		m.end(t)
 	case "again":
-		if _, ok := m.o.Take(m.now, []outlog.Entry{{Seq: m.seq, Kind: outlog.Closed}}, m.take1); ok {
+		if _, ok := m.o.Take(m.now, []outlog.Entry{{Seq: m.seq, Kind: outlog.Closed}}); ok {
 			t.Fatalf("%d was taken twice", m.seq)
 		}
 	}
 }
 
-func (m *model) take1(n int) bool {
-	if n > m.free {
-		return false
-	}
-	m.free -= n
-	return true
-}
-
 func (m *model) take(t *rapid.T, stream int, e outlog.Entry) {
 	m.seq++
 	e.Seq = m.seq
-	pieces, ok := m.o.Take(m.now, []outlog.Entry{e}, func(n int) bool {
-		if m.take1(n) {
-			return true
-		}
-		m.refused[stream] = true
-		return false
-	})
+	pieces, ok := m.o.Take(m.now, []outlog.Entry{e})
 	if !ok {
 		t.Fatalf("%d was not taken", m.seq)
 	}
@@ -435,18 +428,20 @@ func (m *model) end(t *rapid.T) {
 		}
 		m.capped[i] = end.CapReached[i]
 		limit := int64(len(m.written[i])) >= m.spec.Limit && m.written[i] != ""
-		if end.CapReached[i] != (limit || m.refused[i]) {
-			t.Fatalf("cap reached: %v; %d bytes, limit %d, refused: %v", end.CapReached[i], len(m.written[i]), m.spec.Limit, m.refused[i])
+		if end.CapReached[i] != limit && !(end.CapReached[i] && m.o.Cut()) {
+			t.Fatalf("cap reached: %v; %d bytes, limit %d, cut: %v", end.CapReached[i], len(m.written[i]), m.spec.Limit, m.o.Cut())
+		}
+		if b, _ := json.Marshal(end.Output[i]); int64(len(b)) > m.spec.Most {
+			t.Fatalf("%s has %d bytes, want %d at most", b, len(b), m.spec.Most)
 		}
 		whole := min(int64(len(m.written[i])), m.spec.Limit)
-		if n := int64(len(m.told[i])); !m.refused[i] && m.spec.Stream && n != whole || !m.refused[i] && !m.spec.Stream && (n > whole || n < whole-utf8.UTFMax+1) {
-			t.Fatalf("%d bytes were told of %d, limit %d", n, len(m.written[i]), m.spec.Limit)
+		if n := int64(len(m.told[i])); m.spec.Stream && n != whole || n > whole || n < whole-utf8.UTFMax+1 && !m.o.Cut() {
+			t.Fatalf("%d bytes were told of %d, limit %d, cut: %v", n, len(m.written[i]), m.spec.Limit, m.o.Cut())
 		}
 	}
 	if end.Code != m.code || end.DrainTimedOut != m.late {
 		t.Fatalf("%+v, want code %d, drain timed out: %v", end, m.code, m.late)
 	}
-	m.free += m.o.GiveBack()
 }
 
 func (m *model) check(t *rapid.T) {
@@ -470,8 +465,8 @@ func (m *model) check(t *rapid.T) {
 			t.Fatalf("%q was told of %q", m.told[i], m.written[i])
 		}
 	}
-	if m.o.held != m.room-m.free {
-		t.Fatalf("%d bytes are held, %d of the room are taken", m.o.held, m.room-m.free)
+	if n := len(m.o.streams[0].data) + len(m.o.streams[1].data); m.o.end == nil && m.o.Held() != copies*n || m.spec.Stream && n > 0 {
+		t.Fatalf("%d bytes are held for %d", m.o.Held(), n)
 	}
 	if m.asks > 1 || m.ends > 1 {
 		t.Fatalf("%d asks, %d ends", m.asks, m.ends)

@@ -34,11 +34,14 @@ type Env struct {
 	// StartChild is Host.Start, or the double of a test.
 	StartChild func(child.Spec, *child.Intake, func(child.Handle, error))
 
-	// OutputBudget bounds the output held by processes, in bytes: five eighths of Config.Budget.
+	// OutputBudget bounds the output held by processes, in bytes: half of Config.Budget.
 	OutputBudget *budget.Output
 	// ClientBudget bounds the messages, requests and answers of connections, in bytes: a quarter of
 	// Config.Budget. Nil: no bound.
 	ClientBudget *budget.Pool
+	// KeptBudget bounds the output that programs of the sister APIs keep for their ends, in bytes: an eighth of Config.Budget.
+	// Nil: no bound.
+	KeptBudget *budget.Pool
 	// StartBudget bounds the arguments and environments kept by sessions to start processes, in
 	// bytes: an eighth of Config.Budget. Nil: no bound.
 	StartBudget *budget.Pool
@@ -105,7 +108,7 @@ func (s *Env) ServerInfo() protocol.ServerInfoResult {
 		Connections:   s.Counts.Connections.Load(),
 		Sessions:      s.Counts.Sessions.Load(),
 		Children:      s.Host.Live(),
-		HeldBytes:     s.OutputBudget.Used(),
+		HeldBytes:     s.OutputBudget.Used() + s.KeptBudget.Used(),
 		ClientBytes:   s.ClientBudget.Used(),
 		SpooledBytes:  s.Disk.Used(),
 		ChildLimit:    childLimit,

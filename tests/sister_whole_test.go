@@ -1,0 +1,64 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// printed is a script that writes size bytes of text.
+func printed(size int) []string { return sh(fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size)) }
+
+// TestBufferedOutputIsWhole: a single answer, or a single end, has all output that the client has allowed. However little memory
+// the server has, and however many commands run at once, programs wait for room.
+func TestBufferedOutputIsWhole(t *testing.T) {
+	t.Parallel()
+	const mega = 1_000_000
+	wantWhole := func(t *testing.T, c *conn, id int64, size int) {
+		t.Helper()
+		answer := c.reply(id)
+		if out, _ := resultOf(answer)["stdout"].(string); len(out) != size || strings.Trim(out, "x") != "" {
+			t.Errorf("%d bytes came of %d; error %v", len(out), size, errorOf(answer))
+		}
+	}
+	server, small, framed := startServer(t), startServer(t, "--memory-budget", fmt.Sprint(16*mega)), startFramed(t).session(nil)
+	c := server.session(nil)
+	for _, params := range []obj{{"disableOutputCap": true}, {"outputBytesCap": 20 * mega}} {
+		params["command"], params["disableTimeout"] = printed(8*mega), true
+		wantWhole(t, c, c.request("command/exec", params), 8*mega)
+	}
+	c.spawn("p", obj{"command": printed(8 * mega), "outputBytesCap": nil, "timeoutMs": nil})
+	if e := c.spawnExited("p"); len(e["stdout"].(string)) != 8*mega || e["stdoutCapReached"] != false {
+		t.Errorf("process/spawn: %d bytes came, cap reached: %v", len(e["stdout"].(string)), e["stdoutCapReached"])
+	}
+	wantWhole(t, framed, framed.request("command/exec", obj{"command": printed(mega)}), mega)
+	for _, c := range []*conn{c, small.session(nil)} {
+		var ids []int64
+		for range 80 {
+			ids = append(ids, c.request("command/exec", obj{"command": printed(mega), "disableTimeout": true}))
+		}
+		for _, id := range ids {
+			wantWhole(t, c, id, mega)
+		}
+	}
+	// More than a message holds is refused, and nothing of the command runs on. Where the answer to the start is given, the end says so.
+	pid := t.TempDir() + "/pid"
+	wantAnswer(t, framed, "command/exec", obj{"command": sh("echo $$ >" + pid + "; yes"), "disableOutputCap": true, "disableTimeout": true},
+		"-32600 command/exec was ended: an answer here has room for 4190208 bytes of each stream as JSON, and the program has written more")
+	text, err := os.ReadFile(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the program to end", func() bool { return !alive(program) })
+	framed.spawn("p", obj{"command": printed(8 * mega), "outputBytesCap": nil, "timeoutMs": nil})
+	if e := framed.spawnExited("p"); len(e["stdout"].(string)) != 4_190_206 || e["stdoutCapReached"] != true || num(e["exitCode"]) != 0 {
+		t.Errorf("process/spawn over frames: %d bytes came, cap reached: %v, exit code %v", len(e["stdout"].(string)), e["stdoutCapReached"], e["exitCode"])
+	}
+	eventually(t, "nothing to be held", func() bool { return num(c.call("server/info", obj{})["heldBytes"]) == 0 })
+}
