@@ -214,6 +214,7 @@ type handler struct {
 	params []any // a zero value of each type that decode returns
 	decode func(protocol.Codec, []byte) (any, *protocol.Error)
 	handle func(*connection, actor.Context, inbound)
+	first  string // params with this member are of the first exec-server wire; "": none are
 }
 
 // A decoder decodes params into p, which is zero before. It fails with the error that answers the
@@ -305,7 +306,7 @@ func ofPrograms[First, Else any](member string) handler {
 		return err
 	}
 	h := ofProgram(decode)
-	h.params = []any{*new(First), *new(Else)}
+	h.params, h.first = []any{*new(First), *new(Else)}, member
 	return h
 }
 

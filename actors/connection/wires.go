@@ -37,7 +37,7 @@ func originOf(remote string) string {
 }
 
 // speaks returns the wire of a message. Before initialize, plain paths and methods without
-// an exec-server belong to the app-server.
+// an exec-server belong to the app-server, except requests of the first exec-server wire.
 func (i *incoming) speaks(m *method, payload []byte) wire {
 	switch {
 	case i.wire != undecided:
@@ -47,6 +47,8 @@ func (i *incoming) speaks(m *method, payload []byte) wire {
 			return appServer
 		}
 		return execServer
+	case m.first != "" && protocol.HasMember(i.codec, payload, m.first):
+		return undecided
 	case m.section.wire == appServer || m.app.decode != nil && (m.decode == nil || hasPlainPath(i.codec, payload)):
 		return appServer
 	}

@@ -104,6 +104,16 @@ func TestNameWithControlCharacters(t *testing.T) {
 	}
 }
 
+// A method that two sister APIs have is of the app-server, unless its params are of the first exec-server wire.
+func TestSpeaksFirstWire(t *testing.T) {
+	for params, want := range map[string]wire{`{"argv":["a"]}`: undecided, `{"command":["a"]}`: appServer, `{"argv":null}`: appServer} {
+		i := &incoming{codec: protocol.JSON}
+		if got := i.speaks(methods[protocol.MethodCommandExec], []byte(params)); got != want {
+			t.Errorf("%s: %v, want %v", params, got, want)
+		}
+	}
+}
+
 // The error before initialize has the words of the wire.
 func TestNotInitialized(t *testing.T) {
 	for wire, want := range map[wire]string{

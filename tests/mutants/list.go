@@ -28,6 +28,9 @@ var mutants = []mutant{
 	{file: "actors/files/confined_linux.go", old: `return v.explain(v.root.RemoveAll(v.rel(path)))`, new: `return os.RemoveAll(path)`, breaks: "no link leads a removal out of a root"},
 	{file: "actors/files/confined_linux.go", old: `follow: true, outside: v.Outside()}`, new: `follow: true}`, breaks: "no link leads a read out of a root"},
 	{file: "actors/command/outcome/outcome.go", old: `drainTime = 2 * time.Second`, new: `drainTime = 20 * time.Second`, breaks: "the end of a command waits 2 s for descendants"},
+	{file: "actors/connection/wires.go", old: `return undecided
+	case m.section.wire`, new: `return appServer
+	case m.section.wire`, breaks: "before initialize, a request of the first exec-server wire is answered in the words of that wire"},
 	{file: "actors/command/outcome/outcome.go", old: `drainEntries = 256`, new: `drainEntries = 257`, breaks: "the drain of a command takes at most 256 entries"},
 	{file: "actors/command/outcome/outcome.go", old: `min(last, o.last+drainEntries)`, new: `last`, breaks: "the drain of a command is bounded"},
 	{file: "actors/command/outcome/outcome.go", old: `int64(len(p.Data)) >= left`, new: `int64(len(p.Data)) > left`, breaks: "capReached is told with the byte that reaches the cap"},
@@ -40,7 +43,7 @@ var mutants = []mutant{
 	{file: "actors/command/outcome/outcome.go", old: `p.Data[:left], true, true`, new: `p.Data[:left], true, false`, breaks: "a command is refused as soon as it has written more than its answer has room for"},
 	{file: "actors/command/outcome/outcome.go", old: `if len(fits) < len(all) {`, new: `if false {`, breaks: "output that does not fit its message is not left out in silence"},
 	{file: "actors/command/outcome/outcome.go", old: `if s.full || o.end != nil {`, new: `if s.full {`, breaks: "nothing is kept of what comes after the end"},
-	{file: "actors/command/outcome/outcome.go", old: `case !o.exited || o.asked || o.end != nil:`, new: `case !o.exited || o.end != nil:`, breaks: "the process is asked once how far its log goes"},
+	{file: "actors/command/outcome/outcome.go", old: `if !o.exited || o.asked || o.end != nil {`, new: `if !o.exited || o.end != nil {`, breaks: "the process is asked once how far its log goes"},
 	{file: "actors/command/outcome/outcome.go", old: `DrainTimedOut: !o.closed`, new: `DrainTimedOut: o.closed`, breaks: "an end that did not wait for the streams says so"},
 	{file: "actors/command/outcome/text.go", old: `if cut && !utf8.FullRune(b) {`, new: `if cut && utf8.FullRune(b) {`, breaks: "text is never cut within a character"},
 	{file: "actors/command/command.go", old: `Release: m.Release}`, new: `}`, breaks: "a parcel of streamed output holds its delivery"},

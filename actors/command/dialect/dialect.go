@@ -29,9 +29,6 @@ type Spec struct {
 	Limit   int64 // of the output of each stream, in bytes: the client's, or the default
 	// Most is how many bytes of each stream the message with the end has room for, as a JSON string. 0 with Stream.
 	Most int64
-	// Quiet: the end may be told once the output has been quiet for a moment after the exit,
-	// although descendants hold the output open.
-	Quiet bool
 }
 
 // Call is a request about a running program.

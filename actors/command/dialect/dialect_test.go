@@ -54,23 +54,23 @@ func shown(t *testing.T, s *dialect.Spec) string {
 	if s.Params.TimeoutMs != nil {
 		timeout = fmt.Sprint(*s.Params.TimeoutMs)
 	}
-	return fmt.Sprintf("%s %q unnamed=%v %v in %s env=%s tty=%v pipe=%v size=%s timeout=%s stdin=%v stream=%v limit=%d quiet=%v", s.Dialect.API(), s.Name, s.Unnamed,
-		s.Params.Argv, s.Params.Cwd, text(t, s.Params.Env), s.Params.TTY, s.Params.PipeStdin, text(t, s.Params.Size), timeout, s.Stdin, s.Stream, s.Limit, s.Quiet)
+	return fmt.Sprintf("%s %q unnamed=%v %v in %s env=%s tty=%v pipe=%v size=%s timeout=%s stdin=%v stream=%v limit=%d", s.Dialect.API(), s.Name, s.Unnamed,
+		s.Params.Argv, s.Params.Cwd, text(t, s.Params.Env), s.Params.TTY, s.Params.PipeStdin, text(t, s.Params.Size), timeout, s.Stdin, s.Stream, s.Limit)
 }
 
 func TestExec(t *testing.T) {
 	const rest = ` env={"HOME":"/root","LANG":"C"}`
 	const pipe = " tty=false pipe=false size=null"
 	for params, want := range map[string]string{
-		`{"command":["a","b"]}`:                                                                             `"" unnamed=true [a b] in file:///srv` + rest + pipe + ` timeout=10000 stdin=false stream=false limit=1048576 quiet=true`,
-		`{"command":["a"],"processId":"n","cwd":"sub"}`:                                                     `"n" unnamed=false [a] in file:///srv/sub` + rest + pipe + ` timeout=10000 stdin=false stream=false limit=1048576 quiet=true`,
-		`{"command":["a"],"cwd":"/x","disableOutputCap":true}`:                                              `"" unnamed=true [a] in file:///x` + rest + pipe + fmt.Sprintf(` timeout=10000 stdin=false stream=false limit=%d quiet=true`, 1<<62),
-		`{"command":["a"],"timeoutMs":0,"outputBytesCap":0}`:                                                `"" unnamed=true [a] in file:///srv` + rest + pipe + ` timeout=1 stdin=false stream=false limit=0 quiet=true`,
-		`{"command":["a"],"disableTimeout":true,"outputBytesCap":9}`:                                        `"" unnamed=true [a] in file:///srv` + rest + pipe + ` timeout=none stdin=false stream=false limit=9 quiet=true`,
-		`{"command":["a"],"env":{"HOME":null,"A":"b"}}`:                                                     `"" unnamed=true [a] in file:///srv env={"A":"b","LANG":"C"}` + pipe + ` timeout=10000 stdin=false stream=false limit=1048576 quiet=true`,
-		`{"command":["a"],"processId":"","streamStdin":true}`:                                               `"" unnamed=false [a] in file:///srv` + rest + ` tty=false pipe=true size=null timeout=10000 stdin=true stream=false limit=1048576 quiet=true`,
-		`{"command":["a"],"processId":"n","streamStdoutStderr":true,"outputBytesCap":18446744073709551615}`: fmt.Sprintf(`"n" unnamed=false [a] in file:///srv`+rest+pipe+` timeout=10000 stdin=false stream=true limit=%d quiet=true`, math.MaxInt64),
-		`{"command":["a"],"processId":"n","tty":true,"size":{"rows":1,"cols":2},"disableOutputCap":true}`:   fmt.Sprintf(`"n" unnamed=false [a] in file:///srv`+rest+` tty=true pipe=false size={"rows":1,"cols":2} timeout=10000 stdin=true stream=true limit=%d quiet=true`, 1<<62),
+		`{"command":["a","b"]}`:                                                                             `"" unnamed=true [a b] in file:///srv` + rest + pipe + ` timeout=10000 stdin=false stream=false limit=1048576`,
+		`{"command":["a"],"processId":"n","cwd":"sub"}`:                                                     `"n" unnamed=false [a] in file:///srv/sub` + rest + pipe + ` timeout=10000 stdin=false stream=false limit=1048576`,
+		`{"command":["a"],"cwd":"/x","disableOutputCap":true}`:                                              `"" unnamed=true [a] in file:///x` + rest + pipe + fmt.Sprintf(` timeout=10000 stdin=false stream=false limit=%d`, 1<<62),
+		`{"command":["a"],"timeoutMs":0,"outputBytesCap":0}`:                                                `"" unnamed=true [a] in file:///srv` + rest + pipe + ` timeout=1 stdin=false stream=false limit=0`,
+		`{"command":["a"],"disableTimeout":true,"outputBytesCap":9}`:                                        `"" unnamed=true [a] in file:///srv` + rest + pipe + ` timeout=none stdin=false stream=false limit=9`,
+		`{"command":["a"],"env":{"HOME":null,"A":"b"}}`:                                                     `"" unnamed=true [a] in file:///srv env={"A":"b","LANG":"C"}` + pipe + ` timeout=10000 stdin=false stream=false limit=1048576`,
+		`{"command":["a"],"processId":"","streamStdin":true}`:                                               `"" unnamed=false [a] in file:///srv` + rest + ` tty=false pipe=true size=null timeout=10000 stdin=true stream=false limit=1048576`,
+		`{"command":["a"],"processId":"n","streamStdoutStderr":true,"outputBytesCap":18446744073709551615}`: fmt.Sprintf(`"n" unnamed=false [a] in file:///srv`+rest+pipe+` timeout=10000 stdin=false stream=true limit=%d`, math.MaxInt64),
+		`{"command":["a"],"processId":"n","tty":true,"size":{"rows":1,"cols":2},"disableOutputCap":true}`:   fmt.Sprintf(`"n" unnamed=false [a] in file:///srv`+rest+` tty=true pipe=false size={"rows":1,"cols":2} timeout=10000 stdin=true stream=true limit=%d`, 1<<62),
 	} {
 		s, err := start[protocol.CommandExecParams](t, translator(), params)
 		if err != nil {
@@ -85,15 +85,15 @@ func TestSpawn(t *testing.T) {
 	const begin = `"h" unnamed=false [a] in file:///x env={"HOME":"/root","LANG":"C"}`
 	const pipe = " tty=false pipe=false size=null"
 	for params, want := range map[string]string{
-		``:                           pipe + ` timeout=10000 stdin=false stream=false limit=1048576 quiet=false`,
-		`,"timeoutMs":null`:          pipe + ` timeout=none stdin=false stream=false limit=1048576 quiet=false`,
-		`,"timeoutMs":0`:             pipe + ` timeout=1 stdin=false stream=false limit=1048576 quiet=false`,
-		`,"timeoutMs":7`:             pipe + ` timeout=7 stdin=false stream=false limit=1048576 quiet=false`,
-		`,"outputBytesCap":null`:     pipe + fmt.Sprintf(` timeout=10000 stdin=false stream=false limit=%d quiet=false`, 1<<62),
-		`,"outputBytesCap":3`:        pipe + ` timeout=10000 stdin=false stream=false limit=3 quiet=false`,
-		`,"streamStdin":true`:        ` tty=false pipe=true size=null timeout=10000 stdin=true stream=false limit=1048576 quiet=false`,
-		`,"streamStdoutStderr":true`: pipe + ` timeout=10000 stdin=false stream=true limit=1048576 quiet=false`,
-		`,"tty":true,"outputBytesCap":null,"size":{"rows":1,"cols":2}`: fmt.Sprintf(` tty=true pipe=false size={"rows":1,"cols":2} timeout=10000 stdin=true stream=true limit=%d quiet=false`, 1<<62),
+		``:                           pipe + ` timeout=10000 stdin=false stream=false limit=1048576`,
+		`,"timeoutMs":null`:          pipe + ` timeout=none stdin=false stream=false limit=1048576`,
+		`,"timeoutMs":0`:             pipe + ` timeout=1 stdin=false stream=false limit=1048576`,
+		`,"timeoutMs":7`:             pipe + ` timeout=7 stdin=false stream=false limit=1048576`,
+		`,"outputBytesCap":null`:     pipe + fmt.Sprintf(` timeout=10000 stdin=false stream=false limit=%d`, 1<<62),
+		`,"outputBytesCap":3`:        pipe + ` timeout=10000 stdin=false stream=false limit=3`,
+		`,"streamStdin":true`:        ` tty=false pipe=true size=null timeout=10000 stdin=true stream=false limit=1048576`,
+		`,"streamStdoutStderr":true`: pipe + ` timeout=10000 stdin=false stream=true limit=1048576`,
+		`,"tty":true,"outputBytesCap":null,"size":{"rows":1,"cols":2}`: fmt.Sprintf(` tty=true pipe=false size={"rows":1,"cols":2} timeout=10000 stdin=true stream=true limit=%d`, 1<<62),
 	} {
 		s, err := start[protocol.ProcessSpawnParams](t, translator(), `{"command":["a"],"processHandle":"h","cwd":"/x"`+params+`}`)
 		if err != nil {
@@ -108,9 +108,9 @@ func TestSpawn(t *testing.T) {
 func TestFirst(t *testing.T) {
 	tr := translator()
 	for _, row := range []struct{ params, want string }{
-		{`"argv":["a"],"tty":false`, `"session-1" unnamed=false [a] in file:///x env={"A":"b"} tty=false pipe=false size=null timeout=none stdin=false stream=true limit=4611686018427387904 quiet=false`},
+		{`"argv":["a"],"tty":false`, `"session-1" unnamed=false [a] in file:///x env={"A":"b"} tty=false pipe=false size=null timeout=none stdin=false stream=true limit=4611686018427387904`},
 		{`"argv":[],"tty":false`, ""},
-		{`"argv":["a"],"tty":true`, `"session-2" unnamed=false [a] in file:///x env={"A":"b"} tty=true pipe=false size=null timeout=none stdin=true stream=true limit=4611686018427387904 quiet=false`},
+		{`"argv":["a"],"tty":true`, `"session-2" unnamed=false [a] in file:///x env={"A":"b"} tty=true pipe=false size=null timeout=none stdin=true stream=true limit=4611686018427387904`},
 	} {
 		s, err := start[protocol.FirstExecParams](t, tr, `{"cwd":"/x","env":{"A":"b"},`+row.params+`}`)
 		if got := ""; err == nil {

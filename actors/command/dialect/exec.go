@@ -43,7 +43,6 @@ func (t *Translator) exec(p protocol.CommandExecParams) (*Spec, *protocol.Error)
 		Stdin:  p.TTY || p.StreamStdin,
 		Stream: p.TTY || p.StreamStdoutStderr,
 		Limit:  defaultLimit,
-		Quiet:  true,
 	}
 	if p.ProcessID != nil {
 		s.Name = *p.ProcessID

@@ -13,10 +13,7 @@ import (
 const (
 	// drainTime is how long the end waits after the exit, if descendants hold the output open.
 	drainTime = 2 * time.Second
-	// drainQuiet is how long the end waits after the newest output since the exit, if Spec.Quiet is
-	// set.
-	drainQuiet = 50 * time.Millisecond
-	// drainEntries bounds the entries taken after drainTime or drainQuiet.
+	// drainEntries bounds the entries taken after drainTime.
 	drainEntries = 256
 	// copies is how many times a byte of kept output is in memory when the program ends, if the output is plain text: as
 	// written, as text, and in the message.
@@ -39,7 +36,6 @@ type Outcome struct {
 	exited  bool
 	code    int       // once exited
 	drainAt time.Time // drainTime after the exit; zero before
-	quietAt time.Time // drainQuiet after the newest output since the exit; zero: none came
 	asked   bool      // Tick has asked how far the log goes, which happens once
 	until   uint64    // the end comes with this entry; 0: not known. Only LogEnds sets it.
 	closed  bool      // the log has ended
@@ -79,7 +75,7 @@ func (o *Outcome) Take(now time.Time, entries []outlog.Entry) (pieces []Piece, o
 		o.last = e.Seq
 		switch e.Kind {
 		case outlog.Output:
-			if p, ok := o.output(now, e); ok {
+			if p, ok := o.output(e); ok {
 				pieces = append(pieces, p)
 			}
 		case outlog.Exited:
@@ -95,10 +91,7 @@ func (o *Outcome) Take(now time.Time, entries []outlog.Entry) (pieces []Piece, o
 	return pieces, true
 }
 
-func (o *Outcome) output(now time.Time, e *outlog.Entry) (Piece, bool) {
-	if o.exited {
-		o.quietAt = now.Add(drainQuiet)
-	}
+func (o *Outcome) output(e *outlog.Entry) (Piece, bool) {
 	p := Piece{Stream: protocol.Stdout, Data: e.Data}
 	if e.Stream == protocol.Stderr { // the output of a PTY counts as stdout
 		p.Stream = protocol.Stderr
@@ -124,13 +117,10 @@ func (o *Outcome) output(now time.Time, e *outlog.Entry) (Piece, bool) {
 	return Piece{}, false
 }
 
-// Due returns when to call Tick; zero: never. Later output may put Due off.
+// Due returns when to call Tick; zero: never.
 func (o *Outcome) Due() time.Time {
-	switch {
-	case !o.exited || o.asked || o.end != nil:
+	if !o.exited || o.asked || o.end != nil {
 		return time.Time{}
-	case o.Spec.Quiet && !o.quietAt.IsZero() && o.quietAt.Before(o.drainAt):
-		return o.quietAt
 	}
 	return o.drainAt
 }

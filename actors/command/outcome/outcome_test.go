@@ -146,30 +146,6 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// With Quiet the end waits for quiet, from the first output after the exit on, and never for
-// longer than without.
-func TestQuiet(t *testing.T) {
-	p := begin(t, dialect.Spec{Limit: 1000, Most: 1000, Quiet: true})
-	p.writes("before")
-	p.exits(0)
-	if due := p.o.Due(); !due.Equal(t0.Add(drainTime)) {
-		t.Errorf("no output after the exit: due in %v", due.Sub(t0))
-	}
-	for range 3 {
-		p.now = p.now.Add(drainQuiet - 1)
-		p.writes("x")
-	}
-	p.waits(drainQuiet)
-
-	p = begin(t, dialect.Spec{Limit: 1000, Most: 1000, Quiet: true})
-	p.exits(0)
-	for range 40 { // 2 s less 40 ns
-		p.now = p.now.Add(drainQuiet - 1)
-		p.writes("x")
-	}
-	p.waits(40)
-}
-
 // A log that grows without end is taken for drainEntries more.
 func TestDrainIsBounded(t *testing.T) {
 	p := begin(t, dialect.Spec{Limit: 1 << 20, Most: 1 << 20})
@@ -306,7 +282,6 @@ func TestOutcome(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := &dialect.Spec{
 			Stream: rapid.Bool().Draw(t, "stream"),
-			Quiet:  rapid.Bool().Draw(t, "quiet"),
 			Limit:  rapid.Int64Range(0, 40).Draw(t, "limit"),
 			Most:   rapid.Int64Range(2, 60).Draw(t, "most"),
 		}
@@ -371,7 +346,7 @@ func (m *model) step(t *rapid.T) {
 			m.take(t, 0, outlog.Entry{Kind: outlog.Closed})
 		}
 	case "tick":
-		m.now = m.now.Add(rapid.SampledFrom([]time.Duration{0, 1, drainQuiet - 1, drainQuiet, time.Second, drainTime}).Draw(t, "time"))
+		m.now = m.now.Add(rapid.SampledFrom([]time.Duration{0, 1, time.Second, drainTime}).Draw(t, "time"))
 		due := m.o.Due()
 		if ask := m.o.Tick(m.now); ask != (!due.IsZero() && !m.now.Before(due)) {
 			t.Fatalf("due at %v, ask: %v at %v", due, ask, m.now)
