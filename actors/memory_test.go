@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"weak"
 
 	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
@@ -86,4 +89,31 @@ func listen(t *testing.T, troupe *actors.Troupe) *transport.Server {
 		<-served
 	})
 	return server
+}
+
+// held is a connection of its own type, so that a test can watch its memory.
+type held struct{ transport.Conn }
+
+// A process whose end is unread keeps nothing of its client, who has gone without session/close.
+func TestGoneClientIsCollected(t *testing.T) {
+	troupe := start(t, actors.Config{KillGrace: -1})
+	ours, theirs := transport.Pipe("")
+	conn := &held{theirs}
+	gone := weak.Make(conn)
+	troupe.Accept(conn)
+	client := &stiff{t, ours}
+	session := client.open("")
+	client.start("p", "", "true")
+	for client.read().Method != protocol.NotifyClosed {
+	}
+	ours.Close(transport.CloseNormal, "")
+	fake.Collected(t, "the connection of a client that has gone", gone)
+
+	observer := newStiff(t, troupe)
+	observer.open(fmt.Sprintf(`,"role":"observer","resumeSessionId":%q`, session))
+	observer.send(`{"id":"list","method":"process/list"}`)
+	var list protocol.ProcessListResult
+	if err := json.Unmarshal(observer.answer(`"list"`).Result, &list); err != nil || len(list.Processes) != 1 {
+		t.Errorf("the session has the processes %+v, %v; want the unread one", list.Processes, err)
+	}
 }

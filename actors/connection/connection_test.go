@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
@@ -244,4 +245,15 @@ func TestPongs(t *testing.T) {
 			t.Errorf("step %d: take %d: %v, want %v", i, step.pong, got, step.tell)
 		}
 	}
+}
+
+// held is a connection of its own type, so that a test can watch its memory.
+type held struct{ transport.Conn }
+
+// Whoever names a stopped connection keeps none of its memory.
+func TestStoppedConnectionIsCollected(t *testing.T) {
+	_, theirs := transport.Pipe("")
+	conn := &held{theirs}
+	e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
+	fake.CollectedOnceStopped(t, "a stopped connection", New(e, actor.NewPID("nonhost", "troupe"), conn, false), weak.Make(conn))
 }

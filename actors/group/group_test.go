@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
@@ -200,4 +201,16 @@ func TestNewsOfAReplacedProcess(t *testing.T) {
 			t.Errorf("a is %+v", m)
 		}
 	})
+}
+
+// Whoever names a stopped group keeps none of its memory.
+func TestStoppedGroupIsCollected(t *testing.T) {
+	e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
+	machine, err := supervision.NewGroup(supervision.OneForAll, supervision.Intensity{Restarts: 5, Period: time.Minute}, []supervision.Member{{ID: "a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	member, session := actor.NewPID("nonhost", "a"), actor.NewPID("nonhost", "session")
+	record := &groupRecord{env: e, id: "g", name: "g-1", session: session, members: map[string]*actor.PID{"a": member}, group: machine}
+	fake.CollectedOnceStopped(t, "a stopped group", e.Props(func() actor.Actor { return &group{groupRecord: record} }, env.Escalated), weak.Make(record))
 }

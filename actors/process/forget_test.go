@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
@@ -97,4 +98,18 @@ func TestKilledKeepsItsChild(t *testing.T) {
 			t.Error("the child was not forgotten when its tree was gone")
 		}
 	})
+}
+
+// Whoever names a stopped process keeps none of its memory.
+func TestStoppedProcessIsCollected(t *testing.T) {
+	record, err := newRecord(fake.Env(func() *fake.Child { return new(fake.Child) }), Options{
+		Name:    "p-1",
+		Params:  protocol.ProcessStartParams{ProcessID: "p", Argv: []string{"true"}, Cwd: "file:///"},
+		Session: actor.NewPID("nonhost", "session"),
+		Gauge:   new(message.Gauge),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake.CollectedOnceStopped(t, "a stopped process", record.request().Props, weak.Make(record))
 }

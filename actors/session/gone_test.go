@@ -1,11 +1,18 @@
 package session
 
 import (
+	"log/slog"
 	"slices"
 	"testing"
+	"time"
+	"weak"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 )
 
@@ -22,4 +29,14 @@ func TestStartsOfTheGoneAreForgotten(t *testing.T) {
 	if want := []request{{Sender: other, Token: 2}}; !slices.Equal(p.Asked, want) || !slices.Equal(g.asked, want) {
 		t.Errorf("a process and a group are asked for by %v and %v, want %v", p.Asked, g.asked, want)
 	}
+}
+
+// Whoever names a stopped session keeps none of its memory.
+func TestStoppedSessionIsCollected(t *testing.T) {
+	life := lifetime.New(time.Now(), lifetime.Limits{})
+	nobody := actor.NewPID("nonhost", "nobody")
+	request := New(&env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}, Options{
+		ID: "s", Life: life, First: message.AttachRequest{Sender: nobody}, Registry: nobody,
+	})
+	fake.CollectedOnceStopped(t, "a stopped session", request.Props, weak.Make(life))
 }

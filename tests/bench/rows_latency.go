@@ -87,8 +87,7 @@ func (b *bench) startRates(n, inFlight int) (ours, raw float64, err error) {
 
 func plainTrue(id string) protocol.ProcessStartParams { return startParams(id, false, trueProgram) }
 
-// starts starts n programs on a new server, inFlight at a time; the next starts when a program has
-// closed. starts returns the time of each and the time of all together.
+// starts starts n programs on a new server, inFlight at a time, and returns the time of each and the time of all together.
 func (b *bench) starts(n, inFlight int, params func(id string) protocol.ProcessStartParams) (each times, all time.Duration, err error) {
 	c, err := b.session(subJSON)
 	if err != nil {
@@ -102,28 +101,34 @@ func (b *bench) starts(n, inFlight int, params func(id string) protocol.ProcessS
 	if err := c.closed("first"); err != nil {
 		return nil, 0, err
 	}
-	begun := make(map[string]time.Time, inFlight)
 	begin := time.Now()
+	each, err = c.starts(n, inFlight, params)
+	return each, time.Since(begin), err
+}
+
+// starts starts n programs, inFlight at a time; the next starts when a program has closed. starts returns the time of each.
+func (c *client) starts(n, inFlight int, params func(id string) protocol.ProcessStartParams) (each times, err error) {
+	begun := make(map[string]time.Time, inFlight)
 	for started := 0; len(each) < n; {
 		if started < n && len(begun) < inFlight {
 			id := strconv.Itoa(started)
 			started++
 			begun[id] = time.Now()
 			if _, err := c.request(protocol.MethodProcessStart, params(id)); err != nil {
-				return nil, 0, err
+				return nil, err
 			}
 			continue
 		}
 		m, err := c.next()
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		if m.method == protocol.NotifyClosed {
 			each = append(each, time.Since(begun[m.process]))
 			delete(begun, m.process)
 		}
 	}
-	return each, time.Since(begin), nil
+	return each, nil
 }
 
 // measureEcho returns p50 and p99 of the echo.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -19,6 +20,12 @@ var memoryRows = []row{
 	}),
 	memoryRow("memory-session", "connected session", atMost(24), "a bare websocket server", (*bench).measureSessions),
 	memoryRow("memory-detached", "detached session", nil, "", (*bench).measureDetached),
+	{
+		name:    "memory-gone",
+		lines:   []line{{what: "server memory per ended process of a client that has gone, anonymous", unit: "KiB"}, {what: "resident memory of the server then", unit: "MiB"}},
+		runs:    1,
+		measure: (*bench).measureGone,
+	},
 }
 
 func memoryRow(name, of string, t *target, raw string, measure func(b *bench, n int) ([]reading, error)) row {
@@ -182,4 +189,34 @@ func (b *bench) measureDetached(n int) ([]reading, error) {
 	}
 	after, err := b.settledMemory(s.pid())
 	return memoryReadings(perOne(before, after, n)), err
+}
+
+// measureGone has three clients run short programs and leave without session/close: the ends that they have not acknowledged stay. The
+// memory is measured after the runtime has collected the garbage of an idle server, which it does every two minutes.
+func (b *bench) measureGone() ([]reading, error) {
+	s, err := b.serveWith()
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	before, err := b.settledMemory(s.pid())
+	if err != nil {
+		return nil, err
+	}
+	const clients = 3
+	n := b.n(3000, 50)
+	for range clients {
+		c, err := b.connect(s, subJSON)
+		if err != nil {
+			return nil, err
+		}
+		_, err = c.starts(n, 16, plainTrue)
+		c.close()
+		if err != nil {
+			return nil, err
+		}
+	}
+	time.Sleep(time.Duration(b.n(130, 3)) * time.Second)
+	after, err := b.settledMemory(s.pid())
+	return []reading{{ours: perOne(before, after, clients*n).anonymous}, {ours: after.rss / 1024}}, err
 }

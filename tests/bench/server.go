@@ -29,9 +29,13 @@ func (t *tail) Write(p []byte) (int, error) {
 
 // serve starts a troupe server.
 func (b *bench) serve() (*program, error) {
-	return b.start(b.troupe, "serve", "--listen", "ws://127.0.0.1:0",
-		"--closed-retention", "2s", // short, because the number of processes in a session is limited
+	return b.serveWith("--closed-retention", "2s", // short, because the number of processes in a session is limited
 		"--kill-grace", "0")
+}
+
+// serveWith starts a troupe server with flags.
+func (b *bench) serveWith(flags ...string) (*program, error) {
+	return b.start(b.troupe, append([]string{"serve", "--listen", "ws://127.0.0.1:0"}, flags...)...)
 }
 
 // bare starts a child mode of this program.

@@ -149,6 +149,10 @@ var mutants = []mutant{
 	{file: "actors/group/group.go", old: `max(g.env.ClosedRetention, 0), endedDue{}`, new: `0, endedDue{}`, breaks: "an ended group is kept for the retention"},
 	{file: "actors/group/group.go", old: `g.group.Gone(now, id, "its actor failed too often", true)`, new: `g.group.Ready(now, id, 1)`, breaks: "a process whose actor is gone has left its group"},
 	{file: "actors/internal/env/gate.go", old: `return !was || ofSystem(m)`, new: `return true || ofSystem(m)`, breaks: "after Stopping, an actor gets no message but those of its end"},
+	{file: "actors/internal/env/gate.go", old: `		if g.stopped {
+			g.actor = nil`, new: `		if false {
+			g.actor = nil`, breaks: "whoever names a stopped actor keeps none of its memory", run: "^TestStoppedActorIsCollected$"},
+	{file: "actors/internal/env/gate.go", old: `if watch, ok := m.(*actor.Watch); ok {`, new: `if watch, ok := m.(*actor.Watch); ok && false {`, breaks: "a Watch that meets the end of an actor is answered", run: "^TestStoppedActorIsCollected$"},
 	{file: "actors/internal/env/gate.go", old: `if was && !g.stopped {`, new: `if false {`, breaks: "an actor that is to stop is not restarted"},
 	{file: "actors/internal/env/gate.go", old: `	if h, ok := m.(message.Holder); ok {
 		h.GiveBack()

@@ -9,24 +9,26 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// The gate repairs three habits of protoactor. While a stopping actor waits for its children, it
+// The gate repairs four habits of protoactor. While a stopping actor waits for its children, it
 // still handles messages: nobody would stop a child spawned then, and the parent would wait for ever. A
 // stopped actor drops its queue silently. After a failure just before Stopping, a restart revives the
-// actor.
+// actor. Each PID caches a pointer to the mailbox of its actor, and the mailbox keeps the actor: whoever names a stopped actor
+// would keep its memory.
 
-// gate stands between the mailbox of an actor and its Receive, for all instances of the actor. From
+// gate stands between the mailbox of an actor and its Receive, for all instances of the actor, and lets go of a stopped actor. From
 // Stopping on, Receive gets only the messages of the end: Stopping and Stopped, once, and the
 // Terminated of its children. All other messages are undelivered.
 //
 // Only the goroutine of the actor's mailbox uses a gate.
 type gate struct {
 	env      *Env
-	self     *actor.PID         // nil before Stopping
-	root     *actor.RootContext // nil before Stopping
-	stopping bool               // Stopping has come
-	stopped  bool               // Stopped has come; stopping is true as well
-	watchers []*actor.PID       // by message.Watch: they get a Gone
-	prune    int                // at so many watchers, stopped ones are dropped
+	actor    actor.MessageInvoker // protoactor's context of the actor; nil once the actor has stopped
+	self     *actor.PID           // nil before Stopping
+	root     *actor.RootContext   // nil before Stopping
+	stopping bool                 // Stopping has come
+	stopped  bool                 // Stopped has come; stopping is true as well
+	watchers []*actor.PID         // by message.Watch: they get a Gone
+	prune    int                  // at so many watchers, stopped ones are dropped
 }
 
 // admits reports whether Receive gets the message. Otherwise the message is undelivered.
@@ -110,24 +112,41 @@ func refused(ctx actor.ReceiverContext, env *actor.MessageEnvelope) bool {
 	return true
 }
 
-// MessageReceived implements actor.MailboxMiddleware: protoactor calls it for each message taken from
-// the mailbox. If the actor has stopped, the message is undelivered.
-func (g *gate) MessageReceived(queued any) {
-	if !g.stopped {
+// InvokeUserMessage implements actor.MessageInvoker: the mailbox calls it for each message taken from the queue. If
+// the actor has stopped, the message is undelivered.
+func (g *gate) InvokeUserMessage(queued any) {
+	if g.actor != nil {
+		g.actor.InvokeUserMessage(queued)
 		return
 	}
 	_, m, sender := actor.UnwrapEnvelope(queued)
 	g.env.undelivered(g.root, g.self, m, sender)
 }
 
-// MessagePosted does nothing.
-func (g *gate) MessagePosted(any) {}
+// InvokeSystemMessage implements actor.MessageInvoker.
+func (g *gate) InvokeSystemMessage(m any) {
+	if g.actor != nil {
+		g.actor.InvokeSystemMessage(m)
+		if g.stopped {
+			g.actor = nil
+		}
+		return
+	}
+	if watch, ok := m.(*actor.Watch); ok {
+		if watcher, lives := g.root.ActorSystem().ProcessRegistry.Get(watch.Watcher); lives {
+			watcher.SendSystemMessage(watch.Watcher, &actor.Terminated{Who: g.self})
+		}
+	}
+}
 
-// MailboxStarted does nothing.
-func (g *gate) MailboxStarted() {}
-
-// MailboxEmpty does nothing.
-func (g *gate) MailboxEmpty() {}
+// EscalateFailure implements actor.MessageInvoker: the mailbox calls it after a panic.
+func (g *gate) EscalateFailure(reason, m any) {
+	if g.actor != nil {
+		g.actor.EscalateFailure(reason, m)
+	} else {
+		logPanic(g.env.Log, reason, "actor", g.self.GetId(), "message", fmt.Sprintf("%T", m))
+	}
+}
 
 // undelivered is for a message without an actor to handle it: a message.Answerable is answered, and a
 // message.Holder gives back its resources. Any goroutine may call undelivered.

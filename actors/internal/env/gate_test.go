@@ -8,10 +8,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -275,4 +277,42 @@ func TestFailedConnectionIsClosed(t *testing.T) {
 			t.Errorf("closed %d times, want once", n)
 		}
 	})
+}
+
+// heavy is an actor that does nothing, and takes 1 KiB.
+type heavy [1 << 10]byte
+
+func (*heavy) Receive(actor.Context) {}
+
+// The PID of a stopped actor keeps nothing of the actor, although protoactor caches a pointer to the actor in the PID. A message that
+// came too late for the queue of the actor is undelivered, and a watcher hears of the end.
+func TestStoppedActorIsCollected(t *testing.T) {
+	system := actor.NewActorSystem()
+	defer system.Shutdown()
+	e := new(env.Env)
+	var held weak.Pointer[heavy]
+	pid := system.Root.Spawn(e.Props(func() actor.Actor {
+		a := new(heavy)
+		held = weak.Make(a)
+		return a
+	}, env.Contained))
+	system.Root.Send(pid, int8(1))
+	late, _ := system.ProcessRegistry.Get(pid) // as a sender that found the actor just before its end
+	if err := system.Root.StopFuture(pid).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	fake.Collected(t, "a stopped actor", held)
+
+	gaveBack, ended := new(atomic.Int64), make(chan *actor.PID, 1)
+	watcher := system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+		if m, ok := ctx.Message().(*actor.Terminated); ok {
+			ended <- m.Who
+		}
+	}))
+	late.SendUserMessage(pid, ask{gaveBack})
+	late.SendSystemMessage(pid, &actor.Watch{Watcher: watcher})
+	if who := <-ended; !who.Equal(pid) || gaveBack.Load() != 1 {
+		t.Errorf("%v has ended, want %v; a request was given back %d times, want once", who, pid, gaveBack.Load())
+	}
+	system.Root.StopFuture(watcher).Wait()
 }

@@ -12,6 +12,7 @@ import (
 // the sender. A mailbox keeps such messages until the actor has its Started.
 type mailbox struct {
 	actor.Mailbox
+	gate *gate // gets the messages, and passes them to the actor
 
 	started atomic.Bool
 	mu      sync.Mutex
@@ -22,8 +23,14 @@ type mailbox struct {
 
 // newMailbox returns a producer of one mailbox.
 func newMailbox(g *gate) actor.MailboxProducer {
-	produce := actor.Unbounded(g)
-	return func() actor.Mailbox { return &mailbox{Mailbox: produce()} }
+	produce := actor.Unbounded()
+	return func() actor.Mailbox { return &mailbox{Mailbox: produce(), gate: g} }
+}
+
+// RegisterHandlers implements actor.Mailbox.
+func (m *mailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher actor.Dispatcher) {
+	m.gate.actor = invoker
+	m.Mailbox.RegisterHandlers(m.gate, dispatcher)
 }
 
 // PostUserMessage implements actor.Mailbox.

@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
@@ -232,4 +234,31 @@ func Time(t *testing.T, test func(t *testing.T, system *actor.ActorSystem, spawn
 		system.Shutdown()
 		time.Sleep(time.Minute) // goroutines of the system that sleep end by then
 	})
+}
+
+// Collected waits until the garbage collector has freed the memory of held. what names the memory.
+func Collected[T any](t *testing.T, what string, held weak.Pointer[T]) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); held.Value() != nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for the garbage collector to free %s", what)
+		}
+		runtime.GC()
+	}
+}
+
+// CollectedOnceStopped spawns an actor, stops it, and waits until the garbage collector has freed the memory of held, although somebody
+// still has a PID of the actor. what names the memory.
+func CollectedOnceStopped[T any](t *testing.T, what string, props *actor.Props, held weak.Pointer[T]) {
+	t.Helper()
+	quiet := slog.New(slog.DiscardHandler)
+	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))
+	defer system.Shutdown()
+	self := system.Root.Spawn(props)
+	theirs := actor.NewPID(self.Address, self.Id) // the actor may use the PID self, and protoactor then notices the end
+	if err := system.Root.StopFuture(theirs).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	Collected(t, what, held)
+	runtime.KeepAlive(theirs)
 }
