@@ -345,10 +345,12 @@ func retired(ctx context.Context, troupe *actors.Troupe, idle time.Duration) <-c
 // newSystem returns an actor system that logs only warnings and errors.
 func newSystem(log *slog.Logger) *actor.ActorSystem {
 	quiet := slog.New(levelHandler{log.Handler(), slog.LevelWarn})
-	return actor.NewActorSystem(
+	system := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
 		actor.WithDeadLetterRequestLogging(false),
 	)
+	fewMaps(system)
+	return system
 }
 
 // levelHandler passes on records of at least a given level. protoactor logs each start and each dead

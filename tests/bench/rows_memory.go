@@ -12,6 +12,15 @@ import (
 // before.
 
 var memoryRows = []row{
+	{
+		name: "memory-empty",
+		lines: []line{
+			{what: "resident memory of an empty server", unit: "MiB", target: atMost(20)},
+			{what: "the same, anonymous", unit: "MiB"},
+			{what: "threads of an empty server", unit: ""},
+		},
+		measure: (*bench).measureEmpty,
+	},
 	memoryRow("memory-pipe", "idle piped process", atMost(14), "a bare holder of them", func(b *bench, n int) ([]reading, error) {
 		return b.measureHolding(n, false)
 	}),
@@ -189,6 +198,22 @@ func (b *bench) measureDetached(n int) ([]reading, error) {
 	}
 	after, err := b.settledMemory(s.pid())
 	return memoryReadings(perOne(before, after, n)), err
+}
+
+// measureEmpty looks once the server has given back the memory of its start.
+func (b *bench) measureEmpty() ([]reading, error) {
+	s, err := b.serve()
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	time.Sleep(time.Duration(b.n(8000, 100)) * time.Millisecond)
+	m, err := memoryOf(s.pid())
+	if err != nil {
+		return nil, err
+	}
+	n, err := threads(s.pid())
+	return []reading{{ours: m.rss / 1024}, {ours: m.anonymous / 1024}, {ours: float64(n)}}, err
 }
 
 // measureGone has three clients run short programs and leave without session/close: the ends that they have not acknowledged stay. The
