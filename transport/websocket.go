@@ -83,7 +83,7 @@ func newWebSocket(ws *websocket.Conn, w wire, s settings) (*webSocket, error) {
 	ws.SetPongHandler(c.ponged)
 	ws.SetCloseHandler(c.closing)
 	c.keeping = time.AfterFunc(time.Hour, c.keepAlive)
-	c.keeping.Reset(s.pingEvery) // separate from AfterFunc because keepAlive uses c.keeping
+	c.keeping.Reset(untilBeat(s.pingEvery)) // separate from AfterFunc because keepAlive uses c.keeping
 	return c, nil
 }
 
@@ -327,10 +327,24 @@ func (c *webSocket) keepAlive() {
 	if c.control(websocket.PingMessage, payload) != nil {
 		return // the reader or the writer sees the same error
 	}
-	c.keeping.Reset(c.pingEvery)
+	c.keeping.Reset(untilBeat(c.pingEvery))
 	if c.wire.state().closing.Load() {
 		c.keeping.Stop()
 	}
+}
+
+// beats is the number of times within pingEvery at which connections are pinged.
+const beats = 15
+
+// untilBeat returns the time until the next ping of a connection, which is at most every, and at least every without a beat. The
+// connections of a server are pinged together at each beat: a processor that wakes for one ping and its pong does most of its work for
+// the waking, and then sends the pings of the other connections for little.
+func untilBeat(every time.Duration) time.Duration {
+	beat := every / beats
+	if beat <= 0 {
+		return every
+	}
+	return every - time.Duration(time.Now().UnixNano())%beat
 }
 
 func (c *webSocket) SetPongHandler(h func(payload []byte)) { c.onPong = h }

@@ -47,11 +47,16 @@ type message struct {
 
 // dial connects to url and requires the subprotocol sub.
 func (b *bench) dial(url, sub string) (*client, error) {
+	return b.dialWith(url, sub, transport.DialOptions{})
+}
+
+func (b *bench) dialWith(url, sub string, o transport.DialOptions) (*client, error) {
 	codec, ok := codecs[sub]
 	if !ok {
 		return nil, skipped("this client does not speak " + sub)
 	}
-	conn, err := transport.Dial(b.ctx, url, &transport.DialOptions{Subprotocols: []string{sub}})
+	o.Subprotocols = []string{sub}
+	conn, err := transport.Dial(b.ctx, url, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +86,11 @@ func (b *bench) session(sub string) (*client, error) {
 
 // connect opens a session.
 func (b *bench) connect(s *program, sub string) (*client, error) {
-	c, err := b.dial(s.url, sub)
+	return b.connectWith(s, sub, transport.DialOptions{})
+}
+
+func (b *bench) connectWith(s *program, sub string, o transport.DialOptions) (*client, error) {
+	c, err := b.dialWith(s.url, sub, o)
 	if err != nil {
 		return nil, err
 	}

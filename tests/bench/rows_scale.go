@@ -3,6 +3,8 @@ package main
 import (
 	"strconv"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/transport"
 )
 
 var scaleRows = []row{
@@ -25,8 +27,42 @@ var scaleRows = []row{
 			return []reading{{float64(ours), []float64{float64(raw)}}}, err
 		},
 	},
+	{
+		name:    "idle-connections",
+		lines:   []line{{what: "CPU of the server with 1,000 idle connections, of a core", unit: "%", target: atMost(1)}},
+		runs:    3,
+		measure: (*bench).measureIdleConnections,
+	},
 	linesRow("lines-pipe", 6000, false, "piped processes", 20),
 	linesRow("lines-pty", 3500, true, "PTYs", 10),
+}
+
+// measureIdleConnections has clients that send no pings of their own, so that only the server's pings wake the server.
+func (b *bench) measureIdleConnections() ([]reading, error) {
+	s, err := b.serve()
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	for range b.n(1000, 20) {
+		c, err := b.connectWith(s, subJSON, transport.DialOptions{PingEvery: time.Hour, DeadAfter: 2 * time.Hour})
+		if err != nil {
+			return nil, err
+		}
+		go func() {
+			c.until(func(message) bool { return false }) // until the server ends
+			c.close()
+		}()
+	}
+	time.Sleep(time.Duration(b.n(20, 1)) * time.Second) // the work of the starts
+	begin := time.Now()
+	before, err := cpuTime(s.pid())
+	if err != nil {
+		return nil, err
+	}
+	time.Sleep(time.Duration(b.n(60, 1)) * time.Second)
+	after, err := cpuTime(s.pid())
+	return []reading{{ours: 100 * (after - before).Seconds() / time.Since(begin).Seconds()}}, err
 }
 
 // threadsOf returns the number of threads of a server with idle programs on pipes and PTYs.

@@ -4,6 +4,8 @@ package main
 var mutants = []mutant{
 	{file: "internal/audit/event.go", old: `return inert(share.Redact(append(out, members...)))`, new: `return share.Redact(append(out, members...))`, breaks: "a line of the audit log controls no terminal"},
 	{file: "internal/audit/event.go", old: `text := inert(bytes`, new: `text := (bytes`, breaks: "a line of the audit log is bounded once it is escaped"},
+	{file: "transport/websocket.go", old: `return every - time.Duration(time.Now().UnixNano())%beat`, new: `return every`, breaks: "the connections of a server are pinged together", run: "^TestPingsComeTogether$"},
+	{file: "cmd/troupe/memory.go", old: `names.IterCb(all.Set)`, new: `_ = names`, breaks: "the registry of a server keeps the actors that protoactor made", run: "^TestSystemIsSmall$"},
 	{file: "transport/lobby.go", old: `h.n < most || 2*h.n < crowd`, new: `h.n < most`, breaks: "only hosts with many guests lose one"},
 	{file: "internal/audit/audit.go", old: `case l.bytes+cost > maxQueued:`, new: `case false:`, breaks: "the queue of the audit log is bounded"},
 	{file: "internal/audit/audit.go", old: `if err == nil || !l.Refuse {`, new: `if true {`, breaks: "a start that cannot be recorded is refused"},
