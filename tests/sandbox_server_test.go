@@ -1,6 +1,9 @@
 package tests
 
 import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -124,6 +127,53 @@ func TestRequiredSandboxHoldsForFiles(t *testing.T) {
 		os.RemoveAll(skill)
 		if code, text := y.refused("true", obj{"sandbox": everything}); code != -32602 || !strings.Contains(text, "confines files") {
 			t.Errorf("a start whose workspace is everything: %d %s", code, text)
+		}
+		y.c.call("session/close", obj{})
+		y.check()
+	})
+}
+
+// TestFilesShowNoMoreThanPrograms: a call about files in a sandbox shows no file of the server, and nothing of the server itself, also
+// where the operator demands no sandbox, and the sandbox permits to read everything.
+func TestFilesShowNoMoreThanPrograms(t *testing.T) {
+	t.Parallel()
+	eachUser(t, func(t *testing.T, uid int) {
+		w := newWarden(t, uid)
+		policy := filepath.Join(w.dir, "policy")
+		if err := os.WriteFile(policy, []byte("# planted\n* run /**\n* cwd /\n* read /\n* write /\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.own(t, policy)
+		w.server = startServerWith(t, func(cmd *exec.Cmd) {
+			w.as(cmd)
+			cmd.Env = append(cmd.Env, "PLANTED=planted")
+		}, "--policy-file", policy)
+		w.needsSandbox(t)
+		y := w.yard(t)
+		link := y.w + "/link"
+		if err := os.Symlink(policy, link); err != nil {
+			t.Fatal(err)
+		}
+		for name, sandbox := range map[string]obj{"read-only": readOnly(), "workspace": workspace("restricted")} {
+			for _, path := range []string{policy, link, "/proc/self/environ", "/proc/self/root" + policy, fmt.Sprintf("/proc/%d/root%s", w.server.cmd.Process.Pid, policy)} {
+				call := func(method string, params obj) obj {
+					params["sandbox"] = sandboxOf(sandbox, y.w)
+					return y.c.reply(y.c.request(method, params))
+				}
+				read := call("fs/readFile", obj{"path": fileURI(path)})
+				call("fs/open", obj{"path": fileURI(path), "handleId": "h"})
+				block := call("fs/readBlock", obj{"handleId": "h", "offset": 0, "len": 4096})
+				call("fs/close", obj{"handleId": "h"})
+				for _, shown := range []any{resultOf(read)["dataBase64"], resultOf(block)["chunk"]} {
+					content, _ := shown.(string)
+					if text, err := base64.StdEncoding.DecodeString(content); err != nil || bytes.Contains(text, []byte("planted")) {
+						t.Errorf("%s: %s shows what no program sees: %q, %v", name, path, text, err)
+					}
+				}
+			}
+			if r := y.c.reply(y.c.request("fs/readFile", obj{"path": fileURI(y.w + "/f"), "sandbox": sandboxOf(sandbox, y.w)})); resultOf(r)["dataBase64"] != b64("file\n") {
+				t.Errorf("%s: %s", name, jsonText(r))
+			}
 		}
 		y.c.call("session/close", obj{})
 		y.check()

@@ -154,8 +154,8 @@ func TestShares(t *testing.T) {
 		eventually(t, "the audit log has "+want, func() bool { return strings.Contains(r.text(), want) })
 	}
 	text := r.text()
-	if n := strings.Count(text, `"method":"process/write","refused":"`); n != 1 {
-		t.Errorf("the audit log has %d lines about a guest who tried to write twice", n)
+	if n := strings.Count(text, `"method":"process/write","refused":"`); n != 2 {
+		t.Errorf("the audit log has %d lines about a guest who tried to write twice, want 2", n)
 	}
 	for what, text := range map[string]string{"the audit log": text, "the log": s.stderr.String()} {
 		for _, token := range []string{readToken, typeToken} {

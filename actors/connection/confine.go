@@ -32,12 +32,11 @@ func (call *fileCall) confine(params interface {
 	return err
 }
 
-// confines reports whether a jail must make the call. Reads stay here if the sandbox permits to read everything.
-// (sandbox wire §2.5.) But where the operator demands a sandbox, reads must show no files of the server itself, such as its
-// tokens, and a jail hides these.
-func (call *fileCall) confines(writes bool) bool {
+// confines reports whether a jail must make the call. Unlike with the peer (sandbox wire §2.5), a jail also makes reads in a sandbox that permits to
+// read everything: the server would show its own tokens and its own /proc/self, which no program in the sandbox sees.
+func (call *fileCall) confines() bool {
 	s := call.sandbox
-	return s != nil && !s.Disabled && s.Restricted && (writes || call.required || !s.ReadsAll())
+	return s != nil && !s.Disabled && s.Restricted
 }
 
 // on returns who makes a call. Where a sandbox is required, a read without one is allowed only if the operator has a default.
@@ -49,7 +48,7 @@ func (call *fileCall) on(ctx context.Context, writes bool) (files.Calls, error) 
 	case call.required && call.sandbox == nil: // a read
 		call.sandbox = protocol.ReadOnlySandbox()
 	}
-	if !call.confines(writes) {
+	if !call.confines() {
 		return files.Local{}, nil
 	}
 	if call.jails == nil {

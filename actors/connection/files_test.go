@@ -65,32 +65,30 @@ func TestWrongSandboxIsRefusedFirst(t *testing.T) {
 	}
 }
 
-// A call is made by a jail if its sandbox forbids what the call does: reads are only forbidden by a sandbox that does not read
-// everything.
+// A call is made by a jail if its client asks for a sandbox that restricts anything, also if the sandbox permits what the call does.
 func TestWhichCallsAreConfined(t *testing.T) {
 	readOnly, workspace := protocol.ReadOnlySandbox("/w"), protocol.WorkspaceSandbox("/w")
 	hides := protocol.WorkspaceSandbox("/w")
 	hides.Entries = append(hides.Entries, protocol.SandboxEntry{Kind: protocol.SandboxPath, Path: "/w/x", Access: protocol.SandboxDeny})
 	some := &protocol.Sandbox{Restricted: true, Entries: []protocol.SandboxEntry{{Kind: protocol.SandboxMinimal, Access: protocol.SandboxRead}}}
 	for name, test := range map[string]struct {
-		sandbox       *protocol.Sandbox
-		reads, writes bool
+		sandbox  *protocol.Sandbox
+		confined bool
 	}{
-		"none":         {nil, false, false},
-		"disabled":     {&protocol.Sandbox{Disabled: true}, false, false},
-		"unrestricted": {&protocol.Sandbox{}, false, false},
-		"read-only":    {readOnly, false, true},
-		"workspace":    {workspace, false, true},
-		"hides":        {hides, true, true},
-		"some":         {some, true, true},
-		"nothing":      {&protocol.Sandbox{Restricted: true}, true, true},
+		"none":         {nil, false},
+		"disabled":     {&protocol.Sandbox{Disabled: true}, false},
+		"unrestricted": {&protocol.Sandbox{}, false},
+		"read-only":    {readOnly, true},
+		"workspace":    {workspace, true},
+		"hides":        {hides, true},
+		"some":         {some, true},
+		"nothing":      {&protocol.Sandbox{Restricted: true}, true},
 	} {
 		call := &fileCall{sandbox: test.sandbox}
-		if call.confines(false) != test.reads || call.confines(true) != test.writes {
-			t.Errorf("%s: reads %v, writes %v", name, call.confines(false), call.confines(true))
-		}
-		if on, err := call.on(t.Context(), true); test.writes && err == nil {
-			t.Errorf("%s: %T without jails", name, on)
+		for _, writes := range []bool{false, true} {
+			if on, err := call.on(t.Context(), writes); test.confined != (err != nil) {
+				t.Errorf("%s, writes %v: %T, %v without jails", name, writes, on, err)
+			}
 		}
 	}
 	relative := protocol.WorkspaceSandbox("/w")
