@@ -76,6 +76,7 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 		refuse(protocol.WrongParams("extend is for the strategy %s only, and strategy is %q", protocol.Independent, cmp.Or(params.Strategy, protocol.OneForOne)))
 		return
 	}
+	s.makeRoom(ctx, len(params.Processes))
 	var replaced []*members.Process
 	if params.Extend {
 		if g := s.groups[params.GroupID]; g != nil && g.info.State != string(supervision.GroupEnded) {

@@ -34,7 +34,7 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 		}
 		return
 	}
-	s.makeRoom(ctx)
+	s.makeRoom(ctx, 1)
 	if err := s.mayStart(1); err != nil {
 		refuse(err)
 		return
@@ -66,13 +66,13 @@ func (s *session) tellStarting(ctx actor.Context, r request, id string) {
 	}
 }
 
-// makeRoom has the two processes that closed first give way if three quarters of the places are taken. Two, so that the processes
-// become fewer with each start.
-func (s *session) makeRoom(ctx actor.Context) {
-	if s.processes.Len() < s.env.MaxProcesses*3/4 {
+// makeRoom has the processes that closed first give way to n starts if these take more than three quarters of the places: two for each
+// start, so that the processes become fewer.
+func (s *session) makeRoom(ctx actor.Context, n int) {
+	if s.processes.Len()+n <= s.env.MaxProcesses*3/4 {
 		return
 	}
-	for range 2 {
+	for range 2 * n {
 		if p := s.processes.GiveWay(); p != nil {
 			ctx.Send(p.PID, message.GiveWay{})
 		}
