@@ -288,6 +288,7 @@ func (r *resumer) connect(b *brittle) *conn {
 			r.t.Fatalf("dial: %v", err)
 		}
 	}
+	c.update(func() { c.unmerged = !r.replay && r.sessionID != "" })
 	params := obj{"clientName": "resumer"}
 	for k, v := range r.params {
 		params[k] = v

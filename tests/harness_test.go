@@ -551,6 +551,7 @@ type conn struct {
 	other    []obj            // notifications not about a process, in order
 	procs    map[string]*proc // by processId
 	started  map[string]bool  // processIds started on this connection: their seq begins at 1
+	unmerged bool             // the client has resumed without replay: events that it has had may come again, once
 	pings    int              // from the server
 	lastPing string           // payload of the last ping
 	pongs    []string         // payloads of the server's pongs
@@ -749,6 +750,10 @@ func (c *conn) took(data []byte) {
 	from := seq
 	if method == "process/gap" {
 		from = num(params["fromSeq"])
+	}
+	if c.unmerged && from < p.next && (p.again == 0 || p.again == from) {
+		p.again = seq + 1
+		return
 	}
 	switch {
 	case p.closed:
@@ -1006,6 +1011,7 @@ type proc struct {
 	id       string
 	first    int64 // the first seq seen here; 0: none yet
 	next     int64 // the next seq
+	again    int64 // the next seq of those that come again (PROTOCOL 10.2); 0: none came
 	chunks   []outputChunk
 	joined   map[string][]byte // by stream, the data of the first nJoined chunks
 	nJoined  int
