@@ -59,7 +59,7 @@ func TestEvictForMemory(t *testing.T) {
 	second := hoard()
 	watched := s.observe(second.sessionID, nil)
 	code, text := observer.awaitClose()
-	if code != 4001 || !strings.Contains(text, "2000000 bytes") {
+	if code != 4001 || !strings.Contains(text, "2500000 bytes") {
 		t.Errorf("the first was closed with %d %q", code, text)
 	}
 	if code, _ := s.dial().callError("initialize", obj{"clientName": "late", "resumeSessionId": first.sessionID}); code != -32600 {

@@ -24,14 +24,14 @@ const (
 type merge struct {
 	reading  bool   // process/read has no answer yet: all events wait
 	overflow bool   // too many events came, and are read again
-	until    uint64 // events up to this seq were read: such live events are repeats
+	until    uint64 // live events up to this seq are repeats
 	held     []oracle.Event
 	bytes    int
 }
 
-// begin begins a new link. The new link reads the held events again.
-func (m *merge) begin() {
-	m.reading, m.overflow, m.held, m.bytes = true, false, nil, 0
+// begin begins a new link, or a new read, of a follower that has the events up to last. The held events are read again.
+func (m *merge) begin(last uint64) {
+	m.reading, m.overflow, m.held, m.bytes, m.until = true, false, nil, 0, max(m.until, last)
 }
 
 // hold keeps a copy of e.
@@ -50,23 +50,30 @@ func (m *merge) hold(e *oracle.Event) {
 
 func (m *merge) full() bool { return len(m.held) >= maxHeld || m.bytes >= maxHeldBytes }
 
-// take takes a live event of a server without replay.
+// take takes a live event of a server without replay. If too many events wait for those that were missed, troupe begins the live events
+// again with the missed ones, so the next event may come while events wait, and also before the answer to process/read.
 func (f *follower) take(e *oracle.Event, at time.Time) {
 	m := &f.merge
-	switch {
+	switch last := f.last.Load(); {
+	case e.Seq <= min(m.until, last):
+		m.until = max(m.until, last)
+	case e.Seq == last+1:
+		if n := len(m.held); n > 0 {
+			m.until = max(m.until, m.held[n-1].Seq) // those that wait may come again
+		}
+		f.deliver(e, at)
+		f.release(at, false)
 	case m.reading && m.full():
 		m.overflow = true // this event and the next ones are read again
 	case m.reading:
 		if !m.overflow {
 			m.hold(e)
 		}
-	case e.Seq <= m.until && e.Seq <= f.last.Load():
-	case e.Seq > f.last.Load()+1:
+	case e.Seq > last:
 		m.hold(e)
 		f.release(at, m.full())
 	default:
-		f.deliver(e, at)
-		f.release(at, false)
+		f.deliver(e, at) // the oracle says that the event is a repeat
 	}
 }
 
@@ -170,7 +177,7 @@ func (f *follower) caughtUp(read *protocol.ProcessReadResult, at time.Time) (aga
 		}
 	}
 	if m.overflow {
-		m.begin()
+		m.begin(f.last.Load())
 		return true
 	}
 	m.reading = false

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -68,7 +69,7 @@ func TestMerge(t *testing.T) {
 				for done > 0 && done < len(all) && !whole(order[:done]) {
 					done++ // a cut between an early exit and the output before the exit would make a hole in the answer
 				}
-				f.merge.begin()
+				f.merge.begin(f.last.Load())
 			}
 			live := min(len(all)-done, rapid.IntRange(0, maxHeld+50).Draw(t, "live"))
 			if link == 5 {
@@ -126,5 +127,33 @@ func TestMergeHole(t *testing.T) {
 	f.take(&oracle.Event{Kind: "output", Seq: 5}, time.Now()) // a repeat not caused by a merge
 	if len(got) != maxHeld+2 {
 		t.Error("a repeat was dropped")
+	}
+}
+
+// TestMergeBeginsAgain: troupe may begin the live events again, once, with those that the client has read. Each event is delivered once.
+func TestMergeBeginsAgain(t *testing.T) {
+	var got []uint64
+	f := &follower{f: func(e *oracle.Event, _ time.Time) { got = append(got, e.Seq) }}
+	take := func(from, to uint64) {
+		for seq := from; seq <= to; seq++ {
+			f.take(&oracle.Event{Kind: "output", Seq: seq}, time.Now())
+		}
+	}
+	take(1, 3)
+	f.merge.begin(f.last.Load())
+	take(6, 7)
+	read := &protocol.ProcessReadResult{FirstSeq: 1, NextSeq: 9}
+	for seq := uint64(4); seq < 9; seq++ {
+		read.Chunks = append(read.Chunks, protocol.Chunk{Seq: seq})
+	}
+	f.caughtUp(read, time.Now())
+	take(8, 12)
+	take(4, 14)
+
+	f.merge.begin(f.last.Load()) // and before the answer
+	take(18, 20)
+	take(13, 22)
+	if want := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22}; !slices.Equal(got, want) {
+		t.Errorf("%v were delivered, want %v", got, want)
 	}
 }

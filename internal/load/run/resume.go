@@ -234,7 +234,7 @@ func (s *session) connect(l *link, timeout time.Duration, old *link) error {
 			// delivered some of these events already.
 			f.follower.f(&oracle.Event{Kind: "resumed", Seq: f.from}, time.Now())
 		} else {
-			f.follower.merge.begin()
+			f.follower.merge.begin(f.follower.last.Load())
 		}
 	}
 	s.calls.again()
