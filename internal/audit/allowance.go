@@ -1,6 +1,10 @@
 package audit
 
-import "time"
+import (
+	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/pace"
+)
 
 // A line about a program that runs, or about a file that has changed, is always written: only a client with rights causes such a
 // line. All other lines of an account take from its allowance, in bytes. Lines beyond the allowance are left out, and counted. So a client
@@ -20,6 +24,9 @@ const (
 	strangers = ""
 )
 
+// rate is that of an allowance.
+var rate = pace.Rate{PerSecond: perSecond, Burst: fullAllowance}
+
 // LeftOut stands for lines of an account that were left out.
 type LeftOut struct {
 	Account string           `json:"identity,omitempty"` // an identity, or "guests of" the identity that opened their session
@@ -27,11 +34,10 @@ type LeftOut struct {
 	Lines   map[string]int64 `json:"lines"` // by event
 }
 
-// allowance is what an account may cause.
+// allowance is what an account may cause, in bytes.
 type allowance struct {
-	bytes float64 // left at the time at
-	at    time.Time
-	out   LeftOut // no Lines: none
+	pace.Bucket
+	out LeftOut // no Lines: none
 }
 
 // allowances has the allowances that are not full, and those of accounts with lines left out.
@@ -47,17 +53,15 @@ func (all allowances) admits(e Event, bytes int, now time.Time) bool {
 	}
 	switch {
 	case always && a != nil:
-		a.grow(now, perAct)
+		a.Give(rate, perAct)
 		return true
 	case always:
 		return true
 	case a == nil:
-		a = &allowance{bytes: fullAllowance, at: now}
+		a = new(allowance)
 		all[account] = a
 	}
-	a.grow(now, 0)
-	if a.bytes >= float64(bytes) {
-		a.bytes -= float64(bytes)
+	if a.Take(rate, bytes, now) == 0 {
 		return true
 	}
 	if a.out.Lines == nil {
@@ -67,11 +71,6 @@ func (all allowances) admits(e Event, bytes int, now time.Time) bool {
 	return false
 }
 
-func (a *allowance) grow(now time.Time, more float64) {
-	a.bytes = min(fullAllowance, a.bytes+now.Sub(a.at).Seconds()*perSecond+more)
-	a.at = now
-}
-
 // tell returns what was left out for tellEvery or longer, or at all if the record ends, and forgets full allowances.
 func (all allowances) tell(now time.Time, ends bool) (told []LeftOut) {
 	for account, a := range all {
@@ -79,10 +78,8 @@ func (all allowances) tell(now time.Time, ends bool) (told []LeftOut) {
 		case a.out.Lines != nil && (ends || now.Sub(a.out.Since) >= tellEvery):
 			told = append(told, a.out)
 			a.out = LeftOut{}
-		case a.out.Lines == nil:
-			if a.grow(now, 0); a.bytes == fullAllowance {
-				delete(all, account)
-			}
+		case a.out.Lines == nil && a.Full(now):
+			delete(all, account)
 		}
 	}
 	return told

@@ -105,7 +105,8 @@ func TestAllowancesAreBounded(t *testing.T) {
 	if n := len(all); n > maxAllowances+1 {
 		t.Error(n)
 	}
-	if left := all[strangers].bytes; left != fullAllowance-maxAllowances {
-		t.Errorf("%.0f bytes are left", left)
+	const left = fullAllowance - maxAllowances
+	if a := all[strangers]; a.Wait(rate, left, now) > 0 || a.Wait(rate, left+1, now) == 0 {
+		t.Errorf("not %d bytes are left: %v until there are, and %v until there is one more", left, a.Wait(rate, left, now), a.Wait(rate, left+1, now))
 	}
 }

@@ -9,7 +9,7 @@ var mutants = []mutant{
 	{file: "transport/lobby.go", old: `h.n < most || 2*h.n < crowd`, new: `h.n < most`, breaks: "only hosts with many guests lose one"},
 	{file: "internal/audit/audit.go", old: `case l.bytes+cost > maxQueued:`, new: `case false:`, breaks: "the queue of the audit log is bounded"},
 	{file: "internal/audit/audit.go", old: `if err == nil || !l.Refuse {`, new: `if true {`, breaks: "a start that cannot be recorded is refused"},
-	{file: "internal/audit/allowance.go", old: `a.bytes -= float64(bytes)`, new: ``, breaks: "a client without rights has a bounded place in the audit log"},
+	{file: "internal/audit/allowance.go", old: `a.Take(rate, bytes, now) == 0`, new: `true`, breaks: "a client without rights has a bounded place in the audit log"},
 	{file: "internal/audit/allowance.go", old: `return e.Tried`, new: `return true`, breaks: "a start that is not tried takes from the allowance of its client in the audit log"},
 	{file: "internal/audit/allowance.go", old: `return e.Error == ""`, new: `return true`, breaks: "a call about files that changes nothing takes from the allowance of its client in the audit log"},
 	{file: "internal/audit/event.go", old: `return cmp.Or(w.Account, w.Identity)`, new: `return cmp.Or(w.Identity, w.Account)`, breaks: "the guests of an identity have one allowance in the audit log"},
