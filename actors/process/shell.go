@@ -54,10 +54,10 @@ func (p *process) startChild(ctx actor.Context, spec child.Spec, run int, done f
 			}
 			s.user.apply(now, &spec)
 		}
-		if s.env.Audit == nil {
-			return nil
+		if s.env.Audit != nil {
+			err = s.env.Host.Look(spec, step)
 		}
-		return s.env.Host.Look(spec, step)
+		return err
 	}, func(err error) {
 		if err = cmp.Or(err, s.mayStart()); err != nil {
 			s.recordUntried(err)
@@ -66,8 +66,8 @@ func (p *process) startChild(ctx actor.Context, spec child.Spec, run int, done f
 		}
 		if s.user != nil {
 			s.user.now.Store(now)
-			s.user.runAs(&s.spec)
 		}
+		s.spec = spec
 		s.record()
 	})
 }

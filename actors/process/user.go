@@ -73,6 +73,7 @@ func (c *choice) runAs(spec *child.Spec) {
 	}
 }
 
+// apply has a program run as chosen.
 func (c *choice) apply(to *chosen, spec *child.Spec) {
 	spec.NoNewPrivs = spec.NoNewPrivs || to.noNewPrivs
 	if a := to.account; a != nil {
