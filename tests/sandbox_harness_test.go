@@ -67,6 +67,17 @@ func newWarden(t testing.TB, uid int) *warden {
 	return w
 }
 
+// policy returns the file of a policy that allows everything. The file has a mark, and only the warden may read it.
+func (w *warden) policy(t testing.TB, mark string) string {
+	t.Helper()
+	path := filepath.Join(w.dir, "policy")
+	if err := os.WriteFile(path, []byte("# "+mark+"\n* run /**\n* cwd /\n* read /\n* write /\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.own(t, path)
+	return path
+}
+
 // as makes a command run as the user of the warden, in its directory. In the package's directory, a program that gets the working
 // directory of its server as its workspace could write there.
 func (w *warden) as(cmd *exec.Cmd) {

@@ -78,11 +78,7 @@ func TestRequiredSandboxHoldsForFiles(t *testing.T) {
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)
-		policy := filepath.Join(w.dir, "policy")
-		if err := os.WriteFile(policy, []byte("# never-shown\n* run /**\n* cwd /\n* read /\n* write /\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		w.own(t, policy)
+		policy := w.policy(t, "never-shown")
 		w.server = startServerWith(t, w.as, "--policy-file", policy, "--require-sandbox", "--default-sandbox", "workspace-write")
 		w.needsSandbox(t)
 		y := w.yard(t)
@@ -139,11 +135,7 @@ func TestFilesShowNoMoreThanPrograms(t *testing.T) {
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)
-		policy := filepath.Join(w.dir, "policy")
-		if err := os.WriteFile(policy, []byte("# planted\n* run /**\n* cwd /\n* read /\n* write /\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		w.own(t, policy)
+		policy := w.policy(t, "planted")
 		w.server = startServerWith(t, func(cmd *exec.Cmd) {
 			w.as(cmd)
 			cmd.Env = append(cmd.Env, "PLANTED=planted")

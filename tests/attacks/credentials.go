@@ -10,7 +10,6 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -172,25 +171,15 @@ func wrongTokens(ctx context.Context, t *target) error {
 
 // auditedRefusals returns how many bytes an audit log has for refused connections, and how many such connections it has or counts.
 func auditedRefusals(path string) (bytes, counted int, err error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		var event struct {
-			Event string
-			Lines map[string]int
-		}
-		if err := json.Unmarshal([]byte(line), &event); err != nil {
-			return 0, 0, fmt.Errorf("the audit log has %.200q: %w", line, err)
-		}
-		if event.Event == "connection.refused" {
-			bytes += len(line)
+	events, err := auditLog(path)
+	for _, e := range events {
+		if e.Event == "connection.refused" {
+			bytes += e.bytes
 			counted++
 		}
-		counted += event.Lines["connection.refused"]
+		counted += e.leftOut["connection.refused"]
 	}
-	return bytes, counted, nil
+	return bytes, counted, err
 }
 
 // writeKeys writes public keys of each kind.

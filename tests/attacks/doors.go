@@ -278,22 +278,13 @@ func fullDisk(ctx context.Context, t *target) error {
 		return fmt.Errorf("with room on the disk again: %w", err)
 	}
 	return eventually(ctx, answerWithin, func() error {
-		text, err := os.ReadFile(filepath.Join(t.dir, "small", "audit"))
+		events, err := auditLog(filepath.Join(t.dir, "small", "audit"))
 		if err != nil {
 			return err
 		}
 		lost := 0
-		for line := range strings.Lines(string(text)) {
-			var event struct {
-				Event string
-				Lines int
-			}
-			if err := json.Unmarshal([]byte(line), &event); err != nil {
-				return fmt.Errorf("the audit log has %.200q: %w", line, err)
-			}
-			if event.Event == "audit.lost" {
-				lost += event.Lines
-			}
+		for _, e := range events {
+			lost += e.lost
 		}
 		if lost == 0 {
 			return errors.New("the audit log counts no lost lines")
@@ -332,28 +323,21 @@ func auditFlood(ctx context.Context, t *target) error {
 	took := time.Since(began)
 	var bytes, acts, leftOut int
 	return eventually(ctx, answerWithin, func() error {
-		text, err := os.ReadFile(filepath.Join(t.dir, "audit"))
+		events, err := auditLog(filepath.Join(t.dir, "audit"))
 		if err != nil {
 			return err
 		}
 		bytes, acts, leftOut = 0, 0, 0
-		for line := range strings.Lines(string(text)) {
-			var event struct {
-				Event, Error string
-				Lines        map[string]int
-			}
-			if err := json.Unmarshal([]byte(line), &event); err != nil {
-				return fmt.Errorf("the audit log has %.200q: %w", line, err)
-			}
+		for _, e := range events {
 			switch {
-			case event.Event == "audit.leftOut":
-				for _, n := range event.Lines {
+			case e.Event == "audit.leftOut":
+				for _, n := range e.leftOut {
 					leftOut += n
 				}
-			case strings.HasPrefix(event.Event, "process.") && event.Event != "process.refused", event.Event == "file.change" && event.Error == "":
+			case strings.HasPrefix(e.Event, "process.") && e.Event != "process.refused", e.Event == "file.change" && e.Error == "":
 				acts++
 			default:
-				bytes += len(line)
+				bytes += e.bytes
 			}
 		}
 		if most := 1<<20 + 4096*(acts+int(took.Seconds())+120); bytes > most || leftOut == 0 {
@@ -362,6 +346,40 @@ func auditFlood(ctx context.Context, t *target) error {
 		t.note("%d KiB of %d s, and %d lines left out", bytes>>10, int(took.Seconds()), leftOut)
 		return nil
 	})
+}
+
+// auditEvent is a line of an audit log.
+type auditEvent struct {
+	Event, Error string
+	Lines        json.RawMessage // of audit.lost and audit.leftOut
+
+	bytes   int            // of the line
+	lost    int            // lines that could not be written
+	leftOut map[string]int // lines beyond an allowance, by event
+}
+
+// auditLog returns the lines of the audit log at path.
+func auditLog(path string) (events []auditEvent, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		e := auditEvent{bytes: len(line)}
+		err := json.Unmarshal([]byte(line), &e)
+		switch {
+		case err != nil:
+		case e.Event == "audit.lost":
+			err = json.Unmarshal(e.Lines, &e.lost)
+		case e.Event == "audit.leftOut":
+			err = json.Unmarshal(e.Lines, &e.leftOut)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the audit log has %.200q: %w", line, err)
+		}
+		events = append(events, e)
+	}
+	return events, nil
 }
 
 func churn(ctx context.Context, t *target) error {
