@@ -80,8 +80,8 @@ func Start(system *actor.ActorSystem, c Config) (*Troupe, error) {
 
 // Props is for a host that wants the troupe under an actor of its own. The host spawns the Props once,
 // and then uses the Troupe. A host that does not spawn the Props calls Kill, or else their threads and descriptors stay.
-// After the start, the root of the troupe lets no panic out, so the host's strategy never acts on it. When the host's actor stops, every process of the troupe is killed; only Shutdown
-// waits for that. The error is one of child.NewHost.
+// After the start, the root of the troupe lets no panic out, so the host's strategy never acts on it. When the host's actor
+// stops, every process of the troupe is killed; only Shutdown waits for that. The error is one of child.NewHost.
 func Props(c Config) (*actor.Props, *Troupe, error) {
 	t := &Troupe{
 		spawned:      make(chan struct{}),

@@ -376,8 +376,8 @@ func BenchmarkAuditedStart(b *testing.B) {
 	}
 }
 
-// TestAuditFlood: a client without rights repeats every method, and fails to attach, and gets a bounded place in the record, which tells how much was left
-// out. The lines of others are all there.
+// TestAuditFlood: a client without rights repeats every method, and fails to attach. Its place in the record is bounded, and
+// the record tells how much was left out. The lines of others are all there.
 func TestAuditFlood(t *testing.T) {
 	t.Parallel()
 	k, r := newKeyring(t), newRecord(t)

@@ -32,8 +32,9 @@ func (call *fileCall) confine(params interface {
 	return err
 }
 
-// confines reports whether a jail must make the call. Unlike with the peer (sandbox wire §2.5), a jail also makes reads in a sandbox that permits to
-// read everything: the server would show its own tokens and its own /proc/self, which no program in the sandbox sees.
+// confines reports whether a jail must make the call. Unlike with the peer (sandbox wire §2.5), a jail also makes reads in a
+// sandbox that permits to read everything: the server would show its own tokens and its own /proc/self, which no program in
+// the sandbox sees.
 func (call *fileCall) confines() bool {
 	s := call.sandbox
 	return s != nil && !s.Disabled && s.Restricted

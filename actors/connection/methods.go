@@ -25,8 +25,8 @@ type method struct {
 	// repeat says how a repeated request is recognized if it changes something. "": by a member
 	// of its params (startToken, writeId, requestId).
 	repeat string
-	// record says what the audit log has of a method that changes something. The zero record: the request, as it is passed on to the session or
-	// the process.
+	// record says what the audit log has of a method that changes something. The zero record: the request, as it is passed on
+	// to the session or the process.
 	record record
 	// server: the answer waits for the server alone, neither for a program nor for the client.
 	server bool

@@ -26,8 +26,8 @@ func shellOf(o Options, spec child.Spec) *shellstate.Start {
 	return &shellstate.Start{Capture: capture, Shell: s.Shell.Name, Policy: s.EnvPolicy(), Own: s.Own(), Session: o.Session}
 }
 
-// A start is a child under way. Its steps follow each other: choose the user, look whether the policy allows the program, record the start,
-// wait for the state of the shell, start the child.
+// A start is a child under way. Its steps follow each other: choose the user, look whether the policy allows the program,
+// record the start, wait for the state of the shell, start the child.
 type start struct {
 	*processRecord
 	spec child.Spec
@@ -38,8 +38,8 @@ type start struct {
 	done func(child.Handle, error)
 }
 
-// startChild starts the child of a run, and calls done as StartChild does. Before a start is recorded, the server looks whether it may be
-// tried at all: a client without rights has no place in the record for each start.
+// startChild starts the child of a run, and calls done as StartChild does. Before the server records a start, it looks whether
+// the start may be tried at all: otherwise a client without rights could fill the record with starts.
 func (p *process) startChild(ctx actor.Context, spec child.Spec, run int, done func(child.Handle, error)) {
 	s := &start{p.processRecord, spec, run, p.intake, ctx.Self(), ctx.ActorSystem().Root, done}
 	if p.user == nil && p.env.Audit == nil {

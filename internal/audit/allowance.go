@@ -6,9 +6,9 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/pace"
 )
 
-// A line about a program that runs, or about a file that has changed, is always written: only a client with rights causes such a
-// line. All other lines of an account take from its allowance, in bytes. Lines beyond the allowance are left out, and counted. So a client
-// without rights fills no disk, and no other account loses a line.
+// A line about a program that runs, or about a file that has changed, is always written: only a client with rights causes such
+// a line. All other lines of an account take from its allowance, in bytes. Lines beyond the allowance are left out, and
+// counted. So a client without rights fills no disk, and no other account loses a line.
 const (
 	// fullAllowance is what an account may cause at once.
 	fullAllowance = 1 << 20

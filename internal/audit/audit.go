@@ -87,8 +87,8 @@ func New(sink Sink, o Options) *Log {
 	return l
 }
 
-// Put records an event. If the queue is full, the event is counted as lost. If the allowance of whoever caused the event is used up, the
-// event is counted as left out.
+// Put records an event. If the queue is full, the event is counted as lost. If the allowance of whoever caused the event is
+// used up, the event is counted as left out.
 func (l *Log) Put(e Event) {
 	if l == nil {
 		return
