@@ -111,7 +111,7 @@ func TestLook(t *testing.T) {
 		change(&spec)
 		return spec
 	}
-	for name, spec := range map[string]Spec{
+	specs := map[string]Spec{
 		"allowed": with(func(s *Spec) {
 			s.Dir, s.Rule = dir, func() *rules.Rule { return ruleOf(t, "run /**", "cwd "+dir) }
 		}),
@@ -120,11 +120,10 @@ func TestLook(t *testing.T) {
 		"another program":   with(func(s *Spec) { s.Rule = func() *rules.Rule { return ruleOf(t, "run /usr/bin/id", "cwd /") } }),
 		"another directory": with(func(s *Spec) { s.Rule = func() *rules.Rule { return ruleOf(t, "run /**", "cwd "+dir) } }),
 		"no sandbox":        with(func(s *Spec) { s.RequireSandbox = true }),
-	} {
-		looked := h.Look(spec, func(string) {})
-		if started := <-startLater(h, spec); fmt.Sprint(looked) != fmt.Sprint(started) || (name == "allowed") != (looked == nil) {
-			t.Errorf("%s: the look says %v, and the start %v", name, looked, started)
-		}
+	}
+	looked := make(map[string]error)
+	for name, spec := range specs {
+		looked[name] = h.Look(spec, func(string) {})
 	}
 	open, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil {
@@ -133,6 +132,12 @@ func TestLook(t *testing.T) {
 	for _, fd := range open {
 		if path, _ := os.Readlink(fd); path == dir {
 			t.Errorf("%s is open: %s", path, fd)
+		}
+	}
+	for name, spec := range specs {
+		looked := looked[name]
+		if started := <-startLater(h, spec); fmt.Sprint(looked) != fmt.Sprint(started) || (name == "allowed") != (looked == nil) {
+			t.Errorf("%s: the look says %v, and the start %v", name, looked, started)
 		}
 	}
 }
