@@ -99,7 +99,8 @@ func (t *target) dial(ctx context.Context, o dialOptions) (*peer, error) {
 	ws.SetPingHandler(func(data string) error {
 		p.writing.Lock()
 		defer p.writing.Unlock()
-		return ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(answerWithin))
+		ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(answerWithin))
+		return nil // a server that takes no Pong any more may have sent a Close frame, which the reader has yet to read
 	})
 	p.begin(o)
 	return p, nil
