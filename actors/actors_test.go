@@ -103,6 +103,7 @@ type peer struct {
 	conn transport.Conn
 	id   int
 	in   chan message
+	end  error // of the connection; set before in is closed
 }
 
 type message struct {
@@ -116,6 +117,7 @@ type message struct {
 		ExitCode  int    `json:"exitCode"`
 		Signal    string `json:"signal"`
 		Reason    string `json:"reason"`
+		Bytes     int    `json:"bytes"`
 	} `json:"params"`
 	Result json.RawMessage `json:"result"`
 	Error  *struct {
@@ -135,12 +137,18 @@ func connectAs(t *testing.T, troupe *actors.Troupe, id identity.Identity) *peer 
 		theirs = known{theirs, id}
 	}
 	troupe.Accept(theirs)
-	p := &peer{t: t, conn: ours, in: make(chan message, 1000)}
+	return reads(t, ours, 1000)
+}
+
+// reads returns the client of a connection, which reads so many messages before the test takes them.
+func reads(t *testing.T, ours transport.Conn, ahead int) *peer {
+	p := &peer{t: t, conn: ours, in: make(chan message, ahead)}
 	go func() {
 		defer close(p.in)
 		for {
 			frame, err := ours.ReadMessage()
 			if err != nil {
+				p.end = err
 				return
 			}
 			var m message

@@ -50,6 +50,9 @@ type follower struct {
 	begun bool   // the process has had a Subscribe
 	busy  bool   // a Followed has no answer, or is read from disk
 	ended bool   // the last Followed was sent
+	gone  bool   // the process does not answer any more
+	// rest are the deliveries of a process that ends without waiting for the parent; bounded by the events in its log.
+	rest []Delivery
 }
 
 // unspooled is a Followed whose output was read from disk.
@@ -75,12 +78,20 @@ func (f *follower) Receive(ctx actor.Context) {
 	case *actor.Terminated:
 		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes deliveries, and Gone does not
 	case message.Gone, Refused:
-		if !f.ended {
-			f.ended = true
-			ctx.Request(f.to, Followed{Process: f.process.ID, Lost: true})
+		f.gone = true
+		if len(f.rest) == 0 {
+			f.lost(ctx)
 		}
-		ctx.Stop(ctx.Self())
 	}
+}
+
+// lost ends the actor of a process that has gone.
+func (f *follower) lost(ctx actor.Context) {
+	if !f.ended {
+		f.ended = true
+		ctx.Request(f.to, Followed{Process: f.process.ID, Lost: true})
+	}
+	ctx.Stop(ctx.Self())
 }
 
 // subscribe asks for the entries after the last one.
@@ -94,6 +105,10 @@ func (f *follower) subscribe(ctx actor.Context) {
 }
 
 func (f *follower) delivery(ctx actor.Context, m Delivery) {
+	if m.Cut && f.busy {
+		f.rest = append(f.rest, m)
+		return
+	}
 	first := m.Gap.From
 	if first == 0 && len(m.Entries) > 0 {
 		first = m.Entries[0].Seq
@@ -150,9 +165,16 @@ func (f *follower) goOn(ctx actor.Context) {
 	if f.owner {
 		ctx.Request(f.process.PID, Ack{To: f.last})
 	}
-	if f.ended {
+	switch {
+	case f.ended:
 		ctx.Stop(ctx.Self())
-		return
+	case len(f.rest) > 0:
+		next := f.rest[0]
+		f.rest = f.rest[1:]
+		f.delivery(ctx, next)
+	case f.gone:
+		f.lost(ctx)
+	default:
+		ctx.Request(f.process.PID, Pull{Bytes: followBytes})
 	}
-	ctx.Request(f.process.PID, Pull{Bytes: followBytes})
 }

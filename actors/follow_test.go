@@ -145,3 +145,62 @@ func TestFollowWithoutAnswers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// late answers the first Followed only when its session has ended.
+type late struct {
+	reader
+	session *actor.PID
+	follows *actor.PID // waits for FollowOn
+	gap     uint64     // bytes
+}
+
+func (r *late) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case actors.Attached:
+		r.session = m.Session
+		r.reader.Receive(ctx)
+	case actors.Followed:
+		r.gap += m.Gap.Bytes
+		if m.Gap.To > 0 {
+			r.seq = m.Gap.To
+		}
+		if r.follows == nil {
+			r.follows = ctx.Sender()
+			ctx.Request(r.session, actors.Request{Params: protocol.SessionCloseParams{}})
+			return
+		}
+		r.reader.Receive(ctx)
+	case actors.Reply:
+		if r.follows != nil { // to session/close
+			ctx.Request(r.follows, actors.FollowOn{})
+			return
+		}
+		r.reader.Receive(ctx)
+	default:
+		r.reader.Receive(ctx)
+	}
+}
+
+// A host that answers after the end of the session gets a gap in place of the output, and the end.
+func TestFollowAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	system := newSystem(t)
+	troupe, err := actors.Start(system, actors.Config{Log: newLog(t), DrainTimeout: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan string, 2)
+	host := &late{reader: reader{troupe: troupe.PID(), done: done, start: protocol.ProcessStartParams{
+		ProcessID: "p", Argv: []string{"sh", "-c", "trap 'exit 7' TERM; echo first; head -c 300000 /dev/zero; while :; do sleep 0.01; done"}, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
+	}}}
+	pid := system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return host }))
+	if got, want := <-done, fmt.Sprintf("%d bytes, exited closed, lost false", host.bytes); got != want || host.gap == 0 {
+		t.Errorf("%s and a gap of %d bytes, want %s and a gap", got, host.gap, want)
+	}
+	if err := system.Root.StopFuture(pid).Wait(); err != nil {
+		t.Error(err)
+	}
+	if err := troupe.Kill(); err != nil {
+		t.Error(err)
+	}
+}

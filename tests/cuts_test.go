@@ -91,6 +91,7 @@ type brittle struct {
 	*net.TCPConn
 	how      breakage
 	down, up atomic.Int64 // bytes left until the break
+	rate     int          // bytes a second that reading takes; 0: no limit. Set before dialOver
 
 	mu     sync.Mutex
 	held   chan struct{} // not nil: reading waits until held is closed
@@ -120,7 +121,14 @@ func (b *brittle) Read(p []byte) (int, error) {
 		case <-b.broken:
 		}
 	}
-	return b.carry(&b.down, p, b.TCPConn.Read)
+	if b.rate > 0 {
+		p = p[:min(len(p), 16<<10)]
+	}
+	n, err := b.carry(&b.down, p, b.TCPConn.Read)
+	if b.rate > 0 {
+		time.Sleep(time.Duration(n) * time.Second / time.Duration(b.rate))
+	}
+	return n, err
 }
 
 func (b *brittle) Write(p []byte) (int, error) {

@@ -78,6 +78,7 @@ type watched struct {
 	status  protocol.ExitStatus
 	closed  bool
 	rooms   int
+	lost    int // bytes of FactLost
 }
 
 var names atomic.Uint64
@@ -174,6 +175,8 @@ func (w *watched) take() {
 				}
 			case FactStdinRoom:
 				w.rooms++
+			case FactLost:
+				w.lost += f.Lost
 			case FactClosed:
 				w.closed = true
 			}
@@ -1389,5 +1392,35 @@ func TestWithheldVariables(t *testing.T) {
 	}
 	if !slices.Equal(spec.Env, before) {
 		t.Errorf("the list of the caller is now %q", spec.Env)
+	}
+}
+
+// After Abort nobody makes room for output: what is left of it is counted.
+func TestAbortCountsTheRest(t *testing.T) {
+	h := newHost(t, HostConfig{})
+	for _, tty := range []bool{false, true} {
+		const size = 4000
+		spec := script(fmt.Sprintf("head -c %d /dev/zero", size))
+		spec.TTY = tty
+		w, err := tryStart(t, h, spec, 1<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.mu.Lock()
+		w.hold = true // the pump gets credit for 1 KiB at most, beyond what was taken out before
+		w.mu.Unlock()
+		for !w.Exited() {
+			time.Sleep(time.Millisecond)
+		}
+		w.Abandon()
+		w.in.Abort()
+		w.mu.Lock()
+		w.hold = false
+		w.changed.Broadcast()
+		w.mu.Unlock()
+		w.untilClosed()
+		if got := len(w.out[protocol.Stdout]) + len(w.out[protocol.PTY]); w.lost == 0 || got+w.lost != size {
+			t.Errorf("tty %v: %d bytes came, and %d were lost, of %d", tty, got, w.lost, size)
+		}
 	}
 }

@@ -22,6 +22,7 @@ type Fact struct {
 	Spool  *spool.File
 	At     int64
 	Status protocol.ExitStatus // of FactExited
+	Lost   int                 // of FactLost, in bytes
 }
 
 // FactKind says which kind of event a Fact is.
@@ -33,6 +34,7 @@ const (
 	FactClosed             // the last Fact of a run: every stream has ended
 	FactStdinRoom          // stdin refused a write and has room again
 	FactEnded              // the program has ended, and output from before may follow; absent if none follows
+	FactLost               // the rest of a stream was dropped after Abort
 )
 
 const (
@@ -250,6 +252,11 @@ func (in *Intake) Put(s protocol.Stream, data []byte, lent *slab.Slab, c Credit,
 	unused := c
 	unused.N -= len(data)
 	in.put(Fact{Kind: FactOutput, Stream: s, Data: data, Slab: lent, Spool: c.Spool, At: at}, unused)
+}
+
+// Lost adds: n bytes of a stream were dropped, because the intake was aborted.
+func (in *Intake) Lost(s protocol.Stream, n int) {
+	in.put(Fact{Kind: FactLost, Stream: s, Lost: n}, Credit{})
 }
 
 // Exited adds the exit of the run. The caller has put all output written before the exit.

@@ -116,6 +116,7 @@ func (s *stream) moveInTurn() bool {
 func (s *stream) move() bool {
 	credit, ok := s.p.in.Take(bufferSize)
 	if !ok {
+		s.drop()
 		return false
 	}
 	lent := slab.Get() // held only while there is output to read
@@ -152,6 +153,27 @@ func (s *stream) move() bool {
 		s.p.settle()
 	}
 	return !eof
+}
+
+// drop reads what is left of an abandoned stream, and drops it: the intake was aborted.
+func (s *stream) drop() {
+	s.mu.Lock()
+	ends := s.abandoned // else the program may write for ever
+	s.mu.Unlock()
+	if !ends {
+		return
+	}
+	lent := slab.Get()
+	defer lent.Release()
+	lost := 0
+	for n, eof := s.fill(lent.Bytes()); n > 0; n, eof = s.fill(lent.Bytes()) {
+		if lost += n; eof {
+			break
+		}
+	}
+	if lost > 0 {
+		s.p.in.Lost(s.kind, lost)
+	}
 }
 
 func (s *stream) await() next {

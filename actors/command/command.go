@@ -275,6 +275,10 @@ func (c *command) subscribe(ctx actor.Context, m message.Subscribe) {
 
 // delivery passes output on, or keeps the output for the end.
 func (c *command) delivery(ctx actor.Context, m message.Delivery) {
+	if m.Cut { // the end of a command without its output would look like success: the process is gone, and says so
+		m.Release()
+		return
+	}
 	pieces, ok := c.outcome.Take(time.Now(), m.Entries)
 	if !ok {
 		m.Release()

@@ -61,6 +61,9 @@ type Config struct {
 	// for another time. At a shutdown of the server KillGrace is also the longest. 0 means 2 s; negative means
 	// SIGKILL at once. (PROTOCOL.md, section 7.4.)
 	KillGrace time.Duration
+	// DrainTimeout is how long clients that go on reading may take for the output of a session that ends, after its programs
+	// have ended. 0 means 30 s; negative means no time: clients get what was sent, and hear of the rest. (PROTOCOL.md, section 11.4.)
+	DrainTimeout time.Duration
 
 	// Retention is how much output a process may hold for its owner, unless the client asks for
 	// another amount, up to MaxRetention. 0 means 1 MiB and 64 MiB; less than MinRetention means
@@ -173,6 +176,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.MaxDetachedTTL, 24*time.Hour)
 	setDefault(&c.ClosedRetention, 80*time.Second)
 	setDefault(&c.KillGrace, 2*time.Second)
+	setDefault(&c.DrainTimeout, 30*time.Second)
 	setDefault(&c.Retention, 1<<20)
 	setDefault(&c.MaxRetention, 64<<20)
 	c.Retention = max(c.Retention, MinRetention)

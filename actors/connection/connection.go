@@ -39,7 +39,7 @@ const (
 	deliveryBytes = 128 << 10
 	// attachTime is how long a session may take to answer.
 	attachTime = 10 * time.Second
-	// endTime is how long an evicted client may take to read the reason. After the end of the
+	// endTime is how long an evicted client may read nothing before the connection is cut. After the end of the
 	// client's input, unanswered requests have the same time.
 	endTime = 5 * time.Second
 )
@@ -119,6 +119,10 @@ type connection struct {
 
 	inputEnded bool // no more requests will come
 	broken     bool // the transport is
+
+	endAt env.Alarm   // the connection is stopped then
+	last  *closeFrame // in the stage evicted: how the connection ends; else nil
+	cut   uint64      // bytes of output that processes have left out at their end
 }
 
 // New makes the actor of a connection. spare says that the server has MaxConnections other
@@ -233,7 +237,7 @@ func (c *connection) receiveNews(ctx actor.Context, m any) {
 	case message.Expiring:
 		c.notify(protocol.NotifySessionExpiring, protocol.SessionExpiringNotification(m))
 	case message.Evicted:
-		c.evicted(ctx, m.Reason)
+		c.evicted(ctx, m)
 	}
 }
 

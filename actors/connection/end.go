@@ -3,10 +3,10 @@ package connection
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -16,7 +16,7 @@ import (
 // actorGone is for the end of the session, or of a command of this connection.
 func (c *connection) actorGone(ctx actor.Context, pid *actor.PID) {
 	if c.session.Equal(pid) {
-		c.evicted(ctx, "the session has ended")
+		c.evicted(ctx, message.Evicted{Reason: "the session has ended"})
 	}
 	c.commandGone(ctx, pid)
 }
@@ -35,13 +35,13 @@ func (c *connection) ended(ctx actor.Context, err error) {
 		c.env.Log.Warn("the input ended badly", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
 	}
 	c.inputEnded = true
-	env.After(ctx, endTime, endDue{})
+	c.endAt.Set(ctx, endTime, endDue{})
 	c.mayClose(ctx)
 }
 
 // mayClose ends the connection once its input has ended and every request is answered.
 func (c *connection) mayClose(ctx actor.Context) {
-	if c.inputEnded && c.stage != attaching && !c.waiting() && len(c.pending)+c.reads.Len()+len(c.lists)+c.files.pending()+c.http.pending()+c.commands.ending() == 0 {
+	if c.inputEnded && c.stage != attaching && c.stage != evicted && !c.waiting() && len(c.pending)+c.reads.Len()+len(c.lists)+c.files.pending()+c.http.pending()+c.commands.ending() == 0 {
 		c.closeFor(ctx, protocol.CloseNormal, "")
 	}
 }
@@ -61,41 +61,72 @@ func (c *connection) end() {
 	if c.writer != nil {
 		c.writer.stop()
 	}
-	conn, code, reason := c.conn, protocol.CloseInternalError, "internal error: resume the session"
-	if c.broken {
-		code, reason = protocol.CloseLost, "the connection broke: resume the session" // unless the transport knew better
+	frame := closeFrame{protocol.CloseInternalError, "internal error: resume the session"}
+	switch {
+	case c.broken:
+		frame = closeFrame{protocol.CloseLost, "the connection broke: resume the session"} // unless the transport knew better
+	case c.last != nil:
+		frame = *c.last
+		if n := c.window.Unread(); n > 0 {
+			frame.reason += fmt.Sprintf("; %d bytes were sent and not read", n)
+		}
 	}
-	go conn.Close(code, reason) // Close may wait for the peer a little
+	c.endAt.Stop()
+	conn := c.conn
+	go conn.Close(frame.code, frame.reason) // Close may wait for the peer a little
 }
 
 // closeFor ends the connection once the queue of the writer has been written.
 func (c *connection) closeFor(ctx actor.Context, code int, reason string) {
-	c.stage = evicted
-	c.because(cmp.Or(reason, "closed"))
+	c.closing(ctx, code, reason)
 	c.writer.close(code, reason)
+}
+
+// closing begins the end of the connection. The client has endTime for the rest.
+func (c *connection) closing(ctx actor.Context, code int, reason string) {
+	c.stage, c.last = evicted, &closeFrame{code, reason}
+	c.because(cmp.Or(reason, "closed"))
 	if c.files.pending() == 0 { // else the end of the connection ends them
 		c.files.endJails()
 	}
-	env.After(ctx, endTime, endDue{})
+	c.endAt.Set(ctx, endTime, endDue{})
 }
 
-func (c *connection) evicted(ctx actor.Context, reason string) {
+// evicted ends the connection. If the session is over, the connection stays until the client has read the rest of the output, or has
+// read nothing for endTime.
+func (c *connection) evicted(ctx actor.Context, m message.Evicted) {
 	if c.stage == evicted {
 		return
 	}
 	if c.stage >= attached { // before the first frame nothing can be encoded
 		// The last message follows all output received so far, even if the window is full.
 		c.flush(ctx, true)
-		c.writer.output(outgoing{method: protocol.NotifySessionEvicted, body: protocol.SessionEvictedNotification{Reason: reason}})
+		c.writer.output(outgoing{method: protocol.NotifySessionEvicted, body: protocol.SessionEvictedNotification{Reason: m.Reason}})
 	}
-	code := protocol.CloseEvicted
+	code, reason := protocol.CloseEvicted, m.Reason
 	switch reason {
 	case message.ReasonShutdown:
 		code = protocol.CloseGoingAway
 	case message.ReasonClosed:
 		code = protocol.CloseNormal
 	}
-	c.closeFor(ctx, code, reason)
+	if c.cut > 0 {
+		reason += fmt.Sprintf("; %d bytes of output were not sent: they were read too slowly", c.cut)
+	}
+	if !m.Over || c.window.Unread() == 0 {
+		c.closeFor(ctx, code, reason)
+		return
+	}
+	c.closing(ctx, code, reason)
+	c.ping(c.window.Last())
+}
+
+// hasRead closes the connection of an evicted client that has read everything.
+func (c *connection) hasRead(ctx actor.Context) {
+	if c.window.Unread() == 0 {
+		c.writer.close(c.last.code, c.last.reason)
+	}
+	c.endAt.Set(ctx, endTime, endDue{})
 }
 
 // violation ends the connection of a client after a breach of the protocol.

@@ -133,7 +133,7 @@ var table = []section{
 	{family: execFamily, about: "session", methods: []method{
 		{name: protocol.MethodSessionInfo, handler: ofSession(ignored[message.SessionInfoRequest]), observer: reads, guests: anyGuest},
 		{name: protocol.MethodSessionList, handler: handles(optional, (*connection).listSessions), observer: reads, guests: anyGuest, server: true},
-		{name: protocol.MethodSessionClose, handler: ofSession(optional[protocol.SessionCloseParams]), repeat: repeatBySession, server: true},
+		{name: protocol.MethodSessionClose, handler: handles(optional[protocol.SessionCloseParams], (*connection).closeSession), repeat: repeatBySession, server: true},
 		{name: protocol.MethodSessionUpdate, handler: ofSession(params[protocol.SessionUpdateParams]), server: true},
 		{name: protocol.MethodSessionAck, handler: handles(params, (*connection).acknowledge), notification: true, record: unrecorded},
 		{name: protocol.MethodSessionShare, handler: ofSession(params[protocol.SessionShareParams]), repeat: repeatsAnew, server: true, record: byHandler},

@@ -100,6 +100,10 @@ func (c *connection) delivery(ctx actor.Context, m message.Delivery) {
 		m.Release()
 		return // the process or the client is gone
 	}
+	if m.Cut {
+		c.cut += m.Gap.Bytes
+		c.passLast(ctx, s) // the cut follows what waits
+	}
 	d := measured(&m)
 	if m.Again {
 		s.out.Begin(d.First - 1)
@@ -112,6 +116,9 @@ func (c *connection) delivery(ctx actor.Context, m message.Delivery) {
 	}
 	s.release() // m replaces the waiting delivery, and begins at the same seq
 	s.waiting = &m
+	if m.Cut {
+		c.passLast(ctx, s)
+	}
 	c.flush(ctx, false)
 }
 
@@ -163,7 +170,7 @@ func (c *connection) pass(ctx actor.Context, s *stream, ask window.Ask) {
 	}
 }
 
-// passLast passes the waiting output of s, out of turn. The caller expects no other output of s.
+// passLast passes the waiting output of s, out of turn. Afterwards s sends no output but what it has sent already.
 func (c *connection) passLast(ctx actor.Context, s *stream) {
 	if ask, ok := c.window.Take(&s.out); ok {
 		c.pass(ctx, s, ask)
@@ -218,6 +225,9 @@ func (c *connection) ponged(ctx actor.Context) {
 		}
 	}
 	c.flush(ctx, false)
+	if c.stage == evicted {
+		c.hasRead(ctx)
+	}
 }
 
 // resubscribe subscribes again after the last entry passed to the writer.

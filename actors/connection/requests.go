@@ -26,6 +26,7 @@ type pending struct {
 	command *runningCommand // nil: the request is not about a command
 	call    *dialect.Call   // to command; nil: the start of command
 	server  bool            // the answer waits for the server alone
+	closes  bool            // session/close
 }
 
 // begins reports whether p is the start of a command.
@@ -111,6 +112,10 @@ func (c *connection) serverTold(in inbound) {
 		return
 	}
 	c.respond(in, info)
+}
+
+func (c *connection) closeSession(ctx actor.Context, in inbound, _ protocol.SessionCloseParams) {
+	c.ask(ctx, c.session, in, pending{closes: true})
 }
 
 func (c *connection) startGroup(ctx actor.Context, in inbound, p protocol.GroupStartParams) {
@@ -262,9 +267,13 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 	case protocol.ProcessReadResult:
 		c.readReply(ctx, p, m, result)
 	default:
-		if p.begins() { // after the end of an earlier command with the same name
+		switch {
+		case p.begins(): // after the end of an earlier command with the same name
 			c.answerInTurn(p, m.Result, m.Err)
-		} else {
+		case p.closes: // after all output
+			c.flush(ctx, true)
+			c.answerInTurn(p, m.Result, m.Err)
+		default:
 			c.answer(p, m.Result, m.Err)
 		}
 	}

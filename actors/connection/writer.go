@@ -247,6 +247,9 @@ func (w *writer) deliver(buf []byte, d *message.Delivery) (_ []byte, err error) 
 	}
 	if d.Gap.From != 0 && w.caps.Gap {
 		gap := protocol.GapNotification{ProcessID: d.Process, Seq: d.Gap.To, FromSeq: d.Gap.From, ToSeq: d.Gap.To, Bytes: d.Gap.Bytes, Reason: "evicted from the retained output"}
+		if d.Cut {
+			gap.Reason = "read too slowly before the end of the session"
+		}
 		if err := send(protocol.NotifyGap, &gap); err != nil {
 			return buf, err
 		}

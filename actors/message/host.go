@@ -216,7 +216,10 @@ func (GroupChanged) IgnoreDeadLetterLogging() {}
 
 // Evicted tells the receiver that it is not attached any more. A session sends Evicted when another owner
 // takes over, and when the session ends. The troupe sends Evicted to its connections at shutdown.
-type Evicted struct{ Reason string }
+type Evicted struct {
+	Reason string
+	Over   bool // the session has ended: its processes have sent everything
+}
 
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the receiver may have left.
 func (Evicted) IgnoreDeadLetterLogging() {}
@@ -286,7 +289,10 @@ type Delivery struct {
 	// Again means: the entries begin after the last entry that the owner has acknowledged or read after, and not where the
 	// last Delivery ended. Of the entries that come again, an owner knows the seq. Again comes at most once for each Subscribe
 	// with Owner and Now, when the owner has output to read from before, and cannot hold more of the output after.
-	Again   bool
+	Again bool
+	// Cut means: the process ends, and its viewers have fetched nothing for too long. The Delivery comes without a Pull. It has
+	// a Gap in place of the output, and the events of the log. Others may follow.
+	Cut     bool
 	Gap     outlog.Gap
 	Entries []outlog.Entry
 	// AckEvery is how many bytes an owner may leave without an Ack, so that the program need not wait:

@@ -19,7 +19,7 @@ type Entry struct {
 	AtMs    int64 // when the entry was added, since the Unix epoch: for Output, when its first byte came
 	Kind    Kind
 	Stream  protocol.Stream      // of Output
-	Data    []byte               // of Output: never empty, unless Spooled is set
+	Data    []byte               // of Output: empty only if Spooled is set, or for AppendLost
 	Slab    *slab.Slab           // the memory of Data
 	Spooled *spool.Extent        // the place of Output on disk; nil: in memory
 	Status  *protocol.ExitStatus // of Exited
@@ -153,6 +153,12 @@ func (l *Log) AppendSpooled(s protocol.Stream, f *spool.File, at int64, n int) {
 		}
 	}
 	l.push(Entry{Kind: Output, Stream: s, Spooled: f.Extent(at, n)})
+}
+
+// AppendLost adds n bytes of output that nobody can read. Only ReadEvents tells of them, as a gap.
+func (l *Log) AppendLost(s protocol.Stream, n int) {
+	l.push(Entry{Kind: Output, Stream: s})
+	l.items[len(l.items)-1].bytes += uint64(n)
 }
 
 // Spooled returns how many bytes of the log are on disk.
@@ -317,4 +323,23 @@ func (l *Log) ReadTo(c *Cursor, to uint64, limit int, dst []Entry) (entries []En
 	_, c.bytes = l.upTo(c.Seq)
 	l.seen = max(l.seen, c.Seq)
 	return dst, gap
+}
+
+// ReadEvents moves the cursor over the output before the next events, which gap tells, and then over these events, which
+// ReadEvents returns. Repeated calls thus return all events of the log, and a gap in place of output.
+func (l *Log) ReadEvents(c *Cursor) (events []Entry, gap Gap) {
+	i := max(c.Seq, l.first) - l.first
+	for ; i < uint64(len(l.items)) && l.items[i].Kind == Output; i++ {
+	}
+	if to := l.first + i; to > c.Seq {
+		gap = Gap{From: c.Seq + 1, To: to}
+		if _, bytes := l.upTo(to); c.bytes != unknown {
+			gap.Bytes = bytes - c.bytes
+		}
+	}
+	for ; i < uint64(len(l.items)) && l.items[i].Kind != Output; i++ {
+		events = append(events, l.items[i].Entry)
+	}
+	*c = l.At(l.first + i)
+	return events, gap
 }

@@ -310,3 +310,45 @@ func TestKindNames(t *testing.T) {
 		}
 	}
 }
+
+// Instead of output, ReadEvents has gaps: of dropped entries, of entries that the log holds, and of output that nobody can read.
+func TestReadEvents(t *testing.T) {
+	var l Log
+	output := func() {
+		l.Append(protocol.Stdout, []byte("ab"), nil)
+		l.seen = l.Last()
+	}
+	output()
+	output()
+	l.AppendReady(1)
+	output()
+	l.AppendLost(protocol.Stderr, 100)
+	l.AppendExited(protocol.ExitStatus{ExitCode: 7}, false)
+	output()
+	l.AppendClosed()
+	l.Drop(0, 0, 1)
+	for _, c := range []struct {
+		after uint64
+		want  string
+	}{
+		{0, "1-2 4 bytes, ready; 4-5 102 bytes, exited; 7-7 2 bytes, closed; "},
+		{1, "2-2 2 bytes, ready; 4-5 102 bytes, exited; 7-7 2 bytes, closed; "},
+		{3, "4-5 102 bytes, exited; 7-7 2 bytes, closed; "},
+		{5, "0-0 0 bytes, exited; 7-7 2 bytes, closed; "},
+		{7, "0-0 0 bytes, closed; "},
+		{8, ""},
+	} {
+		got := ""
+		for cur := l.At(c.after); cur.Seq < l.Last(); {
+			events, gap := l.ReadEvents(&cur)
+			got += fmt.Sprintf("%d-%d %d bytes, ", gap.From, gap.To, gap.Bytes)
+			for _, e := range events {
+				got += e.Kind.String()
+			}
+			got += "; "
+		}
+		if got != c.want {
+			t.Errorf("after %d: %q, want %q", c.after, got, c.want)
+		}
+	}
+}

@@ -24,6 +24,7 @@ func (p *process) lifeConfig() life.Config {
 		Restart:   p.restart,
 		KillGrace: max(p.env.KillGrace, 0),
 		Keep:      p.keeps(),
+		Drain:     max(p.env.DrainTimeout, 0),
 	}
 	if p.feed.Ephemeral { // a program of a sister API: as with the peer, only a shutdown waits
 		c.KillGrace, c.ShutdownGrace = 0, c.KillGrace
@@ -57,7 +58,7 @@ func (p *process) now() life.Now {
 		now.Full, now.Paced = p.full(), p.place.paced(now.Time)
 	case life.Closed:
 		keep := p.life.Keep()
-		now.Served = p.feed.Done(now.Time, p.life.ClosedAt().Add(keep), p.keeps(), max(keep, life.FlushTime))
+		now.Served = p.feed.Done(now.Time, p.life.ClosedAt().Add(keep), p.keeps(), max(keep, life.StallTime))
 	case life.Retired:
 		now.TreeEmpty = h == nil || h.TreeEmpty()
 	}
@@ -184,10 +185,11 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.feed.Close()
 		p.life.Done()
 		p.intake.Hold(p.holds())
-	case life.DropViewers:
-		p.feed.Dismiss()
+	case life.Cut:
+		p.feed.Cut()
 		p.intake.Abort() // a pump that waits for a reader's credit waits in vain
 		p.life.Done()
+		p.spread(ctx)
 	default:
 		return false
 	}

@@ -84,18 +84,16 @@ func (p *process) acked(ctx actor.Context, m message.Ack) {
 	}
 }
 
-// deliver sends v the next delivery, if v waits and there is a delivery.
+// deliver sends v the next delivery, if v waits and there is a delivery. After the cut, deliver sends all deliveries.
 func (p *process) deliver(ctx actor.Context, v *viewer) {
 	now := time.Now()
-	d, ok := p.feed.Next(now, v)
-	if !ok {
-		return
-	}
-	p.env.At(ctx, env.DeliveryRead)
-	ctx.Request(v.To, message.Delivery{Process: p.id, Again: d.Again, Gap: d.Gap, Entries: d.Entries, AckEvery: p.feed.Retention / 4})
-	p.env.At(ctx, env.DeliverySent)
-	if p.feed.Sent(now, v, &d) { // after the send: if the delivery is lost, the viewer subscribes again from the old cursor
-		p.held()
+	for d, ok := p.feed.Next(now, v); ok; d, ok = p.feed.Next(now, v) {
+		p.env.At(ctx, env.DeliveryRead)
+		ctx.Request(v.To, message.Delivery{Process: p.id, Again: d.Again, Cut: p.feed.IsCut(), Gap: d.Gap, Entries: d.Entries, AckEvery: p.feed.Retention / 4})
+		p.env.At(ctx, env.DeliverySent)
+		if p.feed.Sent(now, v, &d) { // after the send: if the delivery is lost, the viewer subscribes again from the old cursor
+			p.held()
+		}
 	}
 }
 

@@ -181,6 +181,7 @@ func (p *process) receiveViewer(ctx actor.Context) bool {
 		p.subscribe(ctx, m)
 	case message.Pull:
 		if !p.refuses(ctx, m.Wrong()) {
+			p.life.Fetched(p.now())
 			p.pulled(ctx, message.KeyOf(ctx.Sender()), m.Bytes)
 		}
 	case message.Ack:
@@ -320,6 +321,8 @@ func (p *process) takeFacts(ctx actor.Context) {
 			p.env.At(ctx, env.FactLogged)
 			p.heard(ctx, f.Stream, f.Data)
 			n += len(f.Data) + 1
+		case child.FactLost:
+			p.feed.Log.AppendLost(f.Stream, f.Lost)
 		case child.FactExited:
 			p.exited(ctx, f.Status)
 		case child.FactClosed:

@@ -134,7 +134,7 @@ func (s *session) mayEnd(ctx actor.Context) {
 	if s.over {
 		return // what came later has its answer
 	}
-	s.tellAttached(ctx, message.Evicted{Reason: reason})
+	s.tellAttached(ctx, message.Evicted{Reason: reason, Over: true})
 	ctx.Poison(ctx.Self()) // not Stop: every Attach that is queued gets its answer first
 	s.over = true
 }

@@ -35,6 +35,7 @@ func (o *serveOptions) registerLimits(f *flag.FlagSet) {
 	f.Func("default-limits", "limits of programs whose client names none, as the `JSON` of limits at process/start, such as {\"nofile\":1024}", limitsInto(&o.config.DefaultLimits))
 	f.Func("max-limits", "the largest limits that a client may name, as `JSON`; nice and oomScoreAdj: the smallest. They also hold where --default-limits names none", limitsInto(&o.config.MaxLimits))
 	f.DurationVar(&o.config.ClosedRetention, "closed-retention", 80*time.Second, "how long the output of a process can be read after its end")
+	f.DurationVar(&o.config.DrainTimeout, "drain-timeout", 30*time.Second, "how long clients that go on reading may take for the output of a session that ends, after its programs have ended")
 	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "time between SIGTERM and SIGKILL for programs that do not say another; when the server stops, the longest such time")
 	f.Int64Var(&o.config.Retention, "retention", 1<<20, "`bytes` of the newest output that the server keeps of each process, whoever has read them; a process waits when its owner has not read so much")
 	f.Int64Var(&o.config.Budget, "memory-budget", 1<<30, "`bytes` that clients may make the server hold; negative: no bound. Half is for output (without the first 64 KiB of each process), a quarter for messages, requests and answers (without the first 64 KiB of each connection), an eighth for output that programs of process/spawn and command/exec keep for their ends (without the first 64 KiB of each program), an eighth for arguments and environments of processes (without the first 64 KiB of each session)")
@@ -74,12 +75,15 @@ func (o *serveOptions) checkLimits() error {
 		return fmt.Errorf("--max-run-time %v: choose 1ms or more, or 0 for no limit", o.config.MaxRunTime)
 	case o.config.IdleTimeout < 0 || o.config.MaxAge < 0:
 		return errors.New("--idle-timeout and --max-session-age cannot be negative; 0 means no limit")
-	case o.config.KillGrace < 0 || o.config.ClosedRetention < 0:
-		return errors.New("--kill-grace and --closed-retention cannot be negative; 0 means no time at all")
+	case o.config.KillGrace < 0 || o.config.DrainTimeout < 0 || o.config.ClosedRetention < 0:
+		return errors.New("--kill-grace, --drain-timeout and --closed-retention cannot be negative; 0 means no time at all")
 	}
 	// In a Config 0 means the default; in a flag 0 means zero.
 	if o.config.KillGrace == 0 {
 		o.config.KillGrace = -1
+	}
+	if o.config.DrainTimeout == 0 {
+		o.config.DrainTimeout = -1
 	}
 	if o.config.SpoolLimit == 0 {
 		o.config.SpoolLimit = -1

@@ -194,6 +194,8 @@ var mutants = []mutant{
 	{file: "actors/process/life/runs.go", old: `if !n.treeGone || !n.closed`, new: `if !n.closed`, breaks: "the next run waits until the old tree is gone"},
 	{file: "actors/process/life/runs.go", old: `case n.verdict != supervision.Again:`, new: `case n.verdict != supervision.Again && l.stopping == nil:`, breaks: "no run starts after a stop"},
 	{file: "actors/process/life/runs.go", old: `l.ending, n.spawning = ending{}, true`, new: `n.spawning = true`, breaks: "a time to kill an older run does not kill a later one"},
+	{file: "actors/process/life/end.go", old: `sooner(&s.cutAt, s.drained)`, new: ``, breaks: "the viewers of a stopped process have no more than --drain-timeout"},
+	{file: "actors/process/life/end.go", old: `s.cutAt = now.Time.Add(StallTime)`, new: ``, breaks: "the viewers of a stopped process go on reading"},
 	{file: "actors/process/life/end.go", old: `if run == l.run {`, new: `if run <= l.run {`, breaks: "the end of an older tree says nothing about a later one"},
 	{file: "actors/process/life/runs.go", old: `case l.phase >= Closed:
 		return nil`, new: `case l.phase > Closed:
@@ -218,6 +220,15 @@ var mutants = []mutant{
 	{file: "actors/child/intake.go", old: `if had && in.flight == 0 {`, new: `if false {`, breaks: "a program that evicts waits for nobody's reading", in: "actors/process", run: "^TestNobodyWaitsForOthers$"},
 	{file: "actors/process/feed/owner.go", old: `o.acked = max(o.acked, to)`, new: `o.acked = to`, breaks: "an acknowledgement does not go back"},
 	{file: "actors/process/feed/owner.go", old: `case from <= o.acked:`, new: `case true:`, breaks: "an acknowledgement after a hole waits"},
+	{file: "actors/process/feed/feed.go", old: `if d.end = v.cursor; f.cut {`, new: `if d.end = v.cursor; f.cut && v.pull == 0 {`, breaks: "after the cut nobody gets output"},
+	{file: "actors/outlog/outlog.go", old: `l.items[len(l.items)-1].bytes += uint64(n)`, new: ``, breaks: "output that nobody can read counts as lost"},
+	{file: "actors/child/stream.go", old: `		s.drop()
+`, new: ``, breaks: "what is left in a pipe after Abort is counted"},
+	{file: "actors/connection/end.go", old: `if !m.Over || c.window.Unread() == 0 {`, new: `if true {`, breaks: "a connection stays until its client has read the end", in: "tests", run: "^TestSlowReaderAtTheEnd$"},
+	{file: "actors/connection/output.go", old: `c.passLast(ctx, s) // the cut follows what waits`, new: ``, breaks: "a cut follows the output that waits", in: "actors", run: "^TestSlowReaderIsTold$"},
+	{file: "actors/connection/requests.go", old: `case p.closes: // after all output`, new: `case false:`, breaks: "the answer to session/close follows the output", in: "actors", run: "^TestSlowReaderGetsAll$"},
+	{file: "actors/process/process.go", old: `			p.life.Fetched(p.now())
+`, new: ``, breaks: "who goes on reading has more than StallTime", in: "actors", run: "^TestSlowReaderGetsAll$"},
 	{file: "actors/process/feed/feed.go", old: `from+aheadEvents)`, new: `from+aheadEvents+1)`, breaks: "an owner gets at most 128 events ahead of the output it missed"},
 	{file: "actors/process/feed/feed.go", old: `min(bytes, int(aheadBytes-ahead))`, new: `bytes`, breaks: "an owner gets at most 512 KiB ahead of the output it missed"},
 	{file: "actors/process/feed/feed.go", old: `		f.owner.sorted = min(f.owner.acked, v.cursor.Seq)`, new: ``, breaks: "an owner that resumes without replay cannot hold everything"},
@@ -240,7 +251,7 @@ var mutants = []mutant{
 	{file: "actors/process/stdin/stdin.go", old: `restarts && left > 0`, new: `left > 0`, breaks: "stdin of a process that runs once is closed at once"},
 	{file: "actors/process/input.go", old: `p.life.Phase() == life.Running && p.handleNow().Exited()`, new: `false`, breaks: "a program that has ended gets no stdin, although its exit is not in the log"},
 	{file: "actors/process/life.go", old: `Probing: p.health.probing.Load()`, new: `Probing: false`, breaks: "the life knows of a probe"},
-	{file: "actors/process/life.go", old: `max(keep, life.FlushTime)`, new: `0`, breaks: "observers have their extra time"},
+	{file: "actors/process/life.go", old: `max(keep, life.StallTime)`, new: `0`, breaks: "observers have their extra time"},
 	{file: "actors/process/life.go", old: `p.life.Run() > 1 || p.group != nil`, new: `p.life.Run() > 1`, breaks: "the first run of a group gets the size that its terminal got meanwhile"},
 	{file: "actors/child/host.go", old: `	spec.Env = withoutWithheld(spec.Env, rule)
 `, new: ``, breaks: "no program gets the credentials of the server", run: "^TestWithheldVariables$"},

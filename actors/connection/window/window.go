@@ -222,6 +222,14 @@ func (w *Window[T]) ping() uint64 {
 	if m := w.sent.Last(); m == nil || m.serial != w.serial {
 		return 0
 	}
+	return w.Last()
+}
+
+// Unread is how many bytes were sent and are not known to be read.
+func (w *Window[T]) Unread() int64 { return w.unread }
+
+// Last returns the serial of a Ping to write after the last output. Its Pong proves that the client has read everything.
+func (w *Window[T]) Last() uint64 {
 	w.serial++
 	w.unasked = 0
 	return w.serial - 1

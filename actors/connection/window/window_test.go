@@ -54,6 +54,23 @@ type model struct {
 	lose    bool  // the next Ack is lost
 }
 
+// The Pong of the last Ping leaves nothing unread, whatever other Pings were due.
+func TestLast(t *testing.T) {
+	w := New[*source](1000)
+	s := &source{}
+	w.Sent(&s.stream, 0, 1, 300, 0) // a Ping is due
+	w.Sent(&s.stream, 0, 2, 10, 0)
+	serial := w.Last()
+	if n := w.Unread(); n != 310 {
+		t.Errorf("%d bytes are unread, want 310", n)
+	}
+	for _, ok := w.Pong(serial); ok; _, ok = w.Pong(serial) {
+	}
+	if n := w.Unread(); n != 0 || w.Due() != 0 {
+		t.Errorf("after the last Pong %d bytes are unread", n)
+	}
+}
+
 func newModel(size int64, sources int) *model {
 	m := &model{w: New[*source](size), size: size, serial: 1}
 	for i := range sources {

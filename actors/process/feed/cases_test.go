@@ -247,6 +247,36 @@ func TestTwoOwners(t *testing.T) {
 	}
 }
 
+// After Cut, viewers get no output and all events, also those who wait for nothing, and the output of later entries is left out, too.
+func TestCut(t *testing.T) {
+	f := lines(Feed[string, string]{Retention: 100}, 3, 10)
+	v := f.Subscribe(start, "v", "v", Subscription{Owner: true})
+	f.Log.AppendExited(protocol.ExitStatus{}, false)
+	got := func() (text string) {
+		for d, ok := f.Next(start, v); ok; d, ok = f.Next(start, v) {
+			text += fmt.Sprintf("%d-%d (%d bytes)", d.Gap.From, d.Gap.To, d.Gap.Bytes)
+			for _, e := range d.Entries {
+				text += fmt.Sprintf(" %d %v", e.Seq, e.Kind)
+			}
+			f.Sent(start, v, &d)
+		}
+		return text
+	}
+	if text := got(); text != "" || !f.Watched() {
+		t.Errorf("a viewer that waits for nothing got %s", text)
+	}
+	f.Cut()
+	if text := got(); text != "1-3 (30 bytes) 4 exited" || f.Watched() {
+		t.Errorf("after the cut a viewer got %q", text)
+	}
+	f.Pull("v", 100)
+	f.Log.Append(protocol.Stdout, make([]byte, 10), nil)
+	f.Log.AppendClosed()
+	if text := got(); text != "5-5 (10 bytes) 6 closed" || f.Watched() {
+		t.Errorf("later a viewer got %q", text)
+	}
+}
+
 // A viewer lags as soon as the log has entries beyond the requests of the viewer.
 func TestLag(t *testing.T) {
 	f := lines(Feed[string, string]{}, 2, 10)

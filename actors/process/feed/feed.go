@@ -43,6 +43,8 @@ type Feed[K comparable, A any] struct {
 	// barred are evicted viewers who have not ended yet: the process ignores their messages.
 	barred map[K]bool
 	owner  ownership[K]
+	// cut means: Cut was called.
+	cut bool
 	// last is the last seq of the log when Close was called. Zero before.
 	last uint64
 }
@@ -172,11 +174,15 @@ type Delivery struct {
 	end   outlog.Cursor
 }
 
-// Next returns the delivery for v; ok is false if there is none now. Only Sent moves the cursor: if
+// Next returns the delivery for v; ok is false if there is none now. After Cut, another delivery may follow at once. Only Sent moves the cursor: if
 // a delivery is lost, the viewer subscribes again from the cursor.
 func (f *Feed[K, A]) Next(now time.Time, v *Viewer[A]) (d Delivery, ok bool) {
 	if v.cursor.Seq >= f.Log.Last() {
 		return d, false
+	}
+	if d.end = v.cursor; f.cut {
+		d.Entries, d.Gap = f.Log.ReadEvents(&d.end)
+		return d, true
 	}
 	if v.pull == 0 {
 		if v.behind.IsZero() {
@@ -184,7 +190,6 @@ func (f *Feed[K, A]) Next(now time.Time, v *Viewer[A]) (d Delivery, ok bool) {
 		}
 		return d, false
 	}
-	d.end = v.cursor
 	bytes, to := v.pull, f.Log.Last()
 	if v.Owner && f.owner.unsorted() {
 		from := f.owner.liveFrom
@@ -212,6 +217,12 @@ func (f *Feed[K, A]) Sent(now time.Time, v *Viewer[A], d *Delivery) (freed bool)
 	}
 	return freed
 }
+
+// Cut has each viewer be sent no more output, but a gap in its place, and all events, whether the viewer waits for them or not.
+func (f *Feed[K, A]) Cut() { f.cut = true }
+
+// IsCut reports whether Cut was called.
+func (f *Feed[K, A]) IsCut() bool { return f.cut }
 
 // Lag returns how many bytes the log has beyond the requests of v, and since when. Zero since: v
 // has been sent all, or waits for more.

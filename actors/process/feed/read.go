@@ -59,6 +59,7 @@ func (f *Feed[K, A]) Read(after uint64, limit *uint64, detail protocol.ReadDetai
 	r.Entries, _ = f.Log.ReadTo(&cursor, to, int(most), nil)
 	for _, e := range r.Entries {
 		switch {
+		case e.Kind == outlog.Output && e.Len() == 0: // AppendLost
 		case e.Kind == outlog.Output:
 			r.Result.Chunks = append(r.Result.Chunks, protocol.Chunk{Seq: e.Seq, Stream: e.Stream, Chunk: e.Data})
 			r.Spooled = r.Spooled || e.Spooled != nil

@@ -66,8 +66,8 @@ type (
 		GivenUp bool
 	}
 
-	// DropViewers ends the wait for viewers who have not fetched the end of the log.
-	DropViewers struct{}
+	// Cut ends the wait for viewers who have not fetched the end of the log: from now on they get the events alone.
+	Cut struct{}
 	// DropLog frees the log of a retired process.
 	DropLog struct{}
 	// TellRetired tells the session to forget the process. Forgotten follows.

@@ -115,7 +115,19 @@ func (l *Life) treeGone(now Now, err error) {
 	if now.Child {
 		l.do(Abandon{l.run})
 	}
-	l.stopping.flushAt = now.Time.Add(FlushTime)
+	if l.stopping.drained.IsZero() {
+		l.stopping.drained = now.Time.Add(l.config.Drain)
+	}
+	l.stopping.cutAt = now.Time
+	l.Fetched(now)
+}
+
+// Fetched says that a viewer asks for more, or acknowledges: the viewers of a stopped process go on reading.
+func (l *Life) Fetched(now Now) {
+	if s := l.stopping; s != nil && !s.cutAt.IsZero() {
+		s.cutAt = now.Time.Add(StallTime)
+		sooner(&s.cutAt, s.drained)
+	}
 }
 
 // Stop ends the process with its whole tree, and then the actor. Stop may be repeated: the newest

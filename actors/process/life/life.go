@@ -46,11 +46,13 @@ type Config struct {
 	Timeout time.Duration
 	// Keep is how long a closed process can be read.
 	Keep time.Duration
+	// Drain is how long viewers that go on reading may take for the end of the log, after the tree of a stopped process is gone.
+	Drain time.Duration
 }
 
 const (
-	// FlushTime is how long a stopped process waits for its viewers to fetch the end of the log.
-	FlushTime = 2 * time.Second
+	// StallTime is how long the viewers of a stopped process may fetch nothing before Config.Drain is over.
+	StallTime = 5 * time.Second
 	// StartRetry is the pause before the next try, if the server could not start a run.
 	StartRetry = time.Second
 	// A retired process looks whether its tree has ended after minLinger, and then after pauses.
@@ -159,7 +161,8 @@ type stopping struct {
 
 	treeDone  bool      // the tree was seen gone, or could not be killed
 	survivors error     // why the tree could not be killed; then the log may never close
-	flushAt   time.Time // until then viewers may fetch the end of the log; zero: not yet, or no longer
+	drained   time.Time // Config.Drain is over then; zero: the tree is not gone yet
+	cutAt     time.Time // until then viewers may fetch the end of the log, never after drained; zero: not yet, or no longer
 }
 
 // New returns the life of a process before Start.
@@ -210,8 +213,8 @@ func (l *Life) Tick(now Now) error {
 	if due(&l.timeoutAt, now) {
 		l.timeout(now)
 	}
-	if l.stopping != nil && due(&l.stopping.flushAt, now) {
-		l.do(DropViewers{})
+	if l.stopping != nil && due(&l.stopping.cutAt, now) {
+		l.do(Cut{})
 	}
 	if due(&l.retireAt, now) {
 		l.Retire(now)
@@ -249,7 +252,7 @@ func (l *Life) Wake() (at time.Time) {
 		times[3] = l.between.waitAt
 	}
 	if l.stopping != nil {
-		times[4] = l.stopping.flushAt
+		times[4] = l.stopping.cutAt
 	}
 	for _, t := range times {
 		if !t.IsZero() {

@@ -257,7 +257,7 @@ func TestStopAfterTheEnd(t *testing.T) {
 
 // A repeated stop sends no second stop signal. A repeated stop may hasten the end, never delay the end.
 func TestStopTwice(t *testing.T) {
-	s := begin(t, Config{KillGrace: time.Hour, Keep: time.Hour})
+	s := begin(t, Config{KillGrace: time.Hour, Keep: time.Hour, Drain: time.Hour})
 	s.spawned()
 	s.want("Spawn1, Announce, Begin")
 	for _, shutdown := range []time.Duration{time.Minute, time.Second, time.Hour} {
@@ -272,9 +272,54 @@ func TestStopTwice(t *testing.T) {
 	s.Stop(s.Now, "enough", time.Second) // no KillTree: its answer could come after the actor has stopped
 	s.Terminate(s.Now, 0, true)
 	s.want("AnswerTrees, Abandon, AnswerTrees, Abandon")
-	s.pass(FlushTime)
+	s.pass(StallTime)
 	s.Now.Watched = false
-	s.want("DropViewers, StopActor")
+	s.want("Cut, StopActor")
+}
+
+// The viewers of a stopped process have StallTime from each time that they fetch something, but no more than Drain in all.
+func TestDrain(t *testing.T) {
+	for _, test := range []struct {
+		drain   time.Duration
+		fetches int // each shortly before the viewers would be cut off
+		want    time.Duration
+	}{
+		{time.Hour, 0, StallTime},
+		{time.Hour, 5, 5*(StallTime-1) + StallTime},
+		{StallTime + time.Second, 5, StallTime + time.Second},
+		{time.Second, 0, time.Second},
+		{0, 0, 0},
+	} {
+		s := begin(t, Config{KillGrace: time.Hour, Keep: 24 * time.Hour, Drain: test.drain})
+		s.spawned()
+		s.Fetched(s.Now) // too early to count
+		s.Stop(s.Now, "enough", -1)
+		s.want("Spawn1, Announce, Begin, Signal")
+		s.Now.Watched = true
+		begun := s.Time
+		s.ends(137)
+		if end := "Unwatch, LogExited, Abandon, KillTree, LogClosed, AnswerTrees, Abandon"; test.drain > 0 {
+			s.want(end)
+		} else {
+			s.want(end + ", Cut")
+		}
+		for range test.fetches {
+			s.pass(StallTime - 1)
+			s.Fetched(s.Now)
+			if s.Time.Sub(begun) < test.want {
+				s.want("")
+			}
+		}
+		if test.drain > 0 {
+			s.Time = begun.Add(test.want - 1)
+			s.want("")
+			s.pass(1)
+			s.want("Cut")
+		}
+		s.Fetched(s.Now)
+		s.Now.Watched = false
+		s.want("StopActor")
+	}
 }
 
 // A forgotten process stays until KillTree is answered, also if its tree was seen empty before.

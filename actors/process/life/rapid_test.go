@@ -178,7 +178,7 @@ func (w *world) do(action Action) {
 	case TellGone:
 		w.must(w.closed(), a, "it has not closed")
 		w.must(!w.killing, a, "its tree is being killed: a process with its id would begin beside it")
-	case DropViewers:
+	case Cut:
 		w.watched = false
 	case DropLog:
 		w.must(w.closed() && w.served && !w.trees, a, "its owner has not had it, or a request waits")
