@@ -145,7 +145,16 @@ type SessionOptions struct {
 	// server's default; 0 means no limit, if the server allows it.
 	IdleMs   *uint64 `json:"idleMs,omitempty"`
 	MaxAgeMs *uint64 `json:"maxAgeMs,omitempty"`
+
+	// MaxChunkBytes bounds the output in one process/output of this session, in bytes: MinChunk to MaxChunk. Nil means MaxChunk.
+	MaxChunkBytes *uint64 `json:"maxChunkBytes,omitempty"`
 }
+
+// MinChunk and MaxChunk bound SessionOptions.MaxChunkBytes.
+const (
+	MinChunk = 1 << 10
+	MaxChunk = 128 << 10
+)
 
 // InitializeResult is the answer to initialize (exec-server wire §2). Server and the members after
 // it are ours.

@@ -220,6 +220,32 @@ func TestReadBehindExit(t *testing.T) {
 	}
 }
 
+// TestMaxChunk: a client chooses how large a process/output may be, whether the output is in memory or on disk.
+func TestMaxChunk(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for _, bytes := range []int{1<<10 - 1, 128<<10 + 1} {
+		code, text := s.dial().callError("initialize", obj{"clientName": "c", "session": obj{"maxChunkBytes": bytes}})
+		if want := fmt.Sprintf("session.maxChunkBytes is %d, expected 1024 to 131072", bytes); code != -32602 || text != want {
+			t.Errorf("%d %s, want -32602 %s", code, text, want)
+		}
+	}
+	const size = 1 << 20
+	c := s.session(obj{"session": obj{"maxChunkBytes": 5000}})
+	c.mutePongs.Store(true)
+	p := c.start("p", obj{"argv": sh(fmt.Sprintf("head -c %d /dev/zero; echo end >&2", size)), "retention": obj{"bytes": 100_000}})
+	c.awaitFact("output that is not acknowledged", func() bool { return len(p.chunks) > 10 })
+	c.unmute()
+	if _, stdout := p.awaitClosed(); len(stdout) != size {
+		t.Errorf("%d bytes of %d", len(stdout), size)
+	}
+	for _, chunk := range p.chunks {
+		if len(chunk.data) > 5000 {
+			t.Fatalf("a process/output has %d bytes, want at most 5,000", len(chunk.data))
+		}
+	}
+}
+
 // TestUnaskedPong: RFC 6455 §5.5.3 allows unsolicited Pongs. A Pong with the payload of a future Ping
 // acknowledges nothing.
 func TestUnaskedPong(t *testing.T) {

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -69,6 +70,8 @@ type Intake struct {
 	budget *budget.Output
 	spool  *spool.File // for output beyond the memory limit; nil: none
 	rate   *pace.Flow  // nil: no limit
+	// MaxChunk bounds the output in a Fact, in bytes. At first there is no such bound. Fixed before the first Take.
+	MaxChunk int
 
 	mu       sync.Mutex
 	credit   sync.Cond // broadcast on changes that may give credit; at most two pumps wait
@@ -90,7 +93,7 @@ type Intake struct {
 // file may be nil. The intake calls notify, from any goroutine, when Facts have come and the actor
 // had seen the intake empty.
 func NewIntake(limit int64, budget *budget.Output, file *spool.File, notify func()) *Intake {
-	in := &Intake{notify: notify, budget: budget, spool: file, limit: limit}
+	in := &Intake{notify: notify, budget: budget, spool: file, limit: limit, MaxChunk: math.MaxInt}
 	in.credit.L = &in.mu
 	if file != nil {
 		file.Notify(in.Wake)
@@ -108,11 +111,12 @@ type Credit struct {
 	Spool *spool.File
 }
 
-// Take waits until the pump may read 1 to max bytes. The pump must give the whole credit back, with
+// Take waits until the pump may read 1 to max bytes, or to MaxChunk if that is less. The pump must give the whole credit back, with
 // Put or GiveBack. ok is false once the intake was aborted: the pump must not read on.
 func (in *Intake) Take(max int) (c Credit, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	max = min(max, in.MaxChunk)
 	for waits := false; !in.aborted; in.credit.Wait() {
 		if c := in.offer(max); c.N > 0 {
 			return c, true
@@ -297,7 +301,7 @@ func (in *Intake) merge(f Fact) bool {
 		return false
 	}
 	last := &in.facts[n-1]
-	if last.Kind != FactOutput || last.Stream != f.Stream || len(last.Data)+len(f.Data) > mergeMax {
+	if last.Kind != FactOutput || last.Stream != f.Stream || len(last.Data)+len(f.Data) > min(mergeMax, in.MaxChunk) {
 		return false
 	}
 	if last.Spool != f.Spool || f.Spool != nil && f.At != last.At+int64(len(last.Data)) {

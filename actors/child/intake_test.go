@@ -3,6 +3,7 @@ package child
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -53,6 +54,27 @@ func TestCreditReachesEveryPump(t *testing.T) {
 	pumps.Wait()
 	if in.flight != 0 || in.charged != 0 {
 		t.Errorf("left over: flight %d, charged %d", in.flight, in.charged)
+	}
+}
+
+// No Fact has more than MaxChunk bytes, in one piece or merged.
+func TestMaxChunk(t *testing.T) {
+	in := NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() {})
+	in.MaxChunk = 1000
+	for range 5 {
+		c, _ := in.Take(bufferSize)
+		if c.N != 1000 {
+			t.Fatalf("credit for %d bytes", c.N)
+		}
+		in.Put(protocol.Stdout, make([]byte, 400), nil, c, 0)
+	}
+	var sizes []int
+	for f, ok := in.Next(); ok; f, ok = in.Next() {
+		sizes = append(sizes, len(f.Data))
+		in.Settle(0, 0)
+	}
+	if want := []int{400, 800, 800}; !slices.Equal(sizes, want) {
+		t.Errorf("facts of %v bytes, want %v", sizes, want)
 	}
 }
 

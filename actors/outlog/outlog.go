@@ -97,6 +97,9 @@ type item struct {
 type Log struct {
 	// NowMs is the time of the entries added next, in milliseconds since the Unix epoch. The owner sets NowMs.
 	NowMs int64
+	// MaxChunk bounds the output of an entry to which later output is added, in bytes; 0: growMax and spooledMax alone bound it.
+	// Fixed before the first entry.
+	MaxChunk int
 
 	items   []item // items[i] has seq first+i
 	first   uint64 // seq of items[0], less 1: the number of dropped entries
@@ -128,7 +131,7 @@ func (l *Log) Written() uint64 {
 func (l *Log) Append(s protocol.Stream, data []byte, lent *slab.Slab) {
 	if n := len(l.items); n > 0 {
 		it := &l.items[n-1]
-		if it.Kind == Output && it.Spooled == nil && it.Stream == s && it.Seq > l.seen && l.young(it) && len(it.Data)+len(data) <= growMax {
+		if it.Kind == Output && it.Spooled == nil && it.Stream == s && it.Seq > l.seen && l.young(it) && len(it.Data)+len(data) <= l.atMost(growMax) {
 			it.Data = append(it.Data, data...)
 			it.cost += int64(len(data))
 			it.bytes += uint64(len(data))
@@ -139,6 +142,14 @@ func (l *Log) Append(s protocol.Stream, data []byte, lent *slab.Slab) {
 	l.push(Entry{Kind: Output, Stream: s, Data: data, Slab: lent})
 }
 
+// atMost returns n, or MaxChunk if that is less.
+func (l *Log) atMost(n int) int {
+	if l.MaxChunk > 0 {
+		return min(n, l.MaxChunk)
+	}
+	return n
+}
+
 // young reports whether later output may extend it. A clock that was set back makes it old.
 func (l *Log) young(it *item) bool { return uint64(l.NowMs-it.AtMs) < growMs }
 
@@ -147,7 +158,7 @@ func (l *Log) AppendSpooled(s protocol.Stream, f *spool.File, at int64, n int) {
 	l.spooled += int64(n)
 	if k := len(l.items); k > 0 {
 		it := &l.items[k-1]
-		if it.Spooled != nil && it.Stream == s && it.Seq > l.seen && l.young(it) && it.Len()+n <= spooledMax && it.Spooled.Grow(at, n) {
+		if it.Spooled != nil && it.Stream == s && it.Seq > l.seen && l.young(it) && it.Len()+n <= l.atMost(spooledMax) && it.Spooled.Grow(at, n) {
 			it.bytes += uint64(n)
 			return
 		}

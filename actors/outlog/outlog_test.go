@@ -352,3 +352,24 @@ func TestReadEvents(t *testing.T) {
 		}
 	}
 }
+
+// No entry grows beyond MaxChunk, in memory or on disk.
+func TestMaxChunk(t *testing.T) {
+	l := Log{MaxChunk: 1000}
+	file := spool.NewDisk(t.TempDir(), 1<<30, nil).New(1 << 30)
+	for range 3 {
+		l.Append(protocol.Stdout, make([]byte, 400), nil)
+	}
+	for i := range int64(3) {
+		l.AppendSpooled(protocol.Stderr, file, 4000+400*i, 400)
+	}
+	c := l.At(0)
+	entries, _ := l.Read(&c, 1<<20, nil)
+	most := map[protocol.Stream]int{}
+	for i := range entries {
+		most[entries[i].Stream] = max(most[entries[i].Stream], entries[i].Len())
+	}
+	if most[protocol.Stdout] != 800 || most[protocol.Stderr] != 800 {
+		t.Errorf("the largest entries have %v bytes, want 800", most)
+	}
+}

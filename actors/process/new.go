@@ -26,6 +26,7 @@ type Options struct {
 	Owner     string          // see child.Spec
 	Identity  string          // to whom the session belongs
 	Gauge     *message.Gauge  // of the session
+	MaxChunk  *uint64         // as in protocol.SessionOptions
 	Ephemeral bool            // nobody reads the process again: the process is retired as soon as its owner has had the end
 	Group     *actor.PID      // nil: none
 	GroupID   string          // the client's
@@ -109,6 +110,9 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 		gauge:   o.Gauge,
 		place:   placeOf(o.Place),
 		created: time.Now(),
+	}
+	if o.MaxChunk != nil {
+		record.feed.Log.MaxChunk = int(*o.MaxChunk)
 	}
 	record.spool = spoolOf(e, record.disk(), params.Retention)
 	if err := record.keep(o.Shares); err != nil {

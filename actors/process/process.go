@@ -251,6 +251,9 @@ func (p *process) start(ctx actor.Context) {
 func (p *process) newIntake(ctx actor.Context) *child.Intake {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	in := child.NewIntake(p.feed.Retention, p.budget(), p.spool, func() { root.Send(self, factsReady{}) })
+	if n := p.feed.Log.MaxChunk; n > 0 {
+		in.MaxChunk = n
+	}
 	if p.place != nil {
 		in.Share(p.place.in.Output)
 	}

@@ -234,6 +234,7 @@ func (r *registry) want(ctx actor.Context, m message.AttachRequest) {
 		Name:     m.Options.Name,
 		Life:     lifetime.New(time.Now(), lifetime.Limits{TTL: ttl, KeepRunning: m.Options.KeepRunning, Idle: idle, Age: age, Ephemeral: m.Ephemeral || m.Options.Ephemeral}),
 		From:     cmp.Or(m.From, m.Identity.Name),
+		MaxChunk: m.Options.MaxChunkBytes,
 		First:    m,
 		Registry: ctx.Self(),
 	})

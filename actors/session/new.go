@@ -17,6 +17,7 @@ type Options struct {
 	ID, Name string // Name is the client's
 	Life     *lifetime.Life
 	From     string                // the owner key, as in Attach
+	MaxChunk *uint64               // as in protocol.SessionOptions
 	First    message.AttachRequest // of the client that opens the session; it gets an error if that fails
 	Registry *actor.PID
 }
@@ -29,6 +30,7 @@ func New(e *env.Env, o Options) message.SpawnRequest {
 		name:     o.Name,
 		from:     o.From,
 		identity: o.First.Identity.Name,
+		maxChunk: o.MaxChunk,
 		commands: o.First.Ephemeral,
 		life:     o.Life,
 		registry: o.Registry,

@@ -116,6 +116,7 @@ func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStart
 		Owner:     s.id,
 		Identity:  s.identity,
 		Gauge:     s.gauge,
+		MaxChunk:  s.maxChunk,
 		Ephemeral: s.commands,
 		Shells:    &s.shells,
 		Place:     place,

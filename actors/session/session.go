@@ -28,7 +28,8 @@ type sessionRecord struct {
 	id, name   string
 	from       string // the owner key, as in Attach
 	identity   string // the name of the identity that opened the session
-	commands   bool   // the session is for a program of the sister APIs
+	maxChunk   *uint64
+	commands   bool // the session is for a program of the sister APIs
 	registry   *actor.PID
 	supervisor *actor.PID
 	first      *message.AttachRequest // of the client that opens the session; nil once attached

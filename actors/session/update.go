@@ -68,5 +68,8 @@ func OptionsError(o protocol.SessionOptions, ephemeral bool) *protocol.Error {
 	if (ephemeral || o.Ephemeral) && (o.DetachedTTLMs != nil || o.KeepRunning) {
 		return errEphemeral
 	}
+	if n := o.MaxChunkBytes; n != nil && (*n < protocol.MinChunk || *n > protocol.MaxChunk) {
+		return protocol.WrongParams("session.maxChunkBytes is %d, expected %d to %d", *n, protocol.MinChunk, protocol.MaxChunk)
+	}
 	return wireerr.BadName("session.name", o.Name)
 }
