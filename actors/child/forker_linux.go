@@ -24,13 +24,13 @@ import (
 // so children die with a killed server.
 //
 // A fork copies the table of open files, and the exec closes the copies. With 6,000 children, and
-// so 18,000 files, both take 1.6 ms. So the thread has a small table of its own, if the system
-// permits a separate table (unshare(2), CLONE_FILES). Only the steps of a fork may run on the
+// so 18,000 files, a start takes 4.3 ms, and 1.4 ms with a small table (docs/decisions/0009). So the thread has a
+// small table of its own, if the system permits a separate table (unshare(2), CLONE_FILES). Only the steps of a fork may run on the
 // thread: other threads cannot use a file opened there.
 type forker struct {
-	calls chan func()   // unbuffered, like the other channels: the caller waits
-	made  chan struct{} // a call was made
-	ready chan error    // nil, or the reason why the thread has no table of its own
+	calls    chan func()   // unbuffered, like the other channels: the caller waits
+	returned chan struct{} // a call has returned
+	ready    chan error    // nil, or the reason why the thread has no table of its own
 
 	self int // pidfd of this program, in the thread's own table; -1: there is no own table
 
@@ -46,7 +46,7 @@ var noFileOfChildren atomic.Pointer[unix.Rlimit]
 
 // newForker starts the thread. The runtime's poller must be in use already.
 func newForker() (*forker, error) {
-	f := &forker{calls: make(chan func()), made: make(chan struct{}), ready: make(chan error)}
+	f := &forker{calls: make(chan func()), returned: make(chan struct{}), ready: make(chan error)}
 	var err error
 	if f.self, err = unix.PidfdOpen(os.Getpid(), 0); err != nil {
 		f.self = -1
@@ -91,7 +91,7 @@ func (f *forker) serve() {
 	f.ready <- err
 	for call := range f.calls {
 		call()
-		f.made <- struct{}{}
+		f.returned <- struct{}{}
 	}
 }
 
@@ -224,7 +224,7 @@ func (f *forker) onThread(err *error, call func()) {
 		}()
 		call()
 	}
-	<-f.made
+	<-f.returned
 }
 
 // borrow replaces the files in attr by the thread's own descriptors for the same files, and returns

@@ -28,7 +28,7 @@ func startForker(t *testing.T) *forker {
 // on runs call on the forker's thread. call does not fork.
 func (f *forker) on(call func()) {
 	f.calls <- call
-	<-f.made
+	<-f.returned
 }
 
 // The number of files copied by a fork does not grow with the files of the server.
@@ -139,7 +139,7 @@ func init() { runtime.LockOSThread() }
 var mainThread struct{ tid, forker int }
 
 func forkOnMainThread() {
-	f := &forker{calls: make(chan func()), made: make(chan struct{}), ready: make(chan error, 1), self: -1}
+	f := &forker{calls: make(chan func()), returned: make(chan struct{}), ready: make(chan error, 1), self: -1}
 	f.run()
 	mainThread.tid = unix.Gettid()
 	f.on(func() { mainThread.forker = unix.Gettid() })

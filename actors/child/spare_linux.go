@@ -32,7 +32,7 @@ func newSpare(log *slog.Logger) *spare {
 		unix.Close(0)
 		unix.Close(1)
 	}
-	<-s.thread.made
+	<-s.thread.returned
 	return s
 }
 
@@ -63,7 +63,7 @@ func (s *spare) do(f func() error) error {
 		}()
 		err = f()
 	}
-	<-s.thread.made
+	<-s.thread.returned
 	return err
 }
 

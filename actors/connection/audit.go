@@ -27,8 +27,8 @@ func (c *connection) recordAccepted() {
 
 // because notes why the connection ends. The first reason counts.
 func (c *connection) because(reason string) {
-	if c.why == "" {
-		c.why = reason
+	if c.endReason == "" {
+		c.endReason = reason
 	}
 }
 
@@ -38,7 +38,7 @@ func (c *connection) recordEnd() {
 		return
 	}
 	c.because("stopped by the server")
-	c.env.Audit.Put(audit.ConnectionEnded{Who: c.who(), Reason: audit.Text(c.why), DurationMs: time.Since(c.born).Milliseconds()})
+	c.env.Audit.Put(audit.ConnectionEnded{Who: c.who(), Reason: audit.Text(c.endReason), DurationMs: time.Since(c.born).Milliseconds()})
 	c.born = time.Time{}
 }
 

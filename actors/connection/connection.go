@@ -73,27 +73,27 @@ type connection struct {
 	memory *budget.Account // for requests and answers
 
 	// For the record.
-	name string    // of the actor; set by start
-	born time.Time // set by start
-	why  string    // the connection ends; "": it does not, or the actor has failed
+	name      string    // of the actor; set by start
+	born      time.Time // set by start
+	endReason string    // why the connection ends; "": it does not, or the actor has failed
 
 	// Shared with the reader.
 	pongs pongs
 
 	// Owned by Receive.
-	stage     stage
-	init      *protocol.InitializeParams // nil except while attaching, because the params may be large
-	initApp   *protocol.ClientInfoParams // of a client of the app-server, while attaching; else nil
-	initReq   pending                    // initialize, while attaching
-	resume    map[string]uint64          // resumeFrom, until initialized, without unknown processes
-	held      []inbound                  // while attaching
-	rest      []message.ProcessRef       // processes that resumeFrom does not name, until initialized
-	gone      []message.ProcessRemoved   // removed before the client attached; told after initialized
-	session   *actor.PID
-	sessionID string
-	role      protocol.Role // "" until attached
-	guest     string        // the identity of a client with the token of a share; "": another client
-	acks      bool          // the client acknowledges by session/ack
+	stage         stage
+	init          *protocol.InitializeParams // nil except while attaching, because the params may be large
+	initApp       *protocol.ClientInfoParams // of a client of the app-server, while attaching; else nil
+	initReq       pending                    // initialize, while attaching
+	resume        map[string]uint64          // resumeFrom, until initialized, without unknown processes
+	held          []inbound                  // while attaching
+	unnamed       []message.ProcessRef       // processes that resumeFrom does not name, until initialized
+	removedBefore []message.ProcessRemoved   // removed before the client attached; told after initialized
+	session       *actor.PID
+	sessionID     string
+	role          protocol.Role // "" until attached
+	guest         string        // the identity of a client with the token of a share; "": another client
+	acks          bool          // the client acknowledges by session/ack
 
 	experimental bool // a client of the app-server has the capability experimentalApi
 

@@ -182,7 +182,7 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 			s.out.Begin(after)
 			c.streams[p.ID] = s
 		case c.init.ResumeFrom != nil && c.owns():
-			c.rest = append(c.rest, p)
+			c.unnamed = append(c.unnamed, p)
 			s := newStream(p)
 			s.acked = true
 			s.out.BeginNow()
@@ -203,7 +203,7 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 		}
 		if named || c.init.ResumeFrom != nil && c.owns() {
 			c.resume[gone.ID] = after
-			c.gone = append(c.gone, gone)
+			c.removedBefore = append(c.removedBefore, gone)
 		}
 	}
 	c.init, c.initApp, c.initReq = nil, nil, pending{}
@@ -227,12 +227,12 @@ func (c *connection) replay(ctx actor.Context) {
 			c.show(ctx, s.ref, message.Subscribe{After: after})
 		}
 	}
-	for _, p := range c.rest {
+	for _, p := range c.unnamed {
 		if s := c.streams[p.ID]; s != nil && s.ref.PID.Equal(p.PID) && !s.shown {
 			c.show(ctx, p, message.Subscribe{Acked: true})
 		}
 	}
-	for _, gone := range c.gone {
+	for _, gone := range c.removedBefore {
 		after := c.resume[gone.ID]
 		if c.streams[gone.ID] == nil && after < gone.Last+2 { // else the client knows the end
 			s := newStream(message.ProcessRef{})
@@ -241,7 +241,7 @@ func (c *connection) replay(ctx actor.Context) {
 			c.removed(ctx, gone)
 		}
 	}
-	c.resume, c.rest, c.gone = nil, nil, nil
+	c.resume, c.unnamed, c.removedBefore = nil, nil, nil
 }
 
 // limits returns the limits of the server, lowered to the limits of this connection.

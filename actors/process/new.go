@@ -101,15 +101,15 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 
 		confined: confined,
 
-		feed:    feedOf(params.Retention, retention, o.Ephemeral),
-		restart: restart,
-		session: o.Session,
-		group:   o.Group,
-		alone:   o.Group == nil || o.Independent,
-		origin:  originOf(o, e.Audit != nil),
-		gauge:   o.Gauge,
-		place:   placeOf(o.Place),
-		created: time.Now(),
+		feed:         feedOf(params.Retention, retention, o.Ephemeral),
+		restart:      restart,
+		session:      o.Session,
+		group:        o.Group,
+		ownIntensity: o.Group == nil || o.Independent,
+		origin:       originOf(o, e.Audit != nil),
+		gauge:        o.Gauge,
+		place:        placeOf(o.Place),
+		created:      time.Now(),
 	}
 	if o.MaxChunk != nil {
 		record.feed.Log.MaxChunk = int(*o.MaxChunk)

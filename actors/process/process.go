@@ -51,19 +51,19 @@ const turnBytes = 128 << 10
 // record; mu guards only the fields that the spawner sets.
 type processRecord struct {
 	// Fixed at spawn.
-	env      *env.Env
-	id, name string // the client's, and the actor's
-	params   *protocol.ProcessStartParams
-	spec     child.Spec
-	spool    *spool.File // nil: output beyond the retention waits
-	session  *actor.PID
-	group    *actor.PID     // nil: the process has no group
-	alone    bool           // its own restart.intensity counts: it has no group, or an independent one
-	origin   *origin        // nil: the process has no group, and there is no audit log
-	gauge    *message.Gauge // of the session
-	place    *place         // among the running processes of the owner key; nil: none is counted
-	created  time.Time
-	user     *choice // nil: the server has no policy for users
+	env          *env.Env
+	id, name     string // the client's, and the actor's
+	params       *protocol.ProcessStartParams
+	spec         child.Spec
+	spool        *spool.File // nil: output beyond the retention waits
+	session      *actor.PID
+	group        *actor.PID     // nil: the process has no group
+	ownIntensity bool           // its own restart.intensity counts: it has no group, or an independent one
+	origin       *origin        // nil: the process has no group, and there is no audit log
+	gauge        *message.Gauge // of the session
+	place        *place         // among the running processes of the owner key; nil: none is counted
+	created      time.Time
+	user         *choice // nil: the server has no policy for users
 	// The memory of the arguments and of the environment in spec and params.
 	keptArgv, keptEnv hold
 	shell             *shellstate.Start // the state that each run starts from; nil: none

@@ -30,7 +30,7 @@ func (p *process) setRestart(r protocol.Restart) *protocol.Error {
 	if !p.life.Restartable() {
 		return protocol.Errorf(protocol.KindNoRestart, protocol.CodeInvalidRequest, "process %s %v", p.id, life.ErrOnce)
 	}
-	if !p.alone && r.Intensity != nil {
+	if !p.ownIntensity && r.Intensity != nil {
 		return errGroupIntensity
 	}
 	restart, err := policy.ParseRestart(&r)
