@@ -91,10 +91,22 @@ func (s *stiff) start(id, more string, argv ...string) {
 
 // measured skips a test of how much memory something takes under the race detector, which takes memory of its own.
 func measured(t *testing.T) {
-	info, ok := debug.ReadBuildInfo()
-	if ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if raced() {
 		t.Skip("memory is measured without the race detector")
 	}
+}
+
+// sized is for a test that sends many messages of megabytes: the race detector decodes them in a minute, and finds in them what it finds
+// in small ones.
+func sized(t *testing.T) {
+	if raced() {
+		t.Skip("large messages are sent without the race detector")
+	}
+}
+
+func raced() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // inUse returns the bytes of the heap without garbage. The collector counts garbage as live if the garbage

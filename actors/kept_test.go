@@ -56,6 +56,7 @@ func TestKeptEnvironmentsAreBounded(t *testing.T) {
 // Restartable processes count, and plain ones only until they have been started.
 func TestKeptArguments(t *testing.T) {
 	t.Parallel()
+	sized(t)
 	const size = 4 << 20
 	p := connect(t, start(t, actors.Config{KillGrace: -1}))
 	p.open("")
@@ -109,6 +110,7 @@ func TestEqualEnvironmentsAreShared(t *testing.T) {
 // session that has ended gives its part back.
 func TestKeptOfAllSessions(t *testing.T) {
 	t.Parallel()
+	sized(t)
 	const size, budget = 4 << 20, 128 << 20 // an eighth is for this
 	troupe := start(t, actors.Config{KillGrace: -1, Budget: budget})
 	member := func(id, env string) string {
@@ -149,6 +151,7 @@ func TestKeptOfAllSessions(t *testing.T) {
 // A start keeps nothing if the parent of the actor fails to spawn it.
 func TestFailedSpawnKeepsNothing(t *testing.T) {
 	t.Parallel()
+	sized(t)
 	const size, limit = 4 << 20, 32 << 20
 	p := connect(t, start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
 		if kindOf(self) == "supervisor" && fake.TypeName(m) == "spawnRequest" {

@@ -36,7 +36,7 @@ func TestBufferedOutputIsWhole(t *testing.T) {
 	wantWhole(t, framed, framed.request("command/exec", obj{"command": printed(mega)}), mega)
 	for _, c := range []*conn{c, small.session(nil)} {
 		var ids []int64
-		for range 80 {
+		for range scaled(80) { // with the race detector 80 take a minute of processor time
 			ids = append(ids, c.request("command/exec", obj{"command": printed(mega), "disableTimeout": true}))
 		}
 		for _, id := range ids {
