@@ -422,7 +422,7 @@ func TestAuditFlood(t *testing.T) {
 	for line := range strings.Lines(r.text()) {
 		var e struct {
 			Event, Identity string
-			Lines           map[string]int
+			ByEvent         map[string]int
 		}
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatal(err)
@@ -431,7 +431,7 @@ func TestAuditFlood(t *testing.T) {
 		case e.Event == "process.start" && e.Identity == "eve":
 			t.Errorf("the record has a start that the policy refuses: %s", line)
 		case e.Event == "audit.leftOut":
-			for _, n := range e.Lines {
+			for _, n := range e.ByEvent {
 				leftOut += n
 			}
 		case e.Identity == "alice":

@@ -31,13 +31,13 @@ var rate = pace.Rate{PerSecond: perSecond, Burst: fullAllowance}
 type LeftOut struct {
 	Account string           `json:"identity,omitempty"` // an identity, or "guests of" the identity that opened their session
 	Since   time.Time        `json:"since"`
-	Lines   map[string]int64 `json:"lines"` // by event
+	ByEvent map[string]int64 `json:"byEvent"` // lines
 }
 
 // allowance is what an account may cause, in bytes.
 type allowance struct {
 	pace.Bucket
-	out LeftOut // no Lines: none
+	out LeftOut // no ByEvent: none
 }
 
 // allowances has the allowances that are not full, and those of accounts with lines left out.
@@ -64,10 +64,10 @@ func (all allowances) admits(e Event, bytes int, now time.Time) bool {
 	if a.Take(rate, bytes, now) == 0 {
 		return true
 	}
-	if a.out.Lines == nil {
-		a.out = LeftOut{Account: account, Since: now, Lines: make(map[string]int64)}
+	if a.out.ByEvent == nil {
+		a.out = LeftOut{Account: account, Since: now, ByEvent: make(map[string]int64)}
 	}
-	a.out.Lines[e.name()]++
+	a.out.ByEvent[e.name()]++
 	return false
 }
 
@@ -75,10 +75,10 @@ func (all allowances) admits(e Event, bytes int, now time.Time) bool {
 func (all allowances) tell(now time.Time, ends bool) (told []LeftOut) {
 	for account, a := range all {
 		switch {
-		case a.out.Lines != nil && (ends || now.Sub(a.out.Since) >= tellEvery):
+		case a.out.ByEvent != nil && (ends || now.Sub(a.out.Since) >= tellEvery):
 			told = append(told, a.out)
 			a.out = LeftOut{}
-		case a.out.Lines == nil && a.Full(now):
+		case a.out.ByEvent == nil && a.Full(now):
 			delete(all, account)
 		}
 	}

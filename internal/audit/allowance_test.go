@@ -50,12 +50,12 @@ func TestAllowance(t *testing.T) {
 				if n := m.text.Len(); n > fullAllowance+2000 || n < fullAllowance-2000 {
 					t.Errorf("%d bytes", n)
 				}
-				account := `"identity":"eve",`
+				account := `,"identity":"eve"`
 				if _, stranger := flood.(ConnectionRefused); stranger {
 					account = ""
 				}
 				for i, part := range []string{"alice", "process.start", "process.started", "process.refused", "process.ended", "file.change", "http.request",
-					fmt.Sprintf(`"event":"audit.leftOut",%s"lines":{"%s":%d}`, account, flood.name(), events-len(written))} {
+					fmt.Sprintf(`"byEvent":{"%s":%d},"event":"audit.leftOut"%s`, flood.name(), events-len(written), account)} {
 					if !strings.Contains(after[i], part) {
 						t.Errorf("%s, want %s", after[i], part)
 					}
@@ -84,7 +84,7 @@ func TestAllowanceGrows(t *testing.T) {
 		t.Error("the allowance has not grown with the act")
 	}
 	now = now.Add(time.Hour)
-	if told := all.tell(now, false); len(told) != 1 || told[0].Account != "eve" || told[0].Lines["session.ended"] != 1003 {
+	if told := all.tell(now, false); len(told) != 1 || told[0].Account != "eve" || told[0].ByEvent["session.ended"] != 1003 {
 		t.Error(told)
 	}
 	if told := all.tell(now, true); told != nil || len(all) != 0 {

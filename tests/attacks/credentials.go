@@ -177,7 +177,7 @@ func auditedRefusals(path string) (bytes, counted int, err error) {
 			bytes += e.bytes
 			counted++
 		}
-		counted += e.leftOut["connection.refused"]
+		counted += e.ByEvent["connection.refused"]
 	}
 	return bytes, counted, err
 }

@@ -284,7 +284,7 @@ func fullDisk(ctx context.Context, t *target) error {
 		}
 		lost := 0
 		for _, e := range events {
-			lost += e.lost
+			lost += e.Lines
 		}
 		if lost == 0 {
 			return errors.New("the audit log counts no lost lines")
@@ -331,7 +331,7 @@ func auditFlood(ctx context.Context, t *target) error {
 		for _, e := range events {
 			switch {
 			case e.Event == "audit.leftOut":
-				for _, n := range e.leftOut {
+				for _, n := range e.ByEvent {
 					leftOut += n
 				}
 			case strings.HasPrefix(e.Event, "process.") && e.Event != "process.refused", e.Event == "file.change" && e.Error == "":
@@ -351,11 +351,10 @@ func auditFlood(ctx context.Context, t *target) error {
 // auditEvent is a line of an audit log.
 type auditEvent struct {
 	Event, Error string
-	Lines        json.RawMessage // of audit.lost and audit.leftOut
+	Lines        int            // of audit.lost
+	ByEvent      map[string]int // of audit.leftOut, in lines
 
-	bytes   int            // of the line
-	lost    int            // lines that could not be written
-	leftOut map[string]int // lines beyond an allowance, by event
+	bytes int // of the line
 }
 
 // auditLog returns the lines of the audit log at path.
@@ -366,15 +365,7 @@ func auditLog(path string) (events []auditEvent, err error) {
 	}
 	for line := range strings.Lines(string(text)) {
 		e := auditEvent{bytes: len(line)}
-		err := json.Unmarshal([]byte(line), &e)
-		switch {
-		case err != nil:
-		case e.Event == "audit.lost":
-			err = json.Unmarshal(e.Lines, &e.lost)
-		case e.Event == "audit.leftOut":
-			err = json.Unmarshal(e.Lines, &e.leftOut)
-		}
-		if err != nil {
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			return nil, fmt.Errorf("the audit log has %.200q: %w", line, err)
 		}
 		events = append(events, e)
