@@ -170,25 +170,15 @@ func TestTreeFollowsNoLinks(t *testing.T) {
 }
 
 func TestMounts(t *testing.T) {
-	list, err := parseMounts([]byte("22 28 0:21 / /sys rw,nosuid shared:7 - sysfs sysfs rw\n23 28 8:1 / /x rw - ext4 /dev/sda1 rw\n" +
-		"24 28 0:22 / /srv/a\\040b\\134c/proc rw,relatime - proc - rw\n"))
+	list, err := machine{}.Mounts()
 	must(t, err)
-	if want := []Mount{{"/sys", "sysfs", 21}, {`/srv/a b\c/proc`, "proc", 22}}; !slices.Equal(list, want) {
-		t.Errorf("got %v, want %v", list, want)
+	var stat syscall.Stat_t
+	must(t, syscall.Lstat("/proc", &stat))
+	if !slices.Contains(list, Mount{"/proc", "proc", uint64(stat.Dev)}) {
+		t.Errorf("no /proc of device %d in %v", stat.Dev, list)
 	}
-	for range 2 { // read, and remembered
-		list, err = machine{}.Mounts()
-		must(t, err)
-		var stat syscall.Stat_t
-		must(t, syscall.Lstat("/proc", &stat))
-		if !slices.Contains(list, Mount{"/proc", "proc", uint64(stat.Dev)}) {
-			t.Errorf("no /proc of device %d in %v", stat.Dev, list)
-		}
-	}
-	for _, text := range []string{"x", "22 28 0:21 / /sys rw\n", "22 28 0.21 / /sys rw - sysfs x rw\n"} {
-		if _, err := parseMounts([]byte(text)); err == nil {
-			t.Errorf("%q is accepted", text)
-		}
+	if slices.ContainsFunc(list, func(m Mount) bool { return m.Path == "/" }) {
+		t.Errorf("the root is not of the kernel: %v", list)
 	}
 }
 
