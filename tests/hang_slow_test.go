@@ -72,23 +72,45 @@ func TestStartsHang(t *testing.T) {
 	if underRace() { // with -race, such a program sometimes waited for its threads at its end
 		fs.Free()
 	}
-	eventually(t, "the server has ended, but for its threads that hang", func() bool {
-		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.cmd.Process.Pid))
-		for _, task := range tasks { // any thread may hang, also the first
-			if stat, err := os.ReadFile(task); err == nil && !strings.Contains(string(stat), ") Z ") && !strings.Contains(string(stat), ") D ") {
-				return false
-			}
-		}
-		return true
-	})
+	eventually(t, "the server has ended, but for its threads that hang", func() bool { return onlyHangs(s.cmd.Process.Pid) })
 	fs.Free()
 	if code := s.exitCode(); code != 0 {
 		t.Errorf("the server ended with %d", code)
 	}
 }
 
+// TestServerEndsBesideAHungCall: SIGTERM ends the server although a filesystem does not answer a request that its own server has
+// read. Another server can take the address. The kernel alone keeps the process, because of the thread that waits.
+func TestServerEndsBesideAHungCall(t *testing.T) {
+	t.Parallel()
+	fs := hangfs.Mount(t, nil)
+	s := startServer(t)
+	t.Cleanup(fs.Free)
+	s.session(nil).request("fs/getMetadata", obj{"path": "file://" + fs.Path("hang")})
+	eventually(t, "the call hangs", func() bool { return fs.Hanging() == 1 })
+	s.signal(syscall.SIGTERM)
+	eventually(t, "the server has ended, but for the thread that hangs", func() bool { return onlyHangs(s.cmd.Process.Pid) })
+	startServer(t, "--listen", s.url).session(nil).call("fs/getMetadata", obj{"path": "file:///proc"})
+	fs.Free()
+	if code := s.exitCode(); code != 0 {
+		t.Errorf("the server ended with %d", code)
+	}
+}
+
+// onlyHangs reports whether all threads of a process have ended or wait in the kernel where no signal ends the wait. Any thread may
+// wait, also the first.
+func onlyHangs(pid int) bool {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, task := range tasks {
+		if stat, err := os.ReadFile(task); err == nil && !strings.Contains(string(stat), ") Z ") && !strings.Contains(string(stat), ") D ") {
+			return false
+		}
+	}
+	return true
+}
+
 // TestFileCallsHang: calls to a hanging filesystem do not hold up calls of other connections, even
-// after the end of their own connection, and take no more threads than the server keeps for them.
+// after the end of their own connection, and take half of the threads that the server keeps for calls.
 // server/info counts the calls.
 func TestFileCallsHang(t *testing.T) {
 	t.Parallel()
@@ -107,11 +129,11 @@ func TestFileCallsHang(t *testing.T) {
 		c.call("session/info", obj{})
 		c.cutRST()
 	}
-	eventually(t, "as many hang as may", func() bool { return fs.Hanging() >= 64 })
+	eventually(t, "as many hang as may", func() bool { return fs.Hanging() >= 32 })
 	c := s.session(nil)
 	c.call("fs/getMetadata", obj{"path": "file:///tmp"})
-	eventually(t, "the server tells of them", func() bool { return num(c.call("server/info", obj{})["fileCallsHung"]) >= 64 })
-	if threads := procNumber(t, s.cmd.Process.Pid, "Threads:"); threads > 160 {
+	eventually(t, "the server tells of them", func() bool { return num(c.call("server/info", obj{})["fileCallsHung"]) >= 32 })
+	if threads := procNumber(t, s.cmd.Process.Pid, "Threads:"); threads > 100 {
 		t.Errorf("%d threads", threads)
 	}
 	c.call("fs/getMetadata", obj{"path": "file:///tmp"})

@@ -37,8 +37,8 @@ var startAttacks = []*attack{
 	},
 	{
 		name: "SIGTERM while hung", skip: noFUSE, mayEnd: true,
-		does: "Starts programs in a directory that does not answer, and sends SIGTERM to the server.",
-		must: "The server ends with exit code 0 within 30 s.",
+		does: "Starts programs in a directory on a filesystem that reads no request, and sends SIGTERM to the server.",
+		must: "The server ends with exit code 0 within 30 s. (If the filesystem had read the request, the kernel would keep the process.)",
 		run:  stopWhileHung,
 	},
 	{
