@@ -1,6 +1,9 @@
 package tests
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,4 +24,77 @@ func TestPollHangs(t *testing.T) {
 		t.Error(text)
 	}
 	good.call("fs/getMetadata", obj{"path": "file:///tmp"})
+}
+
+// TestHungFilesystemKeepsNobodyElse: more calls than there are threads for calls go to a filesystem that hangs, on connections of
+// their own and in every way in which a path can lead there. They hold half of the turns, and calls about other filesystems go on.
+func TestHungFilesystemKeepsNobodyElse(t *testing.T) {
+	t.Parallel()
+	files := make(map[string]string)
+	for i := range 20 {
+		files[fmt.Sprint("file", i)] = "content"
+	}
+	fs := hangfs.Mount(t, files)
+	s := startServer(t)
+	t.Cleanup(fs.Free)
+	dir := t.TempDir()
+	at := func(name string) string { return "file://" + filepath.Join(dir, name) }
+	link := func(target, name string) {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "here"), []byte("here"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link(fs.Dir, "fs")
+	link("fs/.", "again")
+	var readers []*conn
+	for i := range 20 {
+		c := s.session(nil)
+		c.call("fs/open", obj{"handleId": "h", "path": at(fmt.Sprint("fs/file", i))})
+		readers = append(readers, c)
+	}
+	fs.Hang(hangfs.Read)
+	for _, c := range readers {
+		c.request("fs/readBlock", obj{"handleId": "h", "offset": 0, "len": 9})
+	}
+	for i := range 100 {
+		name := fmt.Sprint("hang", i) // the kernel asks once for each name
+		links := fmt.Sprint("links", i)
+		if err := os.Mkdir(filepath.Join(dir, links), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		link(fs.Path(name), links+"/link")
+		c := s.session(nil)
+		switch i % 8 {
+		case 0:
+			c.request("fs/readFile", obj{"path": "file://" + fs.Path(name)})
+		case 1:
+			c.request("fs/getMetadata", obj{"path": at("fs/" + name)})
+		case 2:
+			c.request("fs/readFile", obj{"path": at("again/" + name)})
+		case 3:
+			c.request("fs/readDirectory", obj{"path": at(links)})
+		case 4:
+			c.request("fs/walk", obj{"path": at(links), "options": obj{"maxDepth": 9, "maxDirectories": 9, "maxEntries": 9, "followDirectorySymlinks": true, "pruneHiddenDirectories": false}})
+		case 5:
+			c.request("fs/writeFile", obj{"path": at("fs/" + name), "dataBase64": b64("x")})
+		case 6:
+			c.request("fs/copy", obj{"sourcePath": at("here"), "destinationPath": at(links + "/link"), "recursive": false})
+		case 7:
+			c.request("fs/getMetadata", obj{"path": "file://" + fs.Path(name), "followSymlinks": false})
+		}
+	}
+	eventually(t, "half of the turns hang", func() bool { return fs.Hanging() >= 32 })
+	for range 3 {
+		c := s.session(nil)
+		if text := jsonText(c.call("fs/readFile", obj{"path": at("here")})); !strings.Contains(text, b64("here")) {
+			t.Error(text)
+		}
+		c.call("fs/getMetadata", obj{"path": "file:///proc"})
+	}
+	if n := fs.Hanging(); n > 32 {
+		t.Errorf("%d calls hang", n)
+	}
 }

@@ -35,6 +35,18 @@ func (call *fileCall) about(id string) error {
 	return nil
 }
 
+// byHandle returns do for a call that enters the filesystem of a handle first.
+func (f *fileCalls) byHandle(call *fileCall, id string, do func(context.Context) (any, error)) func(context.Context) (any, error) {
+	return func(ctx context.Context) (any, error) {
+		if filesystem := f.handles.Filesystem(id); filesystem != "" {
+			if err := call.enter(filesystem); err != nil {
+				return nil, err
+			}
+		}
+		return do(ctx)
+	}
+}
+
 // checkBlock refuses a block of n bytes, if it is empty or too long.
 func checkBlock(action string, n uint64) error {
 	if n < 1 || n > protocol.FsMaxBlock {
@@ -81,13 +93,13 @@ func readBlock(f *fileCalls, call *fileCall, p protocol.FsReadBlockParams) error
 	if err := call.about(p.HandleID); err != nil {
 		return err
 	}
-	call.do = func(context.Context) (any, error) {
+	call.do = f.byHandle(call, p.HandleID, func(context.Context) (any, error) {
 		if err := call.hold(f.memory)(int(p.Len)); err != nil {
 			return nil, err
 		}
 		chunk, eof, err := f.handles.Read(p.HandleID, p.Offset, int(p.Len))
 		return protocol.FsReadBlockResult{Chunk: chunk, EOF: eof}, err
-	}
+	})
 	return checkBlock("read", p.Len)
 }
 
@@ -95,12 +107,12 @@ func writeBlock(f *fileCalls, call *fileCall, p protocol.FsWriteBlockParams) err
 	if err := call.about(p.HandleID); err != nil {
 		return err
 	}
-	call.do = empty(func(context.Context) error { return f.handles.Write(p.HandleID, p.Offset, p.Chunk) })
+	call.do = f.byHandle(call, p.HandleID, empty(func(context.Context) error { return f.handles.Write(p.HandleID, p.Offset, p.Chunk) }))
 	return checkBlock("write", uint64(len(p.Chunk)))
 }
 
 func closeFile(f *fileCalls, call *fileCall, p protocol.FsCloseParams) error {
-	call.do = empty(func(ctx context.Context) error { return f.handles.Close(ctx, p.HandleID) })
+	call.do = f.byHandle(call, p.HandleID, empty(func(ctx context.Context) error { return f.handles.Close(ctx, p.HandleID) }))
 	return call.about(p.HandleID)
 }
 

@@ -54,6 +54,9 @@ type fileCall struct {
 	// everything. Both are owned by the goroutine.
 	required, byDefault bool
 
+	// enter says that the call may wait for a filesystem: turns.Turn.Enter. Owned by the goroutine.
+	enter func(filesystem string) error
+
 	rule  *rules.Rule // of the client, when the call runs; nil: there is no policy. Owned by the goroutine
 	ruled bool        // do obeys the rule
 	// readsAll: do reads files wherever they are, and changes none.
@@ -213,8 +216,9 @@ func (c *connection) runFiles(ctx actor.Context) {
 		}
 		until, recorded, refused, identity, policy := c.files.ctx, c.recordFile(call), c.refusal(call.in.method), c.who().Identity, c.env.Rules
 		c.env.Run(root, self, "file", func() {
-			c.env.FileTurns.Run(func() {
+			c.env.FileTurns.Run(func(turn *turns.Turn) {
 				fault("file")
+				call.enter = func(filesystem string) error { return turn.Enter(until, filesystem) }
 				if err := c.env.MayUseFiles(identity); err != nil {
 					refused(err.Message)
 					root.Send(self, fileDone{call, nil, err})

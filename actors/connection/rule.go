@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/internal/mounts"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 )
 
@@ -30,26 +31,34 @@ func (call *fileCall) mayRun() error {
 // toRead returns the place of a path that the call reads. Only call.do may call toRead: the rule is known then.
 func (call *fileCall) toRead(path string) (files.Place, error) {
 	if call.rule == nil {
-		return files.Place{Path: path}, nil
+		return files.Place{Path: path, Visit: call.visit}, nil
 	}
 	root, ok := call.rule.ReadRoot(path)
-	return placeIn(root, ok, path, rules.Read)
+	return call.placeIn(root, ok, path, rules.Read)
 }
 
 // toWrite is toRead for a path that the call may change.
 func (call *fileCall) toWrite(path string) (files.Place, error) {
 	if call.rule == nil {
-		return files.Place{Path: path}, nil
+		return files.Place{Path: path, Visit: call.visit}, nil
 	}
 	root, ok := call.rule.WriteRoot(path)
-	return placeIn(root, ok, path, rules.Write)
+	return call.placeIn(root, ok, path, rules.Write)
 }
 
-func placeIn(root string, ok bool, path, word string) (files.Place, error) {
+func (call *fileCall) placeIn(root string, ok bool, path, word string) (files.Place, error) {
 	if !ok {
 		return files.Place{}, &rules.Refusal{What: "path", Name: path, Word: word}
 	}
-	return files.Place{Path: path, Root: root, Word: word}, nil
+	return files.Place{Path: path, Root: root, Word: word, Visit: call.visit}, nil
+}
+
+// visit enters the filesystem to which a path leads, unless it answers by itself.
+func (call *fileCall) visit(path string, follow bool) error {
+	if filesystem := mounts.Find(path, follow); filesystem != "" {
+		return call.enter(filesystem)
+	}
+	return nil
 }
 
 // fileWork does a call about the file at a place.

@@ -140,11 +140,11 @@ func TestSlowDiskIsNoStall(t *testing.T) {
 // A connection whose file calls have no turn waits for others, and not for its client.
 func TestNoTurnIsNoStall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	turns := turns.New(3)
-	slowDisk(t, turns, func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error) {
+	pool := turns.New(3)
+	slowDisk(t, pool, func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error) {
 		close(disk)
 		for range 3 { // others have all
-			if ok, err := turns.Take(0, nil); !ok {
+			if ok, err := pool.Take(0, nil); !ok {
 				t.Fatal(err)
 			}
 		}
@@ -157,7 +157,7 @@ func TestNoTurnIsNoStall(t *testing.T) {
 		case <-time.After(time.Hour):
 		}
 		for range 3 {
-			turns.Run(func() {})
+			pool.Run(func(*turns.Turn) {})
 		}
 		for range 4 {
 			if answer := <-answers; !strings.Contains(answer, `"result"`) {

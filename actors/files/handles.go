@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/mounts"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -31,6 +32,7 @@ type Handles struct {
 
 type handle struct {
 	Opened            // without a File until Open has finished
+	on     string     // the filesystem, as mounts.Find; fixed
 	target string     // the path to change, fixed; "": opened for reading
 	failed error      // the first error of writing a block; Close then discards the file
 	mu     sync.Mutex // held while file is used; CloseAll waits for mu
@@ -62,8 +64,20 @@ func (h *Handles) Open(ctx context.Context, id string, on Calls, place Place, mo
 	defer h.mu.Unlock()
 	if err != nil {
 		delete(h.open, id)
+		return err
 	}
-	return err
+	hd.on = filesystemOf(hd.File)
+	return nil
+}
+
+// filesystemOf returns the name of the filesystem of an open file, as mounts.Of.
+func filesystemOf(f *os.File) (name string) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return ""
+	}
+	raw.Control(func(fd uintptr) { name = mounts.Of(int(fd)) })
+	return name
 }
 
 func (h *Handles) add(id string, hd *handle) error {
@@ -156,6 +170,16 @@ func (h *Handles) close(ctx context.Context, id string, hd *handle) error {
 		return hd.failed
 	}
 	return hd.Replaces.Commit(ctx)
+}
+
+// Filesystem returns the filesystem of the handle id, as mounts.Find; "" if there is no such handle.
+func (h *Handles) Filesystem(id string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if hd := h.open[id]; hd != nil {
+		return hd.on
+	}
+	return ""
 }
 
 // Replaces returns the path of the file that the handle id changes. "": the handle changes none.

@@ -24,6 +24,8 @@ type location struct {
 	// outside is the error for a name that leads out of the directory; nil: names may do so. With outside, name may
 	// be a path.
 	outside error
+	// refused is the error of Place.Visit, and of every look at the file; nil: the path may be used.
+	refused error
 }
 
 // anywhere returns the location of a path with links.
@@ -58,6 +60,9 @@ func (at location) try(op string, call func() error) error {
 
 // stat returns the kind, owner and size of the file. Kind is the type bits of its mode.
 func (at location) stat() (st unix.Stat_t, kind uint32, err error) {
+	if at.refused != nil {
+		return st, 0, at.refused
+	}
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	if at.follow {
 		flags = 0
@@ -73,6 +78,9 @@ func (at location) stat() (st unix.Stat_t, kind uint32, err error) {
 // open is like os.OpenFile. But if polling the file could hang, the file stays in blocking mode, outside of
 // the runtime's poller.
 func (at location) open(flags int, perm uint32) (*os.File, error) {
+	if at.refused != nil {
+		return nil, at.refused
+	}
 	if !at.follow {
 		flags |= unix.O_NOFOLLOW
 	}

@@ -20,6 +20,9 @@ type Place struct {
 	Path string
 	Root string // "" and "/": the whole filesystem; else the beginning of Path
 	Word string // the word of a policy that would allow more, for errors
+	// Visit is called before a call looks at a path. If follow, a link at its end is followed. An error of Visit ends the look.
+	// Visit may wait. Nil: nobody asks.
+	Visit func(path string, follow bool) error
 }
 
 // refused is the error for a path that leads out of the root.
@@ -58,11 +61,24 @@ type View interface {
 }
 
 // View returns the View of the place, which the caller closes.
-func (p Place) View() (View, error) {
+func (p Place) View() (v View, err error) {
 	if p.Root == "" || p.Root == "/" {
-		return whole{}, nil
+		v = whole{}
+	} else if err = p.visit(p.Root, true); err == nil {
+		v, err = openConfined(p)
 	}
-	return openConfined(p)
+	if err == nil && p.Visit != nil {
+		v = visiting{v, p.Visit}
+	}
+	return v, err
+}
+
+// visit calls Visit, if there is one.
+func (p Place) visit(path string, follow bool) error {
+	if p.Visit == nil {
+		return nil
+	}
+	return p.Visit(path, follow)
 }
 
 // whole is the View of the whole filesystem.
@@ -98,7 +114,7 @@ func (p Place) NoFollow() (Path, error) {
 		return nil, err
 	}
 	v.Close()
-	return NoFollow(p.Path), nil
+	return NoFollow(p.Path), p.visit(p.Path, false)
 }
 
 // in calls do with the View of the place.

@@ -15,7 +15,7 @@ import (
 var fileAttacks = []*attack{
 	{
 		name: "hanging file calls", short: true, skip: noFUSE,
-		does: "Makes 1,024 file calls, on 16 connections, on a filesystem that does not answer.",
+		does: "Makes 1,024 file calls, on 128 connections, on a filesystem that does not answer; half of them through a link.",
 		must: "The file calls of others are answered, and threads stay few.",
 		run:  hangingFiles,
 	},
@@ -44,7 +44,11 @@ func hangingFiles(ctx context.Context, t *target) error {
 	if err != nil {
 		return err
 	}
-	const n = 16 // 96 connections would take every place for calls: each connection may have a call
+	link := filepath.Join(t.dir, "link-"+newToken())
+	if err := os.Symlink(d.dir, link); err != nil {
+		return err
+	}
+	const n = 128 // more than there are places for calls: each connection may have a call
 	var peers []*peer
 	for i := range n {
 		p, err := t.open(ctx, nil, nil)
@@ -52,7 +56,8 @@ func hangingFiles(ctx context.Context, t *target) error {
 			return err
 		}
 		for j := range 1024 / n {
-			if _, err := p.request("fs/getMetadata", obj{"path": fmt.Sprintf("file://%s/%d-%d", d.dir, i, j)}); err != nil {
+			dir := []string{d.dir, link}[j%2]
+			if _, err := p.request("fs/getMetadata", obj{"path": fmt.Sprintf("file://%s/%d-%d", dir, i, j)}); err != nil {
 				return err
 			}
 		}

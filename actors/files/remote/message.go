@@ -81,10 +81,12 @@ type packedPlace struct {
 	Path []byte `json:"path"`
 	Root []byte `json:"root,omitempty"`
 	Word string `json:"word,omitempty"`
+
+	visit func(path string, follow bool) error // of the place, in the server
 }
 
 func packPlace(p files.Place) *packedPlace {
-	return &packedPlace{[]byte(p.Path), []byte(p.Root), p.Word}
+	return &packedPlace{[]byte(p.Path), []byte(p.Root), p.Word, p.Visit}
 }
 
 // place returns the place; nil is the zero Place.
@@ -97,11 +99,18 @@ func (p *packedPlace) place() files.Place {
 
 func (r *request) at() files.At { return files.At{Place: r.At.place(), NoLinks: r.NoLinks} }
 
-// check refuses what is longer than the kernel takes, so every request fits into a packet.
+// check refuses what is longer than the kernel takes, so every request fits into a packet. Before a jail looks at a path, its
+// place visits it.
 func (r *request) check() error {
 	for _, p := range []*packedPlace{r.At, r.From} {
-		if p != nil && len(p.Path) > maxPath {
+		switch {
+		case p == nil:
+		case len(p.Path) > maxPath:
 			return syscall.ENAMETOOLONG
+		case p.visit != nil:
+			if err := p.visit(string(p.Path), true); err != nil {
+				return err
+			}
 		}
 	}
 	if len(r.Target) > maxPath {

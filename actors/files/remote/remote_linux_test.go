@@ -449,3 +449,17 @@ func BenchmarkStatThroughTheSocket(b *testing.B) {
 		}
 	}
 }
+
+// TestVisitBeforeJail: a place is visited in the server before its jail hears of the path.
+func TestVisitBeforeJail(t *testing.T) {
+	stop := errors.New("stop")
+	visited := ""
+	at := files.Place{Path: "/x", Visit: func(path string, _ bool) error {
+		visited = path
+		return stop
+	}}
+	r := request{Op: opRename, At: packPlace(files.Place{Path: "/y"}), From: packPlace(at)}
+	if err := r.check(); err != stop || visited != "/x" {
+		t.Errorf("%v, visited %q", err, visited)
+	}
+}
