@@ -9,7 +9,7 @@ import (
 
 // withheld are credentials of exec-server. (exec-server: NON_INHERITABLE_ENV_VARS.)
 var withheld = []string{
-	"CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN", "NODE_REPL_AUTH_TOKEN",
+	"CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN", replToken,
 	"OPENAI_FEDERATION_RULE_ID", "OPENAI_IDENTITY_TOKEN_FILE", "OPENAI_WORKLOAD_IDENTITY_CONTEXT",
 }
 
@@ -33,7 +33,12 @@ func Withheld(name string) bool {
 		isOwn && slices.ContainsFunc(words, func(word string) bool { return strings.Contains(own, word) })
 }
 
+// replToken is withheld from programs, but it is the credential for an MCP server: clients send it in a header
+// (bearer_token_env_var), as the peer lets them.
+const replToken = "NODE_REPL_AUTH_TOKEN"
+
 // Unsent reports whether the variable name may not be the value of an HTTP header.
 func Unsent(name string) bool {
-	return Withheld(name) || slices.Contains(unsent, strings.ToUpper(name))
+	name = strings.ToUpper(name)
+	return name != replToken && Withheld(name) || slices.Contains(unsent, name)
 }
