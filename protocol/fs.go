@@ -34,7 +34,7 @@ type Confinement struct {
 }
 
 // Asked returns the sandbox that the client asks for; nil: none. An error is as of ParseSandbox.
-func (c Confinement) Asked() (*Sandbox, error) { return ParseSandbox(c.Sandbox) }
+func (c Confinement) Asked() (*Sandbox, error) { return parseSandbox(c.Sandbox, foreignToCall) }
 
 // FsLinks is embedded in the params of methods that may refuse symbolic links.
 type FsLinks struct {

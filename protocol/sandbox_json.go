@@ -10,18 +10,21 @@ import (
 	"strings"
 )
 
-// ParseSandbox decodes the member `sandbox`. Of no member, and of null, the result is nil. Every error is an *Error with
+// ParseSandbox decodes the member `sandbox` of a start. Of no member, and of null, the result is nil. Every error is an *Error with
 // CodeInvalidParams.
 //
 // Unknown variants are refused. Unknown members are ignored, but refused inside `permissions`, because a member that
 // the server does not know may be one that permits less. (sandbox wire §1.6.)
-func ParseSandbox(raw json.RawMessage) (*Sandbox, error) {
+func ParseSandbox(raw json.RawMessage) (*Sandbox, error) { return parseSandbox(raw, foreignToStart) }
+
+// parseSandbox is ParseSandbox with the errors about paths of other hosts that a method has.
+func parseSandbox(raw json.RawMessage, foreign foreignTexts) (*Sandbox, error) {
 	if raw == nil {
 		return nil, nil
 	}
 	var params *sandboxParams
 	if err := unmarshalJSON(raw, &params); err != nil {
-		return nil, wrongParams(within("sandbox", err))
+		return nil, foreign.wrong(err)
 	}
 	if params == nil {
 		return nil, nil
@@ -30,9 +33,54 @@ func ParseSandbox(raw json.RawMessage) (*Sandbox, error) {
 	if wire, ok := errors.AsType[*Error](err); ok {
 		return nil, wire
 	} else if err != nil {
-		return nil, wrongParams(within("sandbox", err))
+		return nil, foreign.wrong(err)
 	}
 	return s, nil
+}
+
+// foreignTexts is how exec-server refuses a path of another host in a member of `sandbox`: the code, and the beginnings of
+// the messages.
+type foreignTexts struct {
+	code                         int
+	cwd, workspaceRoot, anyEntry string
+}
+
+var (
+	foreignToStart = foreignTexts{
+		code:          CodeInvalidParams,
+		cwd:           "failed to prepare process sandbox: invalid sandbox policy cwd: ",
+		workspaceRoot: "failed to prepare process sandbox: invalid sandbox workspace root: ",
+		anyEntry:      "failed to prepare process sandbox: invalid sandbox permission path: ",
+	}
+	// foreignToCall is for calls about files.
+	foreignToCall = foreignTexts{
+		code:          CodeInvalidRequest,
+		cwd:           "",
+		workspaceRoot: "file system sandbox workspace root is not native to this exec-server host: ",
+		anyEntry:      "invalid sandbox permission path URI: ",
+	}
+)
+
+// wrong returns the error of a request whose member `sandbox` has the error err.
+func (f foreignTexts) wrong(err error) *Error {
+	err = within("sandbox", err)
+	wire := wrongParams(err)
+	field, _ := errors.AsType[*fieldError](err)
+	if uri, ok := field.err.(*URIError); ok {
+		wire.Code, wire.Message = f.code, f.before(field.path)+uri.Text
+	}
+	return wire
+}
+
+// before returns the beginning of the message about a member.
+func (f foreignTexts) before(member string) string {
+	switch {
+	case strings.HasSuffix(member, "cwd"):
+		return f.cwd
+	case strings.HasSuffix(member, "]"):
+		return f.workspaceRoot
+	}
+	return f.anyEntry
 }
 
 // JSON returns s as the member `sandbox`. Of nil the result is nil.
@@ -209,8 +257,8 @@ func sandboxURIError(err error) error {
 	switch {
 	case !ok:
 		return err
-	case e.Foreign:
-		return &detailed{"failed to prepare process sandbox: invalid sandbox permission path: " + e.Text, e.Advice}
+	case e.Foreign: // foreignTexts has the message
+		return e
 	}
 	return &detailed{e.Text, e.Advice}
 }

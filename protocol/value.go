@@ -498,6 +498,8 @@ func wrongParams(err error) *Error {
 	switch err := err.(type) {
 	case *detailed:
 		advice = append(advice, err.detail)
+	case *URIError:
+		advice = append(advice, err.Advice)
 	case notBase64:
 		cause.Base64 = true
 		advice = append(advice, "expected base64 with padding")
