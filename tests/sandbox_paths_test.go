@@ -76,6 +76,14 @@ func TestSandboxPaths(t *testing.T) {
 				r := y.run(`echo mine >new; cat new $O/sec`, more)
 				r.wantOut("mine\n")
 				r.wantErrors(eacce)
+				// linuxRootWritePreservesDevices and linuxApprovedRootWritePreservesRestrictions of environment/info.
+				if err := os.Symlink(y.o, y.w+"/.codex"); err != nil {
+					y.t.Fatal(err)
+				}
+				y.prepared()
+				r = y.run(`echo x >/dev/null && head -c 1 /dev/zero | wc -c && exec 3<>/dev/ptmx && echo devices; cat .codex/sec; echo x >.codex/sec`, more)
+				r.wantOut("1\ndevices\n")
+				r.wantErrors(eacce, eacce)
 				y.wantTries(more, "tcp 127.0.0.1:9: EPERM")
 			}},
 		} {

@@ -37,6 +37,11 @@ func EnvironmentInfo(config config.Config) *protocol.EnvironmentInfo {
 	}
 	// Only the capabilities of this server: clients use every capability in the list.
 	capabilities := map[string]bool{"fileWriteStreaming": true, "environmentConfigRead": true, "capabilityDiscoveryV2": true, "shellSnapshotV2": true}
+	if runtime.GOOS == "linux" { // where Linux permits no sandbox, starts and calls with a sandbox are refused
+		capabilities["sandboxedFileStreaming"] = true
+		capabilities["linuxRootWritePreservesDevices"] = true
+		capabilities["linuxApprovedRootWritePreservesRestrictions"] = true
+	}
 	if files.CanWatch() {
 		capabilities["fsWatchMissing"] = true
 	}
