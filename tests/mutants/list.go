@@ -266,6 +266,7 @@ var mutants = []mutant{
 	{file: "actors/process/life.go", old: `p.life.Run() > 1 || p.group != nil`, new: `p.life.Run() > 1`, breaks: "the first run of a group gets the size that its terminal got meanwhile"},
 	{file: "actors/child/host.go", old: `	spec.Env = withoutWithheld(spec.Env, rule)
 `, new: ``, breaks: "no program gets the credentials of the server", run: "^TestWithheldVariables$"},
+	{file: "protocol/signal.go", old: `short == p.name || `, new: ``, breaks: "SIGTERM and TERM name the signal terminate", run: "^TestSignalNames$"},
 	{file: "internal/secrets/secrets.go", old: `name != replToken && `, new: ``, breaks: "http/request sends NODE_REPL_AUTH_TOKEN"},
 	{file: "protocol/fs.go", old: `parseSandbox(c.Sandbox, foreignToCall)`, new: `ParseSandbox(c.Sandbox)`, breaks: "a call about files refuses a path of another host in its sandbox with -32600", in: "tests", run: "^TestPeer$/^fs_uris$"},
 	{file: "internal/secrets/secrets.go", old: `isOwn && slices`, new: `false && isOwn && slices`, breaks: "no program gets TROUPE_TOKEN"},

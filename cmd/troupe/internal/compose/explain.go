@@ -89,8 +89,7 @@ func (p *Project) explain(one *Program) (rows [][2]string) {
 		}
 	}
 	row("restart", "%s", restartText(one.Restart))
-	stop := string(one.StopSignal)
-	row("stop", "%s, and SIGKILL after %v", stop, one.StopTimeout)
+	row("stop", "%s, and SIGKILL after %v", one.StopSignal.Posix(), one.StopTimeout)
 	if one.Timeout > 0 {
 		row("timeout", "a run may take %v", one.Timeout)
 	}

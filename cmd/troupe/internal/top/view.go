@@ -220,7 +220,7 @@ func (m *Model) footer() line {
 	case m.mode == modeFilter:
 		return line{"filter: " + show.Harmless(m.input) + "▏", show.Plain}
 	case m.mode == modeSignal:
-		return line{"signal for " + show.Harmless(m.confirm.Process) + " (HUP, INT, TERM, USR1 …): " + show.Harmless(m.input) + "▏", show.Plain}
+		return line{"signal for " + show.Harmless(m.confirm.Process) + " (SIGHUP, SIGINT, SIGTERM, SIGUSR1 …): " + show.Harmless(m.input) + "▏", show.Plain}
 	case m.mode == modeConfirm:
 		return line{show.Harmless(m.confirm.String()) + "? y does it, any other key does not", show.Warn}
 	case m.note != "" && m.now.Sub(m.noted) < noteTime:
