@@ -221,7 +221,7 @@ func TestSessionChangesHands(t *testing.T) {
 	if reply.Err != nil {
 		t.Fatal(reply.Err)
 	}
-	cat := reply.Result.(actors.Started).Process
+	cat := reply.Result.(actors.StartResult).Process
 	write := func(m mailbox, sender *actor.PID, id string) {
 		root.RequestWithCustomSender(cat.PID, actors.Request{Token: 3, Params: protocol.ProcessWriteParams{ProcessID: "cat", WriteID: id, Chunk: []byte(id + "\n")}}, sender)
 		if reply := take[actors.Reply](t, m); reply.Result != (protocol.ProcessWriteResult{Status: protocol.WriteAccepted}) {
@@ -320,7 +320,7 @@ func TestOwnerReadsAgain(t *testing.T) {
 	process := ask(take[actors.Attached](t, m).Session, protocol.ProcessStartParams{
 		ProcessID: "a", Argv: []string{"cat"}, PipeStdin: true, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
 		Retention: &protocol.Retention{Bytes: &retention, OnFull: protocol.OnFullBlock},
-	}).(actors.Started).Process.PID
+	}).(actors.StartResult).Process.PID
 	write := func(id string) {
 		ask(process, protocol.ProcessWriteParams{ProcessID: "a", WriteID: id, Chunk: make([]byte, 3000)})
 	}
@@ -352,7 +352,7 @@ func TestResubscribingAcknowledgesNothing(t *testing.T) {
 	root, m, self, ask := owner(t)
 	process := ask(take[actors.Attached](t, m).Session, protocol.ProcessStartParams{
 		ProcessID: "a", Argv: []string{"sh", "-c", "echo hello; exec cat"}, PipeStdin: true, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
-	}).(actors.Started).Process.PID
+	}).(actors.StartResult).Process.PID
 	unacked := func() int64 { return ask(process, actors.DescribeRequest{}).(protocol.ProcessInfo).Unacked }
 
 	root.RequestWithCustomSender(process, actors.Subscribe{Owner: true, Pull: 1 << 20}, self)

@@ -48,7 +48,7 @@ func (g *greeter) Receive(ctx actor.Context) {
 		}
 		// Subscribe from the beginning of the output. The log keeps output until its owner has
 		// acknowledged it; a program waits while its retention is full.
-		process := m.Result.(actors.Started).Process
+		process := m.Result.(actors.StartResult).Process
 		ctx.Request(process.PID, actors.Subscribe{Owner: true, Pull: 4096})
 
 	case actors.Delivery:
@@ -132,7 +132,7 @@ func (s *shepherd) Receive(ctx actor.Context) {
 			close(s.done)
 			return
 		}
-		actors.Follow(ctx, m.Result.(actors.Started).Process, actors.Subscribe{Owner: true})
+		actors.Follow(ctx, m.Result.(actors.StartResult).Process, actors.Subscribe{Owner: true})
 
 	case actors.Followed:
 		for _, e := range m.Entries {
@@ -214,7 +214,7 @@ func (k *keeper) Receive(ctx actor.Context) {
 			k.done <- m.Err.Error()
 			return
 		}
-		if process := m.Result.(actors.Started).Process; !k.begun { // the answer to an earlier instance may have come before
+		if process := m.Result.(actors.StartResult).Process; !k.begun { // the answer to an earlier instance may have come before
 			k.begun = true
 			actors.Follow(ctx, process, actors.Subscribe{Owner: true, After: k.seen[process.ID]}) // stops with this instance
 		}

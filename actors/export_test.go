@@ -15,7 +15,7 @@ type Place = env.Place
 // to an actor (and once for each goroutine of a connection, with its name as the
 // message, and at each Place with that), child where child.HostConfig.Fault says.
 func WithFaults(c config.Config, fault func(self *actor.PID, message any), child func(point string)) config.Config {
-	c.Faults = faults.Hooks{Actor: fault, Child: child}
+	c.Faults = faults.New(fault, child)
 	return c
 }
 

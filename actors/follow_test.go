@@ -32,7 +32,7 @@ func (r *reader) Receive(ctx actor.Context) {
 			r.done <- m.Err.Error()
 			return
 		}
-		actors.Follow(ctx, m.Result.(actors.Started).Process, actors.Subscribe{Owner: true})
+		actors.Follow(ctx, m.Result.(actors.StartResult).Process, actors.Subscribe{Owner: true})
 	case actors.Followed:
 		for _, e := range m.Entries {
 			if r.seq++; e.Seq != r.seq {
@@ -100,7 +100,7 @@ func (r *idler) Receive(ctx actor.Context) {
 		r.told++
 	case actors.Reply:
 		switch result := m.Result.(type) {
-		case actors.Started:
+		case actors.StartResult:
 			r.process = result.Process
 			actors.Follow(ctx, r.process, actors.Subscribe{Owner: true})
 			ctx.Request(r.process.PID, actors.Request{Params: protocol.ProcessInfoParams{ProcessID: "p"}})

@@ -16,6 +16,11 @@ type Conn = message.Conn
 // The messages that an actor of the host exchanges with a troupe. Package actors/message documents their
 // fields.
 type (
+	// Identity is who a client is, for Attach. The zero Identity is every client of a host that asks for no credential.
+	Identity = message.Identity
+	// Guest is for Identity: whoever has the token of a share.
+	Guest = message.Guest
+
 	// Attach goes to Troupe.PID: the sender becomes owner or observer of a session. Attached answers,
 	// or a Reply with an error.
 	Attach = message.Attach
@@ -26,8 +31,8 @@ type (
 	Request = message.Request
 	// Reply answers a Request, and an Attach that has failed.
 	Reply = message.Reply
-	// Started is the Result of a Reply to protocol.ProcessStartParams.
-	Started = message.Started
+	// StartResult is the Result of a Reply to protocol.ProcessStartParams.
+	StartResult = message.StartResult
 	// GroupStarted is the Result of a Reply to protocol.GroupStartParams.
 	GroupStarted = message.GroupStarted
 	// ProcessRef names a process: by the client's id, and by its actor.

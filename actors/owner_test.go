@@ -24,7 +24,7 @@ func TestFutureIsNotAttached(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, actors.Config{KillGrace: -1})
 	is := h.attach(t, actors.Attach{})
-	process := h.ask(t, is.Session, program("a")).Result.(actors.Started).Process.PID
+	process := h.ask(t, is.Session, program("a")).Result.(actors.StartResult).Process.PID
 	want := []string{"a future", "send the message with Request from an actor"}
 	for _, m := range []actors.Attach{{}, {SessionID: is.SessionID, Takeover: true}, {SessionID: is.SessionID, Role: protocol.RoleObserver}} {
 		answer, err := h.root.RequestFuture(h.troupe.PID(), m, limit).Result()
@@ -150,7 +150,7 @@ func TestOwnerComesBack(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, actors.Config{KillGrace: -1})
 	is := h.attach(t, actors.Attach{})
-	process := h.ask(t, is.Session, program("a")).Result.(actors.Started).Process.PID
+	process := h.ask(t, is.Session, program("a")).Result.(actors.StartResult).Process.PID
 	other := &host{root: h.root, troupe: h.troupe, mailbox: make(mailbox, 100)}
 	other.self = h.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return other.mailbox }))
 	defer h.root.Stop(other.self)

@@ -34,7 +34,7 @@ func TestMistakesOfAHost(t *testing.T) {
 	if started.Err != nil {
 		t.Fatal(started.Err)
 	}
-	process := started.Result.(actors.Started).Process.PID
+	process := started.Result.(actors.StartResult).Process.PID
 	lives := func() {
 		t.Helper()
 		if r := ask(process, actors.Request{Token: 3, Params: actors.DescribeRequest{}}); r.Err != nil || r.Result.(protocol.ProcessInfo).State != string(protocol.StateRunning) {

@@ -106,7 +106,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 		StateDir:        e.StateDir,
 		Hidden:          e.Hidden,
 		Log:             e.Log,
-		Fault:           e.Faults.Child,
+		Fault:           e.Faults.Child(),
 	})
 	if err != nil {
 		return nil, nil, err
@@ -167,9 +167,12 @@ func (t *Troupe) PID() *actor.PID {
 // allows.
 func (t *Troupe) Containment() child.Containment { return t.env.Host.Containment() }
 
+// Memory accounts for messages of a connection. (A transport.Memory.)
+type Memory = budget.Account
+
 // Memory returns an account of Config.Budget for the messages that a transport reads for one connection,
 // before the troupe gets them. The transport closes the account with the connection.
-func (t *Troupe) Memory() *budget.Account { return t.env.ClientBudget.Account() }
+func (t *Troupe) Memory() *Memory { return t.env.ClientBudget.Account() }
 
 // Accept gives the troupe a connection of a client. The troupe closes the connection when it ends, and
 // when the troupe stops.

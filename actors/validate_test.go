@@ -257,7 +257,7 @@ func TestRequestsOfAHostAreChecked(t *testing.T) {
 	if started.Err != nil {
 		t.Fatal(started.Err)
 	}
-	process := started.Result.(actors.Started).Process
+	process := started.Result.(actors.StartResult).Process
 	for to, rows := range map[*actor.PID][]mistake{
 		session.Session: append(append(mistakesOfStarts(), mistakesOfGroups()...), mistakesOfSessions()...),
 		process.PID:     mistakesOfProcesses(),
@@ -411,7 +411,7 @@ func TestMistakesOfAViewer(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, actors.Config{KillGrace: -1})
 	session := h.attach(t, actors.Attach{})
-	process := h.ask(t, session.Session, program("a")).Result.(actors.Started).Process.PID
+	process := h.ask(t, session.Session, program("a")).Result.(actors.StartResult).Process.PID
 	for _, row := range []struct {
 		m    any
 		want []string

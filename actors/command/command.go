@@ -206,7 +206,7 @@ func (c *command) reply(ctx actor.Context, m message.Reply) {
 
 // begun takes the answer of the session to the start.
 func (c *command) begun(ctx actor.Context, m message.Reply) {
-	started, ok := m.Result.(message.Started)
+	started, ok := m.Result.(message.StartResult)
 	if !ok {
 		c.refuse(ctx, m.Err)
 		return

@@ -82,7 +82,7 @@ func next[T any](w *world) (m T) {
 
 // started answers the start of the process.
 func (w *world) started() {
-	w.send(message.Reply{Result: message.Started{Process: message.ProcessRef{ID: "p", PID: w.self}}})
+	w.send(message.Reply{Result: message.StartResult{Process: message.ProcessRef{ID: "p", PID: w.self}}})
 }
 
 func output(seq uint64, text string) outlog.Entry {

@@ -7,11 +7,8 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
-	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/pace"
-	"github.com/b6f6fdd7/troupe/internal/rules"
-	"github.com/b6f6fdd7/troupe/internal/share"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -35,7 +32,7 @@ type Config struct {
 	Name string
 	// Version of the server, for clients; "" means "devel".
 	Version string
-	// Log gets errors and evictions; nil means slog.Default(). Clients can cause most messages, so Log
+	// Log gets errors, and sessions that give way to others; nil means slog.Default(). Clients can cause most messages, so Log
 	// gets the same message 10 times in a minute at most, and then the number of the others.
 	Log *slog.Logger
 
@@ -132,9 +129,8 @@ type Config struct {
 	// the allowed users may use files (fs/*). An error refuses the start or the call. Users may block. Nil:
 	// all programs run as the server, and no start may name a user.
 	Users func(identity string) (allowed []string, def string, err error)
-	// Rules say which programs, directories, files and variables an identity may use; nil: all. Only the command
-	// of this module sets this field: its type is internal.
-	Rules *rules.File
+	// Rules are for all identities, by OpenRules; nil: every identity may use everything.
+	Rules *Rules
 	// DefaultSandbox returns the sandbox of a program whose client asks for none and whose working directory is dir. Nil:
 	// such a program is not confined.
 	DefaultSandbox func(dir string) *protocol.Sandbox
@@ -155,15 +151,13 @@ type Config struct {
 	Containment child.Containment
 	Subreaper   bool
 
-	// Audit records what clients do; nil: nothing is recorded. Only the command of this module sets this
-	// field: its type is internal. The owner closes Audit after the shutdown of the troupe.
-	Audit *audit.Log
+	// Audit records what clients do, by OpenAudit; nil: nothing is recorded.
+	Audit *Audit
 
-	// Shares has the tokens of guests, which the transport lets in; nil: no session can be shared. Only the
-	// command of this module sets this field: its type is internal.
-	Shares *share.Book
+	// Shares has the tokens of guests, by NewShares; nil: no session can be shared.
+	Shares *Shares
 
-	// Faults is for the tests of this module: other modules cannot set this field.
+	// Faults is for the tests of this module: other modules can make none but the zero value, which does nothing.
 	Faults faults.Hooks
 }
 

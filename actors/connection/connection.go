@@ -39,7 +39,7 @@ const (
 	deliveryBytes = 128 << 10
 	// attachTime is how long a session may take to answer.
 	attachTime = 10 * time.Second
-	// endTime is how long an evicted client may read nothing before the connection is cut. After the end of the
+	// endTime is how long a client that has lost its session may read nothing before the connection is cut. After the end of the
 	// client's input, unanswered requests have the same time.
 	endTime = 5 * time.Second
 )
@@ -300,7 +300,7 @@ func (c *connection) limit(bytes int) {
 // faultOf returns a function that each goroutine of the connection calls with its name, so that tests
 // may stop the goroutine.
 func (c *connection) faultOf(self *actor.PID) func(goroutine string) {
-	fault := c.env.Faults.Actor
+	fault := c.env.Faults.Actor()
 	if fault == nil {
 		return func(string) {}
 	}

@@ -256,7 +256,7 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 		return
 	}
 	switch result := m.Result.(type) {
-	case message.Started:
+	case message.StartResult:
 		c.answer(p, result.ProcessStartResult, nil)
 		c.showNew(ctx, result.Process)
 	case message.GroupStarted:

@@ -72,11 +72,11 @@ func slowDisk(t *testing.T, turns *turns.Pool, test func(t *testing.T, disk chan
 		troupe := spawn(func() actor.Actor { return slowSession{make(chan asked, 10)} })
 		ours, theirs := transport.Pipe("")
 		conn := &goneConn{Conn: theirs}
-		s := &env.Env{FileTurns: turns, Info: &protocol.EnvironmentInfo{Cwd: "file:///"}, Config: config.Config{Log: slog.New(slog.DiscardHandler), Faults: faults.Hooks{Actor: func(_ *actor.PID, what any) {
+		s := &env.Env{FileTurns: turns, Info: &protocol.EnvironmentInfo{Cwd: "file:///"}, Config: config.Config{Log: slog.New(slog.DiscardHandler), Faults: faults.New(func(_ *actor.PID, what any) {
 			if what == "file" {
 				<-disk
 			}
-		}}}.WithDefaults()}
+		}, nil)}.WithDefaults()}
 		spawn(func() actor.Actor { return connectionOf(s, troupe, conn, false) })
 		answers, ended := make(chan string, 10), make(chan error, 1)
 		go func() {

@@ -11,6 +11,12 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
+// Identity is who a client is. The zero Identity is every client of a server that asks for no credential.
+type Identity = identity.Identity
+
+// Guest is what the owner of a session allows to whoever has the token of a share.
+type Guest = identity.Guest
+
 // Attach is from a connection, or from an actor of the host, to the troupe. The sender becomes owner or
 // observer of a session, and is detached when it stops. The session answers with Attached; a Reply with
 // an error is the answer if the sender was not attached.
@@ -19,7 +25,7 @@ type Attach struct {
 	// SessionID is the session to resume; "" opens a new session.
 	SessionID string
 	Role      protocol.Role // "" means owner
-	Takeover  bool          // evict an owner that is still attached
+	Takeover  bool          // from an owner that is still attached
 	// OpenToken makes the opening of a session repeatable: while the session lives that a sender has opened with a token, an
 	// Attach of this sender with the token attaches it to this session. "" means none.
 	OpenToken string
@@ -31,7 +37,7 @@ type Attach struct {
 	From string
 	// Identity is who the client is. A session belongs to the identity that opened the session. For
 	// clients that may not reach it, the session does not exist.
-	Identity identity.Identity
+	Identity Identity
 	// Ephemeral is for a new session. An ephemeral session ends as soon as it has no owner, and
 	// forgets a process as soon as the owner has had the end of that process.
 	Ephemeral bool
@@ -84,7 +90,7 @@ type ProcessRef struct {
 
 // Request is from whoever is attached, to a session or to a process; a Reply answers, with an error if a client could not
 // send such Params. Params is the value of a params type of package protocol, or of a request type of this package. A session answers
-// protocol.ProcessStartParams (Result: Started), protocol.GroupStartParams (GroupStarted),
+// protocol.ProcessStartParams (Result: StartResult), protocol.GroupStartParams (GroupStarted),
 // protocol.GroupStopParams, protocol.SessionCloseParams, protocol.SessionUpdateParams, protocol.SessionShareParams,
 // protocol.SessionUnshareParams, SharesRequest, SessionInfoRequest, SummaryRequest and GroupListRequest. A
 // process answers all params that name a process, DescribeRequest and InspectRequest.
@@ -134,8 +140,8 @@ type Reply struct {
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
 func (Reply) IgnoreDeadLetterLogging() {}
 
-// Started is the Result for protocol.ProcessStartParams.
-type Started struct {
+// StartResult is the Result for protocol.ProcessStartParams.
+type StartResult struct {
 	protocol.ProcessStartResult
 	Process ProcessRef
 }
@@ -148,12 +154,12 @@ type GroupStarted struct {
 
 // SessionListRequest are the Params of a Request to the troupe. Result: []*actor.PID, the sessions that
 // Identity may observe, and perhaps others.
-type SessionListRequest struct{ Identity identity.Identity }
+type SessionListRequest struct{ Identity Identity }
 
 // SummaryRequest are the Params of a Request to a session. Result: Summary, or nil if the session does not
 // exist for Identity or belongs to a program of the sister APIs.
 type SummaryRequest struct {
-	Identity identity.Identity
+	Identity Identity
 	Started  bool // Summary.Started is wanted
 }
 

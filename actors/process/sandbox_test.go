@@ -14,6 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -28,11 +29,11 @@ type starts struct {
 }
 
 // startAsSession starts a process as a session does, in /w.
-func startAsSession(t *testing.T, spawn func(actor.Producer) *actor.PID, params protocol.ProcessStartParams, faults func(*actor.PID, any)) *starts {
+func startAsSession(t *testing.T, spawn func(actor.Producer) *actor.PID, params protocol.ProcessStartParams, fault func(*actor.PID, any)) *starts {
 	t.Helper()
 	p := new(starts)
 	e := fake.Env(nil)
-	e.Faults.Actor = faults
+	e.Faults = faults.New(fault, nil)
 	e.StartChild = func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
 		c := &fake.Child{Born: time.Now(), Intake: in}
 		p.specs, p.children = append(p.specs, spec), append(p.children, c)

@@ -14,6 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/internal/budget"
@@ -321,12 +322,12 @@ func TestOutputOutlivesAFailure(t *testing.T) {
 	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		failed := false
 		_, record, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
-			r.env.Faults.Actor = func(_ *actor.PID, m any) {
+			r.env.Faults = faults.New(func(_ *actor.PID, m any) {
 				if m == env.FactLogged && !failed {
 					failed = true
 					panic("injected")
 				}
-			}
+			}, nil)
 		})
 		credit, _ := record.intake.Take(1 << 10)
 		record.intake.Put(protocol.Stdout, []byte("once"), nil, credit, 0)
@@ -653,12 +654,12 @@ func TestDeliveryOutlivesAFailure(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		failed := false
 		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
-			r.env.Faults.Actor = func(_ *actor.PID, m any) {
+			r.env.Faults = faults.New(func(_ *actor.PID, m any) {
 				if m == env.DeliveryRead && !failed {
 					failed = true
 					panic("injected")
 				}
-			}
+			}, nil)
 		})
 		var got []uint64
 		viewer := spawn(func() actor.Actor {

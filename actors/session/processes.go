@@ -30,7 +30,7 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 		case m.PID == nil:
 			m.Asked = append(m.Asked, r)
 		default:
-			ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: message.Started{ProcessStartResult: m.Result, Process: message.ProcessRef{ID: m.ID, PID: m.PID}}})
+			ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: message.StartResult{ProcessStartResult: m.Result, Process: message.ProcessRef{ID: m.ID, PID: m.PID}}})
 		}
 		return
 	}
@@ -153,7 +153,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 	told := make(map[message.Key]bool)
 	for _, r := range p.Asked {
 		told[message.KeyOf(r.Sender)] = true
-		ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: message.Started{ProcessStartResult: p.Result, Process: m.Ref}})
+		ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: message.StartResult{ProcessStartResult: p.Result, Process: m.Ref}})
 	}
 	if p.Group == "" {
 		for _, pid := range s.attached() {

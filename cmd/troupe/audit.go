@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 )
 
@@ -44,15 +45,11 @@ func (a *auditFlags) file() string {
 }
 
 // open returns the record; nil: there is none.
-func (a *auditFlags) open(log *slog.Logger) (*audit.Log, error) {
+func (a *auditFlags) open(log *slog.Logger) (*config.Audit, error) {
 	if a.where == "" {
 		return nil, nil
 	}
-	sink, err := audit.Open(a.where)
-	if err != nil {
-		return nil, err
-	}
-	return audit.New(sink, audit.Options{Refuse: a.full == "refuse", Argv: a.argv, Log: log}), nil
+	return config.OpenAudit(a.where, config.AuditOptions{Refuse: a.full == "refuse", Argv: a.argv, Log: log})
 }
 
 func (a *auditFlags) started(record *audit.Log, listen, containment string) {

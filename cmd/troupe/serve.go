@@ -22,10 +22,9 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
-	"github.com/b6f6fdd7/troupe/internal/beneath"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
-	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
 	"github.com/b6f6fdd7/troupe/transport"
 	"github.com/b6f6fdd7/troupe/transport/auth"
@@ -236,7 +235,7 @@ func serve(o *serveOptions) (err error) {
 		o.config.Users = users.Of
 	}
 	if o.policy != "" {
-		if o.config.Rules, err = rules.Open(o.policy, beneath.Supported(), log); err != nil {
+		if o.config.Rules, err = config.OpenRules(o.policy, log); err != nil {
 			return fmt.Errorf("--policy-file: %w", err)
 		}
 	}

@@ -97,8 +97,8 @@ func (s *Env) guard(g *gate, r Reaction) actor.ReceiverMiddleware {
 					panic(reason)
 				}
 			}()
-			if s.Faults.Actor != nil {
-				s.Faults.Actor(ctx.Self(), env.Message)
+			if fault := s.Faults.Actor(); fault != nil {
+				fault(ctx.Self(), env.Message)
 			}
 			if !refused(ctx, env) {
 				next(ctx, env)

@@ -48,7 +48,7 @@ const (
 
 // At gives a test the chance to have the actor of ctx fail at the place p.
 func (s *Env) At(ctx actor.Context, p Place) {
-	if s.Faults.Actor != nil {
-		s.Faults.Actor(ctx.Self(), p)
+	if fault := s.Faults.Actor(); fault != nil {
+		fault(ctx.Self(), p)
 	}
 }
