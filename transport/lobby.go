@@ -22,7 +22,7 @@ const (
 	// speakWithin is how long a guest may be silent after a message that did not admit it. The server
 	// may need half of this time to answer.
 	speakWithin = 2 * DefaultHandshakeTimeout
-	// lobbyPause is how long enter waits before it looks again for a guest to evict.
+	// lobbyPause is how long enter waits before it looks again for a guest that gives way.
 	lobbyPause = 20 * time.Millisecond
 	// excusedFor is how long after its arrival a guest is excused because the server has not read its
 	// bytes.
@@ -93,7 +93,7 @@ func newLobby(max int, tls bool) *lobby {
 	return &lobby{max: max, early: early, closed: make(chan struct{}), freed: make(chan struct{}, 1), hosts: make(map[string]*host)}
 }
 
-// enter waits for a place for the accepted connection c, and may evict another guest. enter returns nil
+// enter waits for a place for the accepted connection c, and may have another guest give way. enter returns nil
 // once the lobby is closed.
 func (l *lobby) enter(c net.Conn) *guest {
 	now := time.Now()

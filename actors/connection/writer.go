@@ -246,7 +246,7 @@ func (w *writer) deliver(buf []byte, d *message.Delivery) (_ []byte, err error) 
 		return w.conn.WriteMessage(buf, w.codec.Binary())
 	}
 	if d.Gap.From != 0 && w.caps.Gap {
-		gap := protocol.GapNotification{ProcessID: d.Process, Seq: d.Gap.To, FromSeq: d.Gap.From, ToSeq: d.Gap.To, Bytes: d.Gap.Bytes, Reason: "evicted from the retained output"}
+		gap := protocol.GapNotification{ProcessID: d.Process, Seq: d.Gap.To, FromSeq: d.Gap.From, ToSeq: d.Gap.To, Bytes: d.Gap.Bytes, Reason: "dropped from the retained output"}
 		if d.Cut {
 			gap.Reason = "read too slowly before the end of the session"
 		}

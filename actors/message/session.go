@@ -123,7 +123,7 @@ type Drain struct{}
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the session may end at the same time.
 func (Drain) IgnoreDeadLetterLogging() {}
 
-// Evict is from the registry to a session: end. A session with an owner stays.
+// Evict is from the registry to a session: give way to others. A session with an owner stays.
 type Evict struct {
 	Reason string
 	// IfIdle: a session with processes stays, too. A session that stays answers with Standing.
@@ -133,8 +133,8 @@ type Evict struct {
 // TellStanding is from a new registry to each session. Standing answers.
 type TellStanding struct{}
 
-// Standing is from a session to the registry: what the registry must know in order to choose a session to
-// evict. A session sends Standing when it loses its owner, when an owner is back, and whenever
+// Standing is from a session to the registry: what the registry must know in order to choose a session that
+// gives way. A session sends Standing when it loses its owner, when an owner is back, and whenever
 // Empty changes meanwhile.
 type Standing struct {
 	ID    string

@@ -48,7 +48,7 @@ type Retiring struct {
 }
 
 // BudgetLow is from the budget of output, through the root and the sessions, to every process: keep nothing
-// that the owner has acknowledged. The registry gets BudgetLow too, and may evict a session. From is the owner key
+// that the owner has acknowledged. The registry gets BudgetLow too, and may have a session give way. From is the owner key
 // whose share of the budget is short; "": the whole budget is.
 type BudgetLow struct{ From string }
 

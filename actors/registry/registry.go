@@ -295,17 +295,17 @@ func (r *registry) standing(ctx actor.Context, m message.Standing) {
 	r.rated(ctx, m)
 }
 
-// short reports whether sessions may be evicted for their memory.
+// short reports whether sessions may give way for their memory.
 func (r *registry) short() bool { return r.env.EvictForMemory && r.env.OutputBudget.Short() }
 
-// relieve evicts a session if the server is short of memory.
+// relieve has a session give way if the server is short of memory.
 func (r *registry) relieve(ctx actor.Context) {
 	if !r.short() {
 		return
 	}
 	id, again := r.relief.Choose(time.Now())
 	if id != "" {
-		ctx.Send(r.known[id], message.Evict{Reason: fmt.Sprintf("session evicted: the server holds as much output as it may, %d bytes", r.env.Budget)})
+		ctx.Send(r.known[id], message.Evict{Reason: fmt.Sprintf("the session gave way: the server holds as much output as it may, %d bytes", r.env.Budget)})
 	} else if !again.IsZero() {
 		r.relieveAt.Sooner(ctx, time.Until(again), relieveDue{})
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// seat opens the wanted sessions in order. If there is no room for the next session, seat evicts the
+// seat opens the wanted sessions in order. If there is no room for the next session, seat ends the
 // session that is worth the least, and goes on when that session has ended. If no session may be
-// evicted, seat refuses.
+// ended, seat refuses.
 func (r *registry) seat(ctx actor.Context) {
 	for r.ready && len(r.wanted) > 0 {
 		first := r.wanted[0]
@@ -30,7 +30,7 @@ func (r *registry) seat(ctx actor.Context) {
 			r.leaving = worth
 			r.roster.Busy(worth)
 			r.roomAt.Set(ctx, roomTime, roomDue{})
-			ctx.Send(r.known[worth], message.Evict{Reason: fmt.Sprintf("session evicted: it had neither an owner nor a process, and others needed its place: the server may have %d sessions", r.env.MaxSessions), IfIdle: true})
+			ctx.Send(r.known[worth], message.Evict{Reason: fmt.Sprintf("the session gave way: it had neither an owner nor a process, and others needed its place: the server may have %d sessions", r.env.MaxSessions), IfIdle: true})
 			return
 		}
 	}
@@ -44,7 +44,7 @@ func (r *registry) refuse(ctx actor.Context, err *protocol.Error) {
 	ctx.Send(m.Sender, m.Failed(err))
 }
 
-// noRoom is the error for a client from the owner key from when no session may be evicted.
+// noRoom is the error for a client from the owner key from when no session may give way.
 func (r *registry) noRoom(from string) *protocol.Error {
 	if _, elsewhere := r.roster.Room(""); elsewhere && from != "" {
 		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "max-sessions-each is %d here, and %s has as many sessions: close one, or try again when one has expired", r.env.MaxSessionsEach, from).

@@ -42,7 +42,7 @@ type sessionRecord struct {
 	owner     *actor.PID                 // nil: detached
 	by        audit.Who                  // the owner, or the last one, for the record
 	observers map[message.Key]viewer     // everybody attached but the owner
-	former    map[message.Key]*actor.PID // evicted viewers, until they stop
+	former    map[message.Key]*actor.PID // viewers that have lost the session, until they stop
 	life      *lifetime.Life
 	lifeAt    env.Alarm // set to life.Next
 	told      standing  // the last Standing to the registry

@@ -145,7 +145,7 @@ func (s *session) endShare(ctx actor.Context, i int, by audit.Who, reason string
 	s.dropGuests(ctx, reason)
 }
 
-// dropGuests evicts the guests whose share has ended. It may be repeated.
+// dropGuests cuts off the guests whose share has ended. It may be repeated.
 func (s *session) dropGuests(ctx actor.Context, reason string) {
 	for key, v := range s.observers {
 		if v.guest == "" || s.shareOf(v.guest) != nil {

@@ -40,7 +40,7 @@ type Feed[K comparable, A any] struct {
 
 	// viewers are all who subscribed and were not removed. Nil until the first.
 	viewers map[K]*Viewer[A]
-	// barred are evicted viewers who have not ended yet: the process ignores their messages.
+	// barred are viewers that have lost the session and have not ended yet: the process ignores their messages.
 	barred map[K]bool
 	owner  ownership[K]
 	// cut means: Cut was called.

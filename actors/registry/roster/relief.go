@@ -3,9 +3,9 @@ package roster
 import "time"
 
 const (
-	// Spared is how long a session without an owner is not evicted: its owner may come back.
+	// Spared is how long a session without an owner does not give way: its owner may come back.
 	Spared = 10 * time.Second
-	// leastHeld is the least that an evicted session holds, in bytes.
+	// leastHeld is the least that a session holds which gives way, in bytes.
 	leastHeld = 256 << 10
 	// refundTime is how long the memory of a session may still count after its end, until other
 	// goroutines have given it back.
@@ -15,7 +15,7 @@ const (
 // A Holder says how much memory a session holds, in bytes.
 type Holder interface{ Held() int64 }
 
-// A Relief chooses the session to evict when the server holds too much output: of the sessions that hold at
+// A Relief chooses the session that gives way when the server holds too much output: of the sessions that hold at
 // least leastHeld, the session that has been without an owner the longest, and for Spared at least. A Relief
 // chooses again when the chosen session has ended and its memory was given back, or when the chosen
 // session has an owner.
@@ -63,7 +63,7 @@ func (r *Relief) Ended(now time.Time, id string) (chosen bool) {
 	return chosen
 }
 
-// Choose returns the session to evict now. If there is none, again is when to call Choose again; a zero
+// Choose returns the session that gives way now. If there is none, again is when to call Choose again; a zero
 // time means after the next Away, Back or Ended.
 func (r *Relief) Choose(now time.Time) (id string, again time.Time) {
 	if r.ending != "" {

@@ -1,4 +1,4 @@
-// Package roster counts sessions, and chooses the session to evict when others need its place or its
+// Package roster counts sessions, and chooses the session that gives way when others need its place or its
 // memory. The package is arithmetic: the registry's actor owns the values.
 package roster
 
@@ -103,7 +103,7 @@ func (r *Roster) Busy(id string) {
 func (r *Roster) AllIdle() bool { return r.idle.Len() == len(r.seats) }
 
 // Room reports whether there is a seat for another session of the owner key from. If not, worth is the
-// session that may be evicted for it; "": none.
+// session that may give way to it; "": none.
 func (r *Roster) Room(from string) (worth string, ok bool) {
 	idle := &r.idle
 	if o := r.owners[from]; o != nil && r.each > 0 && o.sessions >= r.each {

@@ -228,7 +228,7 @@ func (l *Life) Next() (next time.Time) {
 
 func (l *Life) warning() time.Duration { return min(ageWarning, l.limits.Age/10) }
 
-// Evict ends the session for a policy of the server's. A session with an owner is never evicted.
+// Evict ends the session for a policy of the server's. A session with an owner never gives way.
 func (l *Life) Evict(reason string) []Action {
 	if l.owned || l.closing {
 		return nil
