@@ -184,7 +184,7 @@ func refusals() []refusal {
 		{new(ProcessWriteParams), `{"processId":"p","chunk":"aGl=","writeId":"w"}`, "Invalid last symbol 108, offset 2.; expected base64 with padding, in `chunk`"},
 		{new(ProcessWriteParams), `{"processId":"p","chunk":"aGkK\n","writeId":"w"}`, "Invalid symbol 10, offset 4.; expected base64 with padding, in `chunk`"},
 		{new(ProcessWriteParams), `{"processId":"p","chunk":"aGkK\n\n\n\n","writeId":"w"}`, "Invalid symbol 10, offset 4.; expected base64 with padding, in `chunk`"},
-		{new(ProcessSignalParams), `{"processId":"p","signal":"SIGINT"}`, "unknown variant `SIGINT`, expected one of `interrupt`, `terminate`, `kill`, `hangup`, `quit`, `usr1`, `usr2`, `stop`, `continue`, `winch`, `pipe`; in `signal`"},
+		{new(ProcessSignalParams), `{"processId":"p","signal":"SIGSEGV"}`, "unknown variant `SIGSEGV`, expected one of `interrupt`, `terminate`, `kill`, `hangup`, `quit`, `usr1`, `usr2`, `stop`, `continue`, `winch`, `pipe`; in `signal`"},
 		{new(ProcessResizeParams), `{"processId":"p","size":null}`, "invalid type: null, expected struct Size; in `size`"},
 		{new(OutputNotification), `{"processId":"p","seq":1,"stream":"tty","chunk":""}`, "unknown variant `tty`, expected one of `stdout`, `stderr`, `pty`; in `stream`"},
 		{new(ExitedNotification), `{"processId":"p","seq":1}`, "missing field `exitCode`"},

@@ -1,5 +1,5 @@
-// Package host_test is a host in another module: its files import no internal package of this module, and still have all
-// that the options of a troupe need.
+// Package host_test is like a host in another module: the files import no internal package of this module, and make
+// every option of a troupe.
 package host_test
 
 import (
@@ -25,7 +25,7 @@ import (
 
 const limit = time.Minute
 
-// guests is a Checker of a host. It knows ann and bob by their names.
+// guests is a Checker of a host: a token is the name of ann or bob.
 type guests struct{}
 
 func (guests) Check(token string, _ time.Time) (auth.Identity, error) {
@@ -35,7 +35,7 @@ func (guests) Check(token string, _ time.Time) (auth.Identity, error) {
 	return actors.Identity{Name: token, Observes: []string{"ann"}}, nil
 }
 
-// client is an actor of the host that attaches as an identity, and passes answers on.
+// client is an actor of the host. The actor attaches as an identity, and passes answers on.
 type client struct {
 	troupe  *actor.PID
 	as      actors.Identity
@@ -92,7 +92,7 @@ func TestHostHasAllOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := struct { // a host may keep what it has made
+	options := struct { // a host may have variables and fields of these types
 		rules  *config.Rules
 		audit  *config.Audit
 		shares *config.Shares
@@ -144,7 +144,7 @@ func TestHostHasAllOptions(t *testing.T) {
 	}
 }
 
-// The files of this package import what another module may import.
+// The files of this package import no internal package.
 func TestHostImportsNothingInternal(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("*.go")
