@@ -92,6 +92,7 @@ var differences = []difference{
 	{"process_write_signal_terminate", "c16", whyExited, `{"result":{"status":"stdinClosed"}}`},
 	{"process_write_signal_terminate", "process tcc", whyTTYSignal, `{"exitCode":130}`},
 	{"process_write_signal_terminate", "c23", whyAdded, `{"result":{}}`},
+	{"process_write_signal_terminate", "c24", whyAdded, `{"result":{}}`},
 	{"process_write_signal_terminate", "c29", whyAdded, `{"error":{"code":-32600}}`},
 	{"process_write_signal_terminate", "c30", whyAdded, `{"error":{"code":-32602}}`},
 	{"process_write_signal_terminate", "c33", whyAdded, `{"error":{"code":-32602}}`},
