@@ -176,7 +176,13 @@ func completeServers(_ context.Context, t *target.Flags, begin string) []string 
 }
 
 func completeSignals(_ context.Context, _ *target.Flags, begin string) []string {
-	return beginning(sig.Names(), begin)
+	names := sig.Names()
+	if !strings.HasPrefix(begin, "SIG") {
+		for i, name := range names {
+			names[i] = strings.TrimPrefix(name, "SIG")
+		}
+	}
+	return beginning(names, begin)
 }
 
 func completeSandboxes(_ context.Context, _ *target.Flags, begin string) []string {
