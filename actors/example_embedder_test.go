@@ -47,7 +47,7 @@ func (d *driver) Receive(ctx actor.Context) {
 	case actors.Reply:
 		d.bug()
 		switch result := m.Result.(type) {
-		case actors.Started:
+		case actors.StartResult:
 			d.follow(ctx, result.Process)
 		case actors.GroupStarted:
 			for _, p := range result.Processes {
