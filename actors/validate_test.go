@@ -220,6 +220,8 @@ func mistakesOfProcesses() (all []mistake) {
 	all = append(all,
 		mistake{"processId", protocol.ProcessReadParams{ProcessID: "b"}, other},
 		mistake{"detail", protocol.ProcessReadParams{Detail: "all"}, []string{"`all`", "`times` or `events`", "detail"}},
+		mistake{"processId", protocol.ProcessSubscribeParams{ProcessID: "b"}, other},
+		mistake{"afterSeq", protocol.ProcessSubscribeParams{AfterSeq: 1 << 40}, []string{"no seq 1099511627776 yet", "the last is"}},
 		mistake{"processId", protocol.ProcessWriteParams{ProcessID: "b", WriteID: "w"}, other},
 		mistake{"writeId", protocol.ProcessWriteParams{}, []string{"writeId must not be empty"}},
 		mistake{"processId", protocol.ProcessCloseStdinParams{ProcessID: "b"}, other},

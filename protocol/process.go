@@ -20,6 +20,7 @@ const (
 	MethodProcessTerminate = "process/terminate" // ProcessTerminateParams → ProcessTerminateResult
 
 	// Ours.
+	MethodProcessSubscribe  = "process/subscribe"  // ProcessSubscribeParams → ProcessInfo
 	MethodProcessCloseStdin = "process/closeStdin" // ProcessCloseStdinParams → Empty
 	MethodProcessResize     = "process/resize"     // ProcessResizeParams → Empty
 	MethodProcessWait       = "process/wait"       // ProcessWaitParams → ProcessWaitResult
@@ -345,6 +346,15 @@ type ProcessReadParams struct {
 
 // Process returns the ProcessID.
 func (p ProcessReadParams) Process() string { return p.ProcessID }
+
+// ProcessSubscribeParams has the notifications of a process begin again after a seq. (Ours.)
+type ProcessSubscribeParams struct {
+	ProcessID string `json:"processId" wire:"required"`
+	AfterSeq  uint64 `json:"afterSeq,omitempty"` // 0: from the oldest held
+}
+
+// Process returns the ProcessID.
+func (p ProcessSubscribeParams) Process() string { return p.ProcessID }
 
 // ReadDetail says which members ours an answer to process/read has. (Ours.)
 type ReadDetail string

@@ -195,6 +195,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		"process/restart ProcessRestartParams.requestId":         mine("requestId", obj{}),
 		"process/setRestart ProcessSetRestartParams.processId":   by("processId", policy),
 		"process/setRestart ProcessSetRestartParams.requestId":   mine("requestId", maps.Clone(policy)),
+		"process/subscribe ProcessSubscribeParams.processId":     by("processId", nil),
 		"process/info ProcessInfoParams.processId":               by("processId", nil),
 		"process/list ProcessListParams.processIds":              {params: func(id string) obj { return obj{"processIds": []string{id}} }},
 

@@ -146,6 +146,7 @@ var table = []section{
 	{family: execFamily, about: "process", methods: []method{
 		{name: protocol.MethodProcessStart, handler: handles(startParams, (*connection).startProcess), server: true, record: byHandler},
 		{name: protocol.MethodProcessRead, handler: handles(params, (*connection).readProcess), observer: reads, guests: anyGuest},
+		{name: protocol.MethodProcessSubscribe, handler: handles(params, (*connection).subscribeProcess), observer: reads, guests: anyGuest},
 		// If there is no such process, these three answer as the peer does, and the others fail.
 		{name: protocol.MethodProcessWrite, handler: ofProcess[protocol.ProcessWriteParams](protocol.ProcessWriteResult{Status: protocol.WriteUnknownProcess}), guests: typists, record: unrecorded},
 		{name: protocol.MethodProcessSignal, handler: ofProcess[protocol.ProcessSignalParams](protocol.Empty{})},

@@ -19,6 +19,7 @@ type pending struct {
 	about   bool     // a process: process counts
 	starts  []string // process/start, group/start: the ids of the new processes
 	read    *protocol.ProcessReadParams
+	after   *uint64         // process/subscribe: afterSeq
 	lists   any             // in connection.lists: the params
 	list    *listing        // the request is a part of a list
 	session *summary        // of list: the session of the process that is asked; nil: other parts
@@ -132,6 +133,19 @@ func (c *connection) startProcess(ctx actor.Context, in inbound, p protocol.Proc
 
 func (c *connection) readProcess(ctx actor.Context, in inbound, p protocol.ProcessReadParams) {
 	c.askProcess(ctx, in, pending{process: p.ProcessID, read: &p}, nil)
+}
+
+// subscribeProcess asks the process whether it has the seq. showAgain does the rest.
+func (c *connection) subscribeProcess(ctx actor.Context, in inbound, p protocol.ProcessSubscribeParams) {
+	c.askProcess(ctx, in, pending{process: p.ProcessID, after: &p.AfterSeq}, nil)
+}
+
+// showAgain answers a process/subscribe between the notifications that were sent before and those that begin again.
+func (c *connection) showAgain(ctx actor.Context, p pending, m message.Reply) {
+	c.answerInTurn(p, m.Result, m.Err)
+	if m.Err == nil {
+		c.show(ctx, c.streams[p.process].ref, message.Subscribe{After: *p.after})
+	}
 }
 
 // askProcess passes on a request about a process. While the process is being started, the request waits. If there is no
@@ -268,6 +282,8 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 		c.readReply(ctx, p, m, result)
 	default:
 		switch {
+		case p.after != nil:
+			c.showAgain(ctx, p, m)
 		case p.begins(): // after the end of an earlier command with the same name
 			c.answerInTurn(p, m.Result, m.Err)
 		case p.closes: // after all output

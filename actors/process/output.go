@@ -55,12 +55,19 @@ func (p *process) refuses(ctx actor.Context, err *protocol.Error) bool {
 	return err != nil
 }
 
+// notYet refuses a seq that the log does not have yet.
+func (p *process) notYet(seq uint64) *protocol.Error {
+	if last := p.feed.Log.Last(); seq > last {
+		return protocol.WrongParams("process %s has no seq %d yet, the last is %d", p.id, seq, last)
+	}
+	return nil
+}
+
 func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
 	if p.refuses(ctx, cmp.Or(m.Wrong(), env.FromFuture(ctx, ctx.Sender()))) {
 		return
 	}
-	if last := p.feed.Log.Last(); !m.Now && !m.Acked && m.After > last && p.life.Phase() < life.Retired {
-		p.refuses(ctx, protocol.WrongParams("process %s has no seq %d yet, the last is %d", p.id, m.After, last))
+	if !m.Now && !m.Acked && p.life.Phase() < life.Retired && p.refuses(ctx, p.notYet(m.After)) {
 		return
 	}
 	key := message.KeyOf(ctx.Sender())

@@ -59,6 +59,8 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 			p.held()
 		}
 		p.park(ctx, r, &params.WaitMs)
+	case protocol.ProcessSubscribeParams:
+		p.reply(ctx, r, p.describe(), p.notYet(params.AfterSeq)) // the connection sends Subscribe next
 	case protocol.ProcessWaitParams:
 		p.park(ctx, r, params.TimeoutMs)
 	case protocol.ProcessWriteParams:

@@ -212,6 +212,7 @@ var methods = map[string]func(h *Hunt) any{
 	protocol.MethodProcessRead: func(h *Hunt) any {
 		return obj{"processId": h.process(), "afterSeq": h.IntN(3), "waitMs": pick(h, 0, 5, 100_000), "detail": pick(h, "times", "events")}
 	},
+	protocol.MethodProcessSubscribe: func(h *Hunt) any { return obj{"processId": h.process(), "afterSeq": h.IntN(3)} },
 	protocol.MethodProcessWrite: func(h *Hunt) any {
 		return obj{"processId": h.process(), "writeId": fmt.Sprint(h.IntN(10)), "chunk": h.bytes()}
 	},
