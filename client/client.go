@@ -219,7 +219,6 @@ type Client struct {
 	connN     uint64               // counts the connections; the number of conn
 	err       error                // why the client ended; nil: the client is alive
 	evicted   error                // set by the reader; run then ends
-	recycle   bool                 // a process must be named in the next resume
 	progress  bool                 // this connection has achieved something
 	nextID    int64
 	pending   map[protocol.ID]*call // calls without an answer
@@ -353,14 +352,22 @@ type call struct {
 // call sends a request and waits for its answer, over any number of cuts. If ctx ends first, call
 // returns and ignores the answer; the server may have executed the request.
 func (c *Client) call(ctx context.Context, method string, params, result any) error {
-	answered := make(chan struct{})
-	k := &call{method: method, params: params, result: result, done: func() { close(answered) }}
+	return c.await(ctx, &call{method: method, params: params, result: result, done: func() {}})
+}
+
+// await is call for a request with a function done.
+func (c *Client) await(ctx context.Context, k *call) error {
+	answered, done := make(chan struct{}), k.done
+	k.done = func() {
+		done()
+		close(answered)
+	}
 	c.send(k)
 	select {
 	case <-answered:
 	case <-ctx.Done():
 		if c.withdraw(k) {
-			return fmt.Errorf("client: %s: %w", method, context.Cause(ctx))
+			return fmt.Errorf("client: %s: %w", k.method, context.Cause(ctx))
 		}
 		<-answered
 	}

@@ -61,6 +61,14 @@ type Cmd struct {
 	// of the Write. The client sends no SIGPIPE to a TTY, or to a process of Attach. A TTY has only Stdout.
 	Stdout, Stderr io.Writer
 
+	// OnEvent gets the output in place of Stdout and Stderr, and the ends of runs, in their order. A client that must
+	// survive its own crash stores each Event together with Event.Seq, and comes back with Attach after the last Seq stored:
+	// the client acknowledges an Event only when OnEvent has returned nil, so the server keeps every later Event.
+	// After an error OnEvent is not called again, the client acknowledges nothing more of the process, and Wait returns
+	// the error. The program goes on until its output fills its Retention. OnEvent may block, as a Writer may.
+	// Example: docs/example/survivor.
+	OnEvent func(Event) error
+
 	// TTY runs the program in a new terminal. Size zero: 24 rows, 80 columns.
 	TTY  bool
 	Size protocol.Size
@@ -132,10 +140,18 @@ func (c *Client) Command(name string, args ...string) *Cmd {
 
 // Attach returns a Cmd for a process already in the session. Start of this Cmd starts nothing. Start
 // delivers the events that follow the seq in after, and then new events as they come; for 0, Start
-// begins with the oldest event still on the server. Only the fields Stdin, Stdout, Stderr and OnGap
-// have an effect. Start reconnects, because the server replays output only at a resume.
+// begins with the oldest event still on the server. Only the fields Stdin, Stdout, Stderr, OnEvent, OnGap, OnRestart and
+// OnReady have an effect.
 func (c *Client) Attach(processID string, after uint64) *Cmd {
 	return &Cmd{ID: processID, client: c, attach: true, after: after}
+}
+
+// An Event is output of a process, or the end of a run, for Cmd.OnEvent.
+type Event struct {
+	Seq    uint64               // Attach after Seq begins with the next event
+	Stream protocol.Stream      // of Output
+	Output []byte               // valid until OnEvent returns; a few chunks of the wire may be together. Nil: Exit is set
+	Exit   *protocol.ExitStatus // how a run ended; descendants of the program may still write. Nil: Output is set
 }
 
 // An ExitError reports a process that did not end with exit status 0.
@@ -223,6 +239,9 @@ func (cmd *Cmd) prepare() error {
 	if cmd.process != nil {
 		return errors.New("client: Start: already started; a Cmd runs once")
 	}
+	if cmd.OnEvent != nil && (cmd.Stdout != nil || cmd.Stderr != nil) {
+		return errors.New("client: Start: OnEvent is set, and Stdout or Stderr: OnEvent gets all output, so leave them out")
+	}
 	if cmd.ID == "" {
 		cmd.ID = rand.Text()
 	}
@@ -242,7 +261,10 @@ func (cmd *Cmd) prepare() error {
 	if p.retention = uint64(max(0, cmd.client.lastHello().Limits.RetentionBytes)); cmd.Retention != nil && cmd.Retention.Bytes != nil {
 		p.retention = *cmd.Retention.Bytes
 	}
-	if cmd.Stdout != nil {
+	switch {
+	case cmd.OnEvent != nil:
+		p.out = &lane{onEvent: cmd.OnEvent}
+	case cmd.Stdout != nil:
 		p.out = &lane{w: cmd.Stdout}
 	}
 	if same(cmd.Stdout, cmd.Stderr) {
@@ -322,7 +344,7 @@ func (p *process) launched(k *call, late bool) {
 	}
 	p.started = true
 	if p.missed && k.sends > 1 {
-		p.c.reattach() // an earlier connection has started p, and the events that came before this answer were of p
+		p.c.queue(p.subscription()) // an earlier connection has started p, and the events that came before this answer were of p
 	} else {
 		p.unnamed = false
 	}
@@ -347,8 +369,11 @@ func (p *process) abandon() {
 
 // exit records the end of the program. Once WaitDelay has passed, exit kills the descendants that still
 // hold the output open.
-func (p *process) exit(status protocol.ExitStatus, denied bool) {
+func (p *process) exit(seq uint64, status protocol.ExitStatus, denied bool) {
 	p.status, p.denied = &status, denied
+	if l := p.out; l != nil && l.onEvent != nil && !p.discard {
+		p.push(l, mark{first: seq, last: seq, exit: &status})
+	}
 	if p.delay == 0 {
 		return
 	}
@@ -383,40 +408,38 @@ func (p *process) register() error {
 	return nil
 }
 
-// join attaches to a process of the session. Only a resume can name a process, so join closes the
-// connection to force a resume.
+// join attaches to a process of the session.
 func (p *process) join(ctx context.Context, after uint64) error {
-	if p.c.opts.Ephemeral {
-		return errors.New("client: Attach: an ephemeral session ends with its connection, and Attach needs another connection: leave Options.Ephemeral out")
-	}
-	list, err := p.c.Processes(ctx)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(list, func(info protocol.ProcessInfo) bool { return info.ProcessID == p.id })
-	switch {
-	case i < 0:
-		return fmt.Errorf("%w: %q; Client.Processes lists the processes of the session", ErrProcessGone, p.id)
-	case after > 0 && after >= list[i].NextSeq: // in a resume, the server would take this for a breach of the protocol
-		return fmt.Errorf("client: Attach to process %q after event %d: the process has events up to %d; attach after 0 for all that the server holds",
-			p.id, after, list[i].NextSeq-1)
-	}
-	p.last, p.acked, p.started, p.unnamed = after, after, true, true
+	p.last, p.acked = after, after
 	if err := p.register(); err != nil {
 		return err
 	}
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	p.c.reattach()
-	return nil
+	err := p.c.await(ctx, p.subscription())
+	if err != nil {
+		p.c.mu.Lock()
+		defer p.c.mu.Unlock()
+		p.forget()
+	}
+	return err
 }
 
-// reattach ends the connection, so that the next resume names all processes. Client.mu is held.
-func (c *Client) reattach() {
-	c.recycle = true
-	if conn := c.conn; conn != nil {
-		go conn.Close(1000, "") // Close may take a while
+// subscription returns the request that has the events of p begin after p.last. The events that come before the answer do not
+// count.
+func (p *process) subscription() *call {
+	var info protocol.ProcessInfo
+	k := &call{method: protocol.MethodProcessSubscribe, params: protocol.ProcessSubscribeParams{ProcessID: p.id, AfterSeq: p.last}, result: &info}
+	k.done = func() {
+		p.c.mu.Lock()
+		defer p.c.mu.Unlock()
+		if k.err != nil {
+			p.fail(k.err)
+			p.forget()
+			return
+		}
+		p.started, p.unnamed = true, false
+		p.compare(info)
 	}
+	return k
 }
 
 // confine sets the sandbox of p.
@@ -688,7 +711,7 @@ func (cmd *Cmd) Status() (protocol.ExitStatus, bool) {
 }
 
 // Seq returns the seq of the last event delivered. Attach in another client takes this seq to continue
-// here.
+// here. During a Write, that event is one before those of the Write: to store output with its position, use OnEvent.
 func (cmd *Cmd) Seq() uint64 {
 	if p := cmd.process; p != nil {
 		p.c.mu.Lock()

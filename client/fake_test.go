@@ -342,15 +342,22 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 			p.killed, p.tree, p.run = true, t.Tree, t.Run
 		}
 		return protocol.ProcessTerminateResult{Running: p != nil && !p.ended}, nil
+	case protocol.MethodProcessSubscribe:
+		var s protocol.ProcessSubscribeParams
+		params(&s)
+		switch p := f.procs[s.ProcessID]; {
+		case p == nil:
+			return nil, protocol.Errorf(protocol.KindUnknownProcess, protocol.CodeInvalidRequest, "unknown process id %s", s.ProcessID)
+		case s.AfterSeq > uint64(len(p.log)):
+			return nil, protocol.WrongParams("process %s has no seq %d yet, the last is %d", s.ProcessID, s.AfterSeq, len(p.log))
+		default:
+			conn.cursor[s.ProcessID] = s.AfterSeq
+			return p.info(), nil
+		}
 	case protocol.MethodProcessList:
 		list := []protocol.ProcessInfo{}
-		for id, p := range f.procs {
-			info := protocol.ProcessInfo{ProcessID: id, State: "running", Argv: p.params.Argv, NextSeq: uint64(len(p.log)) + 1}
-			if p.ended {
-				info.State = "closed"
-				info.Status = &protocol.ExitStatus{ExitCode: p.exitCode}
-			}
-			list = append(list, info)
+		for _, p := range f.procs {
+			list = append(list, p.info())
 		}
 		return protocol.ProcessListResult{Processes: list}, nil
 	case protocol.MethodSessionClose:
@@ -403,6 +410,15 @@ func (f *fake) await(is func() bool) {
 // tell sends a notification about the session itself.
 func (f *fake) tell(n any) {
 	f.lock(func() { f.conn.replies = append(f.conn.replies, notification(n)) })
+}
+
+func (p *fakeProcess) info() protocol.ProcessInfo {
+	info := protocol.ProcessInfo{ProcessID: p.params.ProcessID, State: "running", Argv: p.params.Argv, NextSeq: uint64(len(p.log)) + 1}
+	if p.ended {
+		info.State = "closed"
+		info.Status = &protocol.ExitStatus{ExitCode: p.exitCode}
+	}
+	return info
 }
 
 // The methods below are for programs. A killed program reads the end of its stdin.

@@ -69,22 +69,18 @@ func (c *Client) run(conn link) {
 	var pace pace
 	for {
 		lost := c.serve(conn)
-		planned, err := c.after(lost)
-		if err == nil && !planned {
-			c.lost(lost)
-		}
+		err := c.after(lost)
 		if err == nil {
-			conn, planned, err = c.resume(&pace, lost, planned)
+			c.lost(lost)
+			conn, err = c.resume(&pace, lost)
 		}
 		if err != nil {
 			c.end(err)
 			return
 		}
-		if !planned {
-			c.opts.Log.Info("session resumed", "session", c.SessionID())
-			if c.opts.Resumed != nil {
-				c.opts.Resumed()
-			}
+		c.opts.Log.Info("session resumed", "session", c.SessionID())
+		if c.opts.Resumed != nil {
+			c.opts.Resumed()
 		}
 	}
 }
@@ -96,25 +92,21 @@ func (c *Client) lost(why error) {
 	}
 }
 
-// after decides what follows the end of a connection: another connection (planned if the client itself
-// caused the end), or the error with which the client ends.
-func (c *Client) after(lost error) (planned bool, err error) {
+// after decides what follows the end of a connection: the error with which the client ends; nil: another connection.
+func (c *Client) after(lost error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.ctx.Err() != nil, c.ended:
-		return false, ErrClosed
+		return ErrClosed
 	case c.evicted != nil:
-		return false, c.evicted
+		return c.evicted
 	case final(lost) != nil:
-		return false, final(lost)
-	case c.recycle:
-		c.progress = true // no delay before the next connection
-		return true, nil
+		return final(lost)
 	case c.opts.ReconnectFor < 0:
-		return false, fmt.Errorf("client: connection lost: %w", lost)
+		return fmt.Errorf("client: connection lost: %w", lost)
 	}
-	return false, nil
+	return nil
 }
 
 // closeEvicted is the close code after which the session is out of reach (PROTOCOL.md).
@@ -213,9 +205,8 @@ func (c *Client) first(ctx context.Context) (link, error) {
 	}
 }
 
-// resume attaches the session again after a cut. If the first attempt after a planned end fails, the caller
-// learns that the connection is lost, and resume returns that nothing was planned.
-func (c *Client) resume(pace *pace, lost error, planned bool) (link, bool, error) {
+// resume attaches the session again after a cut.
+func (c *Client) resume(pace *pace, lost error) (link, error) {
 	c.mu.Lock()
 	if c.progress || pace.since.IsZero() {
 		pace.reset()
@@ -224,33 +215,29 @@ func (c *Client) resume(pace *pace, lost error, planned bool) (link, bool, error
 	c.mu.Unlock()
 	for err := lost; ; {
 		if pace.delay > 0 && time.Since(pace.since) > c.opts.ReconnectFor {
-			return link{}, false, fmt.Errorf("client: connection lost (%w) and not resumed within %v: %w", lost, c.opts.ReconnectFor, err)
+			return link{}, fmt.Errorf("client: connection lost (%w) and not resumed within %v: %w", lost, c.opts.ReconnectFor, err)
 		}
 		in := pace.next()
-		if c.opts.Retrying != nil && !planned {
+		if c.opts.Retrying != nil {
 			c.opts.Retrying(Retry{pace.attempts, time.Since(pace.since), in, err})
 		}
 		if sleep(c.ctx, in) != nil {
-			return link{}, false, ErrClosed
+			return link{}, ErrClosed
 		}
 		var conn link
 		if conn, err = c.connect(c.ctx, pace.timeout()); err == nil {
-			return conn, planned, nil
+			return conn, nil
 		}
 		var refused *protocol.Error
 		switch {
 		case c.ctx.Err() != nil:
-			return link{}, false, ErrClosed
+			return link{}, ErrClosed
 		case errors.As(err, &refused) && !attachedElsewhere(err) && refused.Code != protocol.CodeInternal:
-			return link{}, false, err
+			return link{}, err
 		case final(err) != nil:
-			return link{}, false, final(err)
+			return link{}, final(err)
 		case unauthorized(err):
-			return link{}, false, err
-		}
-		if planned {
-			planned = false
-			c.lost(err)
+			return link{}, err
 		}
 		c.opts.Log.Debug("resume failed", "session", c.SessionID(), "err", err)
 	}
@@ -421,7 +408,7 @@ func (c *Client) introduction() protocol.InitializeParams {
 		p.Session = c.opts.newSession()
 	}
 	for id, proc := range c.processes {
-		if proc.closed {
+		if proc.closed || !proc.started && proc.last > 0 { // of Attach, and the process may have no such seq
 			continue
 		}
 		if p.ResumeFrom == nil {
@@ -432,7 +419,6 @@ func (c *Client) introduction() protocol.InitializeParams {
 			proc.unnamed = false
 		}
 	}
-	c.recycle = false
 	return p
 }
 
@@ -452,9 +438,7 @@ func (c *Client) serve(conn link) error {
 	})
 	defer unblock()
 
-	if !c.attach(conn) {
-		return errors.New("client: another resume is needed for a process that was just attached")
-	}
+	c.attach(conn)
 	pulse := c.prepare(conn)
 	pulse.begin()
 	stop, written := make(chan struct{}), make(chan struct{})
@@ -491,14 +475,10 @@ func (c *Client) serve(conn link) error {
 
 // attach makes conn the connection of the session. The client sends every call without an answer again,
 // in the original order, and acknowledges all delivered output again: nothing else would make up for a
-// lost ack of an idle or closed process. attach returns false if a process was registered too late for
-// introduction to name it.
-func (c *Client) attach(conn link) bool {
+// lost ack of an idle or closed process.
+func (c *Client) attach(conn link) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.recycle {
-		return false
-	}
 	c.conn = conn.Conn
 	c.connN++
 	for id, last := range c.lastAcks {
@@ -510,10 +490,13 @@ func (c *Client) attach(conn link) bool {
 	}
 	var held []*process
 	for _, p := range c.processes {
+		if !p.started {
+			continue
+		}
 		if p.acked > 0 {
 			c.acks[p.id] = p.acked
 		}
-		if p.started && !p.closed {
+		if !p.closed {
 			held = append(held, p)
 		}
 	}
@@ -525,7 +508,7 @@ func (c *Client) attach(conn link) bool {
 	}
 	c.outbound = slices.SortedFunc(maps.Values(c.pending), func(a, b *call) int { return int(a.n - b.n) })
 	if len(held) == 0 {
-		return true
+		return
 	}
 
 	// If a process ended and was forgotten during the cut, the server replays no event of the process.
@@ -541,7 +524,6 @@ func (c *Client) attach(conn link) bool {
 	k.n, k.id = c.nextID, protocol.IntID(c.nextID)
 	c.pending[k.id] = k
 	c.outbound = append(c.outbound, k)
-	return true
 }
 
 // compare ends each process in held of which the server has no further events.
@@ -556,13 +538,18 @@ func (c *Client) compare(held []*process, list []protocol.ProcessInfo) {
 			p.fail(ErrProcessGone)
 			p.forget()
 		default:
-			if p.status == nil && list[i].Status != nil {
-				p.status = list[i].Status
-			}
-			if list[i].State == "closed" && list[i].NextSeq <= p.last+1 {
-				p.close()
-			}
+			p.compare(list[i])
 		}
+	}
+}
+
+// compare takes what an answer of the server says of p: the end may be in events that p has had before.
+func (p *process) compare(info protocol.ProcessInfo) {
+	if p.status == nil && info.Status != nil {
+		p.status = info.Status
+	}
+	if info.State == "closed" && info.NextSeq <= p.last+1 {
+		p.close()
 	}
 }
 
@@ -730,7 +717,7 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {
 			return err
 		}
-		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.exit(n.ExitStatus, n.SandboxDenied) })
+		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.exit(n.Seq, n.ExitStatus, n.SandboxDenied) })
 	case protocol.NotifyRestarted:
 		var n protocol.RestartedNotification
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {

@@ -209,6 +209,7 @@ func everything(ctx context.Context, c *client.Client, dir string) {
 	p.Write(ctx, []byte("x"))
 	p.CloseStdin(ctx)
 	p.Read(ctx, nil)
+	c.Attach("cat", 0).Start(ctx)
 
 	(&http.Client{Transport: c.Transport()}).Get("http://127.0.0.1:1/")
 

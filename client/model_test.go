@@ -121,10 +121,21 @@ func (w *modelWriter) String() string {
 	return w.got.String()
 }
 
-// takes gives cmd two Writers, and has the fake check that no more of the process is acknowledged than they got.
+// takes gives cmd two Writers, or an OnEvent that writes to both, and has the fake check that no more of the process is acknowledged than they got.
 func (m *model) takes(cmd *Cmd, id string) (stdout, stderr *modelWriter) {
 	stdout, stderr = &modelWriter{m: m}, &modelWriter{m: m}
-	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if m.below(2) == 0 {
+		cmd.Stdout, cmd.Stderr = stdout, stderr
+	} else {
+		cmd.OnEvent = func(e Event) error {
+			if e.Stream == protocol.Stderr {
+				stderr.Write(e.Output)
+			} else {
+				stdout.Write(e.Output)
+			}
+			return nil
+		}
+	}
 	m.f.lock(func() {
 		m.f.checks[id] = func(p *fakeProcess, seq uint64) {
 			var out, errs int

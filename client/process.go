@@ -73,22 +73,32 @@ type pipe interface{ CloseWithError(error) error }
 // A lane is the way to a Writer. A goroutine exists only while the lane has something to write, so an
 // idle process costs no goroutine.
 type lane struct {
-	w io.Writer
+	// Fixed: either is nil.
+	w       io.Writer
+	onEvent func(Event) error
 
 	buf     []byte // the waiting output
 	marks   []mark // the parts of buf
 	first   uint64 // seq of the first undelivered event; zero: none
 	running bool
-	err     error // the error of the first failed Write; later output is discarded
+	err     error // the error of the first failed Write, or of OnEvent; later output is discarded
 }
 
-// A mark is a Write, a gap, or a call of a function of the caller.
+// A mark is a Write, a gap, the end of a run, or a call of a function of the caller.
 type mark struct {
 	first      uint64 // seq of the first event in the mark
+	last       uint64 // of a Write or an end: seq of the last event
 	run        uint64 // of a Write: the run that wrote it; 0: unknown
-	start, end int    // positions in lane.buf
+	stream     protocol.Stream
+	start, end int // positions in lane.buf
+	exit       *protocol.ExitStatus
 	gap        *GapError
 	call       func()
+}
+
+// takes reports whether output at seq of a run goes to the same Write as m.
+func (l *lane) takes(m *mark, run uint64, stream protocol.Stream) bool {
+	return m.gap == nil && m.call == nil && m.exit == nil && m.run == run && (m.stream == stream || l.onEvent == nil) && len(l.buf)-m.start <= maxWrite
 }
 
 // buffers are lent to lanes with something to write.
@@ -139,12 +149,12 @@ func (p *process) output(seq uint64, stream protocol.Stream, chunk []byte) {
 	l.buf = append(l.buf, chunk...)
 	p.queued += len(chunk)
 	if n := len(l.marks); n > 0 {
-		if m := &l.marks[n-1]; m.gap == nil && m.call == nil && m.run == p.run && len(l.buf)-m.start <= maxWrite {
-			m.end = len(l.buf)
+		if m := &l.marks[n-1]; l.takes(m, p.run, stream) {
+			m.end, m.last = len(l.buf), seq
 			return
 		}
 	}
-	p.push(l, mark{first: seq, run: p.run, start: start, end: len(l.buf)})
+	p.push(l, mark{first: seq, last: seq, run: p.run, stream: stream, start: start, end: len(l.buf)})
 }
 
 // brokenPipe sends SIGPIPE to a run whose output no Writer takes, once and only while it runs: the kernel would do the same
@@ -293,6 +303,10 @@ func (p *process) deliver(l *lane) {
 			data := buf[m.start:m.end]
 			if err := p.deliverOne(l, m, data); err != nil && l.err == nil {
 				l.err = err
+				if l.onEvent != nil {
+					p.refused(l)
+					return
+				}
 				p.brokenPipe(m.run)
 			}
 			if i+1 < len(marks) {
@@ -314,6 +328,17 @@ func (p *process) deliver(l *lane) {
 	p.settle()
 }
 
+// refused ends a process whose OnEvent has failed. l.first stays, so nothing more is acknowledged.
+func (p *process) refused(l *lane) {
+	if p.failure == nil {
+		p.failure = fmt.Errorf("OnEvent: %w", l.err)
+	}
+	l.marks, l.running, p.discard, p.queued = nil, false, true, 0
+	p.forget()
+	p.c.room.Broadcast()
+	p.settle()
+}
+
 // deliverOne delivers a mark without the lock, because the caller's code may take long.
 func (p *process) deliverOne(l *lane, m mark, data []byte) error {
 	if m.gap == nil && m.call == nil && l.err != nil {
@@ -328,6 +353,10 @@ func (p *process) deliverOne(l *lane, m mark, data []byte) error {
 	case m.call != nil:
 		m.call()
 		return nil
+	case m.exit != nil:
+		return l.onEvent(Event{Seq: m.last, Exit: m.exit})
+	case l.onEvent != nil:
+		return l.onEvent(Event{Seq: m.last, Stream: m.stream, Output: data})
 	}
 	n, err := l.w.Write(data)
 	if err == nil && n < len(data) {

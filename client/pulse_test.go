@@ -399,39 +399,3 @@ func wantCloses(t *testing.T, c *Client) {
 		t.Errorf("the calls took %v", d)
 	}
 }
-
-// Attach connects again. The caller hears of this only if the connection does not come back at once.
-func TestLostInAttach(t *testing.T) {
-	for _, fails := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFake(programs)
-			var dials int
-			var a account
-			c := connect(t, f, a.options(Options{Dialer: func(ctx context.Context) (transport.Conn, error) {
-				if dials++; dials == 2 && fails {
-					return nil, errCut
-				}
-				return f.dial(ctx)
-			}}))
-			cmd := c.Command("wait")
-			if err := cmd.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			c.Close()
-			dials, a.lines = 0, nil
-			o := c.opts
-			o.Session = "s1"
-			c = connect(t, f, &o)
-			if err := c.Attach(cmd.ID, 0).Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			if fails != (len(a.lines) == 3) || !fails && len(a.lines) > 0 {
-				t.Errorf("the first attempt fails: %t, and the caller hears %q", fails, a.lines)
-			}
-		})
-	}
-}

@@ -108,12 +108,12 @@ func TestStartOfATakenIDCancelled(t *testing.T) {
 	}
 }
 
-// An Attach after an event that the process does not have fails alone: the server would end the connection for good.
+// An Attach after an event that the process does not have fails alone: in a resume, the server would end the connection for good.
 func TestAttachBeyondTheEnd(t *testing.T) {
 	f := newFake(programs)
 	web(t, f)
 	c := connect(t, f, &Options{Session: "s1"})
-	if err := c.Attach("web", 1).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "up to 0") {
+	if err := c.Attach("web", 1).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "the last is 0") {
 		t.Errorf("Attach: %v", err)
 	}
 	wantExit(t, c.Command("hello").Run(t.Context()), 0)
@@ -200,5 +200,23 @@ func TestLostAckOfAClosedProcess(t *testing.T) {
 		if n := len(c.lastAcks); n > 0 {
 			t.Errorf("%d acknowledgements are kept", n)
 		}
+	})
+}
+
+// A cut before the answer to an Attach leaves the seq out of the resume: the process may not have it.
+func TestCutDuringAttach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(programs)
+		web(t, f)
+		c := connect(t, f, &Options{Session: "s1"})
+		f.lock(func() { f.poison = protocol.MethodProcessSubscribe })
+		attached := make(chan error, 1)
+		go func() { attached <- c.Attach("web", 5).Start(t.Context()) }()
+		time.Sleep(time.Second)
+		f.lock(func() { f.poison = "" })
+		if err := <-attached; err == nil || !strings.Contains(err.Error(), "the last is 0") {
+			t.Errorf("Attach: %v", err)
+		}
+		wantExit(t, c.Command("hello").Run(t.Context()), 0)
 	})
 }
