@@ -79,6 +79,8 @@ var (
 	ErrProcessGone = errors.New("client: the server does not hold this process")
 )
 
+var errNilContext = errors.New("client: the context is nil: pass context.Background(), or one that ends")
+
 // An EvictedError reports that the server took the session away from this connection, for example
 // because another client took the session over.
 type EvictedError struct {
@@ -93,9 +95,13 @@ type Options struct {
 	// Name is the client's name in the server's log. Zero: "troupe-go".
 	Name string
 
-	// Session is the id of a session to resume, from Client.SessionID. Zero: open a new session. While
-	// another connection holds the session, Dial tries again for ReconnectFor.
+	// Session is the id of a session to resume, from Client.SessionID. Zero: open a new session.
 	Session string
+
+	// WaitForOwner is how long Dial tries again while another connection owns Session. The connection of a client that
+	// was killed ends within milliseconds, and within 30 s if its machine or network is gone. Zero or negative: Dial fails
+	// at once with ErrAttached. Forever: until its context ends.
+	WaitForOwner time.Duration
 
 	// Takeover takes the session from the connection that holds it. The server tells the other client,
 	// and the other client does not come back. Takeover concerns only Dial: after a cut, a client
@@ -246,6 +252,9 @@ type lastAck struct {
 // Dial connects to the server at a URL, and opens or resumes a session. ctx bounds only Dial. See
 // transport.Dial for the form of the URL. With Options.Dialer, the URL is not used.
 func Dial(ctx context.Context, server string, o *Options) (*Client, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
 	c := &Client{
 		url:       server,
 		finished:  make(chan struct{}),
@@ -357,6 +366,9 @@ func (c *Client) call(ctx context.Context, method string, params, result any) er
 
 // await is call for a request with a function done.
 func (c *Client) await(ctx context.Context, k *call) error {
+	if ctx == nil {
+		return errNilContext
+	}
 	answered, done := make(chan struct{}), k.done
 	k.done = func() {
 		done()

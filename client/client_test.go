@@ -1063,13 +1063,18 @@ func TestDialErrors(t *testing.T) {
 		t.Errorf("unknown session: %v", err)
 	}
 	f.lock(func() { f.busy = 1 })
-	if err := dial(Options{Session: "s1", ReconnectFor: -1}); err == nil || !strings.Contains(err.Error(), "Takeover") {
+	if err := dial(Options{Session: "s1"}); !errors.Is(err, ErrAttached) || !strings.Contains(err.Error(), "Takeover") || f.busy > 0 {
 		t.Errorf("attached elsewhere: %v", err)
 	}
-	f.lock(func() { f.busy = 1 })
-	if err := dial(Options{Session: "s1", Takeover: true}); err != nil {
+	f.lock(func() { f.busy = 3 })
+	if err := dial(Options{Session: "s1", WaitForOwner: Forever}); err != nil {
 		t.Errorf("attached elsewhere for a moment: %v", err)
 	}
+	f.lock(func() { f.busy = 1000 })
+	if err := dial(Options{Session: "s1", WaitForOwner: time.Second}); !errors.Is(err, ErrAttached) || f.busy > 998 {
+		t.Errorf("attached elsewhere for long: %v", err)
+	}
+	f.lock(func() { f.busy = 0 })
 	if err := dial(Options{Observe: true}); err == nil {
 		t.Error("observes no session")
 	}

@@ -236,7 +236,10 @@ func (cmd *Cmd) Start(ctx context.Context) error {
 
 // prepare makes the process of a Cmd before Start returns, because a Writer may call methods earlier.
 func (cmd *Cmd) prepare() error {
-	if cmd.process != nil {
+	switch {
+	case cmd == nil || cmd.client == nil:
+		return errors.New("client: Start: the Cmd has no Client: make it with Client.Command or Client.Attach")
+	case cmd.process != nil:
 		return errors.New("client: Start: already started; a Cmd runs once")
 	}
 	if cmd.OnEvent != nil && (cmd.Stdout != nil || cmd.Stderr != nil) {
@@ -299,6 +302,9 @@ func (cmd *Cmd) start(ctx context.Context, p *process) error {
 // request that it has not sent. Otherwise the client kills the processes after the answer, and only if the server has
 // started them: the ids may be those of other processes.
 func (c *Client) launch(ctx context.Context, method string, params any, processes ...*process) error {
+	if ctx == nil {
+		return errNilContext
+	}
 	answered, late := make(chan struct{}), false // Client.mu guards late
 	k := &call{method: method, params: params}
 	k.done = func() {
@@ -550,6 +556,9 @@ func (cmd *Cmd) Wait(ctx context.Context) error {
 	p := cmd.process
 	if p == nil {
 		return errors.New("client: Wait: not started")
+	}
+	if ctx == nil {
+		return errNilContext
 	}
 	select {
 	case <-p.done:

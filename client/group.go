@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -19,6 +21,14 @@ type Group struct {
 // other. If StartGroup fails, no program was started. If ctx ends first, programs started nevertheless
 // are killed.
 func (c *Client) StartGroup(ctx context.Context, g *Group, cmds ...*Cmd) (err error) {
+	if g == nil {
+		return errors.New("client: StartGroup: the Group is nil: pass &Group{}, which gets an ID")
+	}
+	for _, cmd := range cmds {
+		if cmd != nil && cmd.client != nil && cmd.client != c {
+			return fmt.Errorf("client: StartGroup: the Cmd of %q is of another Client: make it with Command of this Client", cmd.Path)
+		}
+	}
 	if g.ID == "" {
 		g.ID = rand.Text()
 	}

@@ -17,6 +17,9 @@ import (
 // other, or a client beside observers. Options.Dialer and Options.JSON have no effect. When the troupe stops,
 // the session is gone (ErrSessionGone): no other troupe follows at the same place.
 func InProcess(ctx context.Context, accept func(transport.Conn), o *Options) (*Client, error) {
+	if accept == nil {
+		return nil, errors.New("client: InProcess: accept is nil: pass a function that gives the connection to Troupe.Accept")
+	}
 	var own Options
 	if o != nil {
 		own = *o

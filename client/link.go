@@ -199,8 +199,8 @@ func (c *Client) first(ctx context.Context) (link, error) {
 		if !attachedElsewhere(err) {
 			return conn, err
 		}
-		if time.Since(pace.since) > c.opts.ReconnectFor || sleep(ctx, pace.next()) != nil {
-			return link{}, fmt.Errorf("%w; set Takeover to take the session over, Control to join it, or Observe to watch", err)
+		if time.Since(pace.since) >= c.opts.WaitForOwner || sleep(ctx, pace.next()) != nil {
+			return link{}, fmt.Errorf("%w; set Takeover to take the session over, WaitForOwner to wait, Control to join it, or Observe to watch", err)
 		}
 	}
 }

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,9 +14,6 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
-
-// ownTime is how long attach tries to become the owner of a session that seems to have none.
-const ownTime = 2 * time.Second
 
 // attachFlags are the flags of troupe attach.
 type attachFlags struct {
@@ -146,11 +141,8 @@ func (a *attacher) join(session string, owned bool) (*client.Client, error) {
 	o := a.options()
 	o.Session = session
 	if !a.readOnly && !owned {
-		ctx, cancel := context.WithTimeout(a.ctx, ownTime)
-		defer cancel()
-		c, err := a.target.Dial(ctx, &o)
-		refused, ok := errors.AsType[*protocol.Error](err)
-		if err == nil || !ok || refused.Code != protocol.CodeAlreadyAttached {
+		c, err := a.target.Dial(a.ctx, &o)
+		if !errors.Is(err, client.ErrAttached) {
 			a.keeps = err == nil
 			return c, err
 		}
