@@ -140,6 +140,7 @@ func TestOpenToken(t *testing.T) {
 	if r := h.ask(t, first.Session, protocol.SessionCloseParams{}); r.Err != nil {
 		t.Fatal(r.Err)
 	}
+	waitFor(t, "the troupe to forget the session", func() bool { return h.sessions(t) == 3 })
 	if next := h.attach(t, actors.Attach{OpenToken: "t"}); next.SessionID == first.SessionID {
 		t.Error("the session has ended, and the token opens no other")
 	}

@@ -19,10 +19,15 @@ import (
 // hangs on the main thread, which gets the signal.
 func TestSignalWhileFilesHang(t *testing.T) {
 	const clients, calls = 6, 10
-	hanging := hangfs.Mount(t, nil)
+	hanging := []*hangfs.FS{hangfs.Mount(t, nil), hangfs.Mount(t, nil)} // a filesystem gets half of the turns for calls
+	free := func() {
+		for _, h := range hanging {
+			h.Free()
+		}
+	}
 	t.Setenv(freeMainThread, "1")
 	url, server := startServer(t)
-	t.Cleanup(hanging.Free) // before the wait for the server's end
+	t.Cleanup(free) // before the wait for the server's end
 	for i := range clients {
 		c, err := client.Dial(t.Context(), url, nil)
 		if err != nil {
@@ -30,7 +35,7 @@ func TestSignalWhileFilesHang(t *testing.T) {
 		}
 		t.Cleanup(func() { c.Close() })
 		for j := range calls {
-			go fs.Stat(c.FS(hanging.Dir), fmt.Sprintf("hang-%d-%d", i, j))
+			go fs.Stat(c.FS(hanging[i%2].Dir), fmt.Sprintf("hang-%d-%d", i, j))
 		}
 	}
 	eventually := func(what string, ok func() bool) {
@@ -41,7 +46,7 @@ func TestSignalWhileFilesHang(t *testing.T) {
 			}
 		}
 	}
-	eventually("all calls hang", func() bool { return hanging.Hanging() >= clients*calls })
+	eventually("all calls hang", func() bool { return hanging[0].Hanging()+hanging[1].Hanging() >= clients*calls })
 	call, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", server.Process.Pid)) // of the main thread
 	if err == nil && !strings.HasPrefix(string(call), fmt.Sprint(unix.SYS_FUTEX, " ")) {
 		t.Errorf("the main thread does not wait for the others: it is in the system call %s", call)
@@ -54,7 +59,7 @@ func TestSignalWhileFilesHang(t *testing.T) {
 		}
 		return err != nil || answer.StatusCode != http.StatusOK
 	})
-	hanging.Free()
+	free()
 	if code := exitCode(t, server.Wait()); code != 0 {
 		t.Errorf("the server ended with %d", code)
 	}
