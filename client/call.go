@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"reflect"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -27,7 +26,7 @@ func (c *Client) Call(ctx context.Context, method string, params, result any) er
 	if params != nil && !ofWire(reflect.TypeOf(params)) {
 		raw, err := json.Marshal(params)
 		if err != nil {
-			return fmt.Errorf("client: %s: params: %w", method, err)
+			return errorf("%s: params: %w", method, err)
 		}
 		params = json.RawMessage(raw)
 	}
@@ -39,7 +38,7 @@ func (c *Client) Call(ctx context.Context, method string, params, result any) er
 		return err
 	}
 	if err := json.Unmarshal(raw, result); err != nil {
-		return fmt.Errorf("client: %s: result: %w", method, err)
+		return errorf("%s: result: %w", method, err)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package client runs programs on a troupe server. The package is shaped like os/exec:
 //
-//	c, err := client.Dial(ctx, "ws://127.0.0.1:7000", nil)
+//	c, err := client.Dial(ctx, url, nil) // troupe serve prints the URL
 //	if err != nil {
 //		return err
 //	}
@@ -48,7 +48,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"net/http"
@@ -379,7 +378,7 @@ func (c *Client) await(ctx context.Context, k *call) error {
 	case <-answered:
 	case <-ctx.Done():
 		if c.withdraw(k) {
-			return fmt.Errorf("client: %s: %w", k.method, context.Cause(ctx))
+			return errorf("%s: %w", k.method, context.Cause(ctx))
 		}
 		<-answered
 	}

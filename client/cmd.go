@@ -328,7 +328,7 @@ func (c *Client) launch(ctx context.Context, method string, params any, processe
 		return k.err
 	}
 	defer c.mu.Unlock()
-	err := fmt.Errorf("client: %s: %w", method, context.Cause(ctx))
+	err := errorf("%s: %w", method, context.Cause(ctx))
 	late = true
 	for _, p := range processes {
 		p.fail(err)
@@ -457,7 +457,7 @@ func (cmd *Cmd) confine(p *protocol.ProcessStartParams) error {
 	if s.NeedsCwd() && len(s.WorkspaceRoots) == 0 {
 		dir, err := protocol.ParseFileURI(p.Cwd)
 		if err != nil {
-			return fmt.Errorf("client: Sandbox has no WorkspaceRoots, and the directory of the server cannot be one: %w", err)
+			return errorf("Sandbox has no WorkspaceRoots, and the directory of the server cannot be one: %w", err)
 		}
 		s.WorkspaceRoots = []string{dir}
 	}
@@ -831,7 +831,7 @@ func (p *process) feed(r io.Reader) {
 		}
 		if err != io.EOF {
 			p.c.mu.Lock()
-			p.input = fmt.Errorf("client: Stdin: %w", err)
+			p.input = errorf("Stdin: %w", err)
 			p.c.mu.Unlock()
 		}
 		// The close goes after the writes. The server refuses only if the process has ended, so the
@@ -882,6 +882,6 @@ func (p *process) inputRefused(r io.Reader, why error) {
 		return
 	}
 	p.c.mu.Lock()
-	p.input = fmt.Errorf("client: Stdin: %w", why)
+	p.input = errorf("Stdin: %w", why)
 	p.c.mu.Unlock()
 }

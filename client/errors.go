@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"strings"
 	"syscall"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -106,3 +107,22 @@ func asUnauthorized(err error) error {
 	}
 	return err
 }
+
+// prefix begins each error of this package.
+const prefix = "client: "
+
+// errorf is fmt.Errorf with prefix. Errors of this package among a lose theirs, so that a person reads it once.
+func errorf(format string, a ...any) error {
+	for i := range a {
+		if err, is := a[i].(error); is && strings.HasPrefix(err.Error(), prefix) {
+			a[i] = inner{err}
+		}
+	}
+	return fmt.Errorf(prefix+format, a...)
+}
+
+// inner is an error of this package within another one.
+type inner struct{ error }
+
+func (e inner) Error() string { return strings.TrimPrefix(e.error.Error(), prefix) }
+func (e inner) Unwrap() error { return e.error }

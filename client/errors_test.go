@@ -55,3 +55,11 @@ func TestErrorsByType(t *testing.T) {
 		t.Error("an error that is no refusal has a kind")
 	}
 }
+
+// An error within another one of this package names the package once, and stays within reach.
+func TestErrorsNameThePackageOnce(t *testing.T) {
+	err := errorf("connection lost: %w", errorf("message from the server: %w", fs.ErrInvalid))
+	if want := "client: connection lost: message from the server: invalid argument"; err.Error() != want || !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("%q, want %q", err, want)
+	}
+}

@@ -121,7 +121,7 @@ func (t roundTripper) params(r *http.Request) (*protocol.HTTPRequestParams, erro
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, most+1))
 	if err != nil {
-		return nil, fmt.Errorf("client: body of the request: %w", err)
+		return nil, errorf("body of the request: %w", err)
 	}
 	if int64(len(body)) > most {
 		return nil, fmt.Errorf("client: the body of the request has more than %d bytes, which is the most that this server takes: send less at once", most)
@@ -201,7 +201,7 @@ func (c *Client) piece(n *protocol.HTTPBodyDeltaNotification) {
 	}
 	switch {
 	case n.Done && n.Error != nil:
-		b.end(fmt.Errorf("client: response: %s: %w", *n.Error, io.ErrUnexpectedEOF))
+		b.end(errorf("response: %s: %w", *n.Error, io.ErrUnexpectedEOF))
 	case n.Done:
 		b.end(io.EOF)
 	}
@@ -229,7 +229,7 @@ func (b *httpBody) end(err error) {
 // endBodies ends the bodies of a connection that has ended. Client.mu is held.
 func (c *Client) endBodies(err error) {
 	for _, b := range c.bodies {
-		b.end(fmt.Errorf("client: response: %w: %w", io.ErrUnexpectedEOF, err))
+		b.end(errorf("response: %w: %w", io.ErrUnexpectedEOF, err))
 	}
 }
 

@@ -104,7 +104,7 @@ func (c *Client) after(lost error) error {
 	case final(lost) != nil:
 		return final(lost)
 	case c.opts.ReconnectFor < 0:
-		return fmt.Errorf("client: connection lost: %w", lost)
+		return errorf("connection lost: %w", lost)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func final(lost error) error {
 	case closed.Code == transport.CloseProtocolError && strings.HasPrefix(closed.Reason, "resumeFrom: "):
 		return fmt.Errorf("%w: while the connection was lost, another process got its id: %w", ErrProcessGone, lost)
 	case closed.Code == transport.CloseProtocolError:
-		return fmt.Errorf("client: the server refuses the protocol of this client; use matching versions of client and server: %w", lost)
+		return errorf("the server refuses the protocol of this client; use matching versions of client and server: %w", lost)
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func (c *Client) resume(pace *pace, lost error) (link, error) {
 	c.mu.Unlock()
 	for err := lost; ; {
 		if pace.delay > 0 && time.Since(pace.since) > c.opts.ReconnectFor {
-			return link{}, fmt.Errorf("client: connection lost (%w) and not resumed within %v: %w", lost, c.opts.ReconnectFor, err)
+			return link{}, errorf("connection lost (%w) and not resumed within %v: %w", lost, c.opts.ReconnectFor, err)
 		}
 		in := pace.next()
 		if c.opts.Retrying != nil {
@@ -267,12 +267,12 @@ func (c *Client) connect(ctx context.Context, timeout time.Duration) (link, erro
 	defer cancel()
 	conn, err := c.dialAside(ctx)
 	if err != nil {
-		return link{}, fmt.Errorf("client: %w", asUnauthorized(err))
+		return link{}, errorf("%w", asUnauthorized(err))
 	}
 	unblock := context.AfterFunc(ctx, func() { conn.Close(1001, "handshake timed out") })
 	err = c.handshake(conn)
 	if !unblock() {
-		err = fmt.Errorf("client: initialize: no answer: %w", context.Cause(ctx))
+		err = errorf("initialize: no answer: %w", context.Cause(ctx))
 	}
 	if err != nil {
 		conn.Close(1000, "")
@@ -351,7 +351,7 @@ func (c *Client) handshake(conn link) error {
 	params.Token = conn.token
 	msg, err := conn.wire.AppendRequest(nil, protocol.IntID(0), protocol.MethodInitialize, params)
 	if err != nil {
-		return fmt.Errorf("client: initialize: %w", err)
+		return errorf("initialize: %w", err)
 	}
 	unsent := conn.sendNow(msg)
 	frame, err := conn.ReadMessage() // also if nothing was sent: the server may have said why
@@ -359,12 +359,12 @@ func (c *Client) handshake(conn link) error {
 		err = unsent
 	}
 	if err != nil {
-		return fmt.Errorf("client: initialize: %w", err)
+		return errorf("initialize: %w", err)
 	}
 	m, err := conn.wire.Decode(frame)
 	switch {
 	case err != nil:
-		return fmt.Errorf("client: initialize: answer: %w", err)
+		return errorf("initialize: answer: %w", err)
 	case m.Kind == protocol.Failure && params.ResumeSessionID != nil && m.Error.Code == protocol.CodeInvalidRequest:
 		return fmt.Errorf("%w: %w", ErrSessionGone, m.Error) // the session id is unknown (exec-server wire §7)
 	case m.Kind == protocol.Failure:
@@ -374,17 +374,17 @@ func (c *Client) handshake(conn link) error {
 	}
 	var hello protocol.InitializeResult
 	if err := conn.wire.Unmarshal(m.Payload, &hello); err != nil {
-		return fmt.Errorf("client: initialize: answer: %w", err)
+		return errorf("initialize: answer: %w", err)
 	}
 	c.mu.Lock()
 	c.hello = hello
 	c.mu.Unlock()
 	msg, err = conn.wire.AppendNotification(msg[:0], protocol.MethodInitialized, protocol.Empty{})
 	if err != nil {
-		return fmt.Errorf("client: initialized: %w", err)
+		return errorf("initialized: %w", err)
 	}
 	if err := conn.sendNow(msg); err != nil {
-		return fmt.Errorf("client: initialized: %w", err)
+		return errorf("initialized: %w", err)
 	}
 	return nil
 }
@@ -637,7 +637,7 @@ func (c *Client) message(wire protocol.Codec, buf []byte) []byte {
 		}
 		delete(c.pending, k.id)
 		c.mu.Unlock()
-		k.err = fmt.Errorf("client: %s: %w", k.method, err)
+		k.err = errorf("%s: %w", k.method, err)
 		k.done()
 		c.mu.Lock()
 	}
@@ -656,14 +656,14 @@ func (c *Client) read(conn link, pulse *pulse) error {
 		pulse.heard.Add(1)
 		m, err := conn.wire.Decode(frame)
 		if err != nil {
-			return fmt.Errorf("client: message from the server: %w", err)
+			return errorf("message from the server: %w", err)
 		}
 		switch m.Kind {
 		case protocol.Response, protocol.Failure:
 			c.answered(conn.wire, m)
 		case protocol.Notification:
 			if err := c.notified(conn.wire, m, &out); err != nil {
-				return fmt.Errorf("client: %s from the server: %w", m.Method, err)
+				return errorf("%s from the server: %w", m.Method, err)
 			}
 		case protocol.Request:
 			// No troupe server sends requests. Other servers send requests only to a client that
@@ -694,7 +694,7 @@ func (c *Client) answered(wire protocol.Codec, m protocol.Message) {
 		k.err = &requestError{k.method, m.Error}
 	case k.result != nil:
 		if err := wire.Unmarshal(m.Payload, k.result); err != nil {
-			k.err = fmt.Errorf("client: %s: answer: %w", k.method, err)
+			k.err = errorf("%s: answer: %w", k.method, err)
 		}
 	}
 	k.done()

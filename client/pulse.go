@@ -2,7 +2,6 @@ package client
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,7 +106,7 @@ func (p *pulse) beat() {
 	silence := time.Duration(p.missed) * o.PingEvery
 	switch {
 	case o.DeadAfter > 0 && silence >= o.DeadAfter:
-		p.dead = fmt.Errorf("client: nothing came from the server for %v, although the client asked: %w", silence, transport.ErrDead)
+		p.dead = errorf("nothing came from the server for %v, although the client asked: %w", silence, transport.ErrDead)
 		go p.conn.Close(transport.CloseLost, "nothing came: the client connects again")
 		return
 	case o.Silent != nil:

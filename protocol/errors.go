@@ -115,11 +115,12 @@ func (e *Error) Advice() string {
 	return e.details().Advice
 }
 
+// Error returns the message and the advice of e, for people. Programs look at Code and Kind.
 func (e *Error) Error() string {
 	if advice := e.Advice(); advice != "" {
-		return fmt.Sprintf("%s (code %d): %s", e.Message, e.Code, advice)
+		return e.Message + ": " + advice
 	}
-	return fmt.Sprintf("%s (code %d)", e.Message, e.Code)
+	return e.Message
 }
 
 // Errorf returns an Error with a formatted message.

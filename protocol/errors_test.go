@@ -39,12 +39,12 @@ func TestAdvice(t *testing.T) {
 		err          *Error
 		advice, text string
 	}{
-		{Errorf(KindNotFound, CodeNotFound, "no such file"), "", "no such file (code -32004)"},
-		{Errorf(KindNotFound, CodeNotFound, "no such file").Advise("create %q\nfirst", "/a"), "create \"/a\"\nfirst", "no such file (code -32004): create \"/a\"\nfirst"},
-		{&Error{Code: 1, Message: "no", Data: []byte(`{"advice":"wait","since":1}`)}, "wait", "no (code 1): wait"},
-		{&Error{Code: 1, Message: "no", Data: []byte(`{"advice":1}`)}, "", "no (code 1)"},
-		{&Error{Code: 1, Message: "no", Data: []byte(`["wait"]`)}, "", "no (code 1)"},
-		{&Error{Code: 1, Message: "no", Data: []byte(`{`)}, "", "no (code 1)"},
+		{Errorf(KindNotFound, CodeNotFound, "no such file"), "", "no such file"},
+		{Errorf(KindNotFound, CodeNotFound, "no such file").Advise("create %q\nfirst", "/a"), "create \"/a\"\nfirst", "no such file: create \"/a\"\nfirst"},
+		{&Error{Code: 1, Message: "no", Data: []byte(`{"advice":"wait","since":1}`)}, "wait", "no: wait"},
+		{&Error{Code: 1, Message: "no", Data: []byte(`{"advice":1}`)}, "", "no"},
+		{&Error{Code: 1, Message: "no", Data: []byte(`["wait"]`)}, "", "no"},
+		{&Error{Code: 1, Message: "no", Data: []byte(`{`)}, "", "no"},
 	} {
 		if got := c.err.Advice(); got != c.advice {
 			t.Errorf("%s: advice %q, want %q", c.err.Data, got, c.advice)
