@@ -98,9 +98,9 @@ func TestTokenInFrames(t *testing.T) {
 		})
 	}()
 	for _, c := range []struct{ token, want string }{
-		{"alice-has-a-token", "let in (code -32602)"},
-		{"alice-has-another-token", "invalid websocket bearer token (code -32012)"},
-		{"", "missing websocket bearer token (code -32012)"},
+		{"alice-has-a-token", "let in"},
+		{"alice-has-another-token", "invalid websocket bearer token"},
+		{"", "missing websocket bearer token"},
 	} {
 		_, err := Dial(context.Background(), server.URL(), &Options{Token: func() (string, error) { return c.token, nil }})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
