@@ -17,7 +17,7 @@ func TestFullLog(t *testing.T) {
 	needs.Root(t)
 	user := uids(1)[0]
 	s := startServer(t, "--users-file", usersFile(t, "* "+user))
-	c, other := s.session(nil), s.session(nil)
+	c, other := s.session(obj{"capabilities": obj{"gap": true}}), s.session(nil) // c reads nothing, and so gets a gap at the end
 	before := s.rss()
 	c.mutePongs.Store(true)
 	c.speaks(t)
