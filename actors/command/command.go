@@ -275,7 +275,7 @@ func (c *command) subscribe(ctx actor.Context, m message.Subscribe) {
 
 // delivery passes output on, or keeps the output for the end.
 func (c *command) delivery(ctx actor.Context, m message.Delivery) {
-	if m.Cut { // the end of a command without its output would look like success: the process is gone, and says so
+	if m.Cut { // without its output, the end of a command would look like success. The process stops next, and that end is told
 		m.Release()
 		return
 	}

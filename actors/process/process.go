@@ -181,7 +181,7 @@ func (p *process) receiveViewer(ctx actor.Context) bool {
 		p.subscribe(ctx, m)
 	case message.Pull:
 		if !p.refuses(ctx, m.Wrong()) {
-			p.life.Fetched(p.now())
+			p.life.Fetched(time.Now())
 			p.pulled(ctx, message.KeyOf(ctx.Sender()), m.Bytes)
 		}
 	case message.Ack:

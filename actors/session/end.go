@@ -50,7 +50,7 @@ func (s *session) follow(ctx actor.Context, actions []lifetime.Action) {
 		case lifetime.Abandon:
 			ctx.Send(s.registry, message.Abandoned{ID: s.id})
 		case lifetime.End:
-			s.env.Log.Info("session gave way", "session", s.id, "name", s.name, "reason", a.Reason, "processes", s.processes.Len())
+			s.env.Log.Info("session ended by the server", "session", s.id, "name", s.name, "reason", a.Reason, "processes", s.processes.Len())
 			s.end(ctx)
 		}
 	}

@@ -26,10 +26,10 @@ type sessionRecord struct {
 	// Fixed at spawn.
 	env        *env.Env
 	id, name   string
-	from       string // the owner key, as in Attach
-	identity   string // the name of the identity that opened the session
-	maxChunk   *uint64
-	commands   bool // the session is for a program of the sister APIs
+	from       string  // the owner key, as in Attach
+	identity   string  // the name of the identity that opened the session
+	maxChunk   *uint64 // as in protocol.SessionOptions
+	commands   bool    // the session is for a program of the sister APIs
 	registry   *actor.PID
 	supervisor *actor.PID
 	first      *message.AttachRequest // of the client that opens the session; nil once attached

@@ -206,7 +206,7 @@ var mutants = []mutant{
 	{file: "actors/process/life/runs.go", old: `case n.verdict != supervision.Again:`, new: `case n.verdict != supervision.Again && l.stopping == nil:`, breaks: "no run starts after a stop"},
 	{file: "actors/process/life/runs.go", old: `l.ending, n.spawning = ending{}, true`, new: `n.spawning = true`, breaks: "a time to kill an older run does not kill a later one"},
 	{file: "actors/process/life/end.go", old: `sooner(&s.cutAt, s.drained)`, new: ``, breaks: "the viewers of a stopped process have no more than --drain-timeout"},
-	{file: "actors/process/life/end.go", old: `s.cutAt = now.Time.Add(StallTime)`, new: ``, breaks: "the viewers of a stopped process go on reading"},
+	{file: "actors/process/life/end.go", old: `s.cutAt = now.Add(StallTime)`, new: ``, breaks: "the viewers of a stopped process go on reading"},
 	{file: "actors/process/life/end.go", old: `if run == l.run {`, new: `if run <= l.run {`, breaks: "the end of an older tree says nothing about a later one"},
 	{file: "actors/process/life/runs.go", old: `case l.phase >= Closed:
 		return nil`, new: `case l.phase > Closed:
@@ -238,7 +238,7 @@ var mutants = []mutant{
 	{file: "actors/connection/end.go", old: `if !m.Over || c.window.Unread() == 0 {`, new: `if true {`, breaks: "a connection stays until its client has read the end", in: "tests", run: "^TestSlowReaderAtTheEnd$"},
 	{file: "actors/connection/output.go", old: `c.passLast(ctx, s) // the cut follows what waits`, new: ``, breaks: "a cut follows the output that waits", in: "actors", run: "^TestSlowReaderIsTold$"},
 	{file: "actors/connection/requests.go", old: `case p.closes: // after all output`, new: `case false:`, breaks: "the answer to session/close follows the output", in: "actors", run: "^TestSlowReaderGetsAll$"},
-	{file: "actors/process/process.go", old: `			p.life.Fetched(p.now())
+	{file: "actors/process/process.go", old: `			p.life.Fetched(time.Now())
 `, new: ``, breaks: "who goes on reading has more than StallTime"},
 	{file: "actors/process/feed/feed.go", old: `from+aheadEvents)`, new: `from+aheadEvents+1)`, breaks: "an owner gets at most 128 events ahead of the output it missed"},
 	{file: "actors/process/feed/feed.go", old: `min(bytes, int(aheadBytes-ahead))`, new: `bytes`, breaks: "an owner gets at most 512 KiB ahead of the output it missed"},

@@ -119,13 +119,13 @@ func (l *Life) treeGone(now Now, err error) {
 		l.stopping.drained = now.Time.Add(l.config.Drain)
 	}
 	l.stopping.cutAt = now.Time
-	l.Fetched(now)
+	l.Fetched(now.Time)
 }
 
-// Fetched says that a viewer asks for more, or acknowledges: the viewers of a stopped process go on reading.
-func (l *Life) Fetched(now Now) {
+// Fetched says that a viewer asks for more at now: the viewers of a stopped process go on reading.
+func (l *Life) Fetched(now time.Time) {
 	if s := l.stopping; s != nil && !s.cutAt.IsZero() {
-		s.cutAt = now.Time.Add(StallTime)
+		s.cutAt = now.Add(StallTime)
 		sooner(&s.cutAt, s.drained)
 	}
 }

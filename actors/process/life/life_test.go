@@ -292,7 +292,7 @@ func TestDrain(t *testing.T) {
 	} {
 		s := begin(t, Config{KillGrace: time.Hour, Keep: 24 * time.Hour, Drain: test.drain})
 		s.spawned()
-		s.Fetched(s.Now) // too early to count
+		s.Fetched(s.Time) // too early to count
 		s.Stop(s.Now, "enough", -1)
 		s.want("Spawn1, Announce, Begin, Signal")
 		s.Now.Watched = true
@@ -305,7 +305,7 @@ func TestDrain(t *testing.T) {
 		}
 		for range test.fetches {
 			s.pass(StallTime - 1)
-			s.Fetched(s.Now)
+			s.Fetched(s.Time)
 			if s.Time.Sub(begun) < test.want {
 				s.want("")
 			}
@@ -316,7 +316,7 @@ func TestDrain(t *testing.T) {
 			s.pass(1)
 			s.want("Cut")
 		}
-		s.Fetched(s.Now)
+		s.Fetched(s.Time)
 		s.Now.Watched = false
 		s.want("StopActor")
 	}

@@ -5,7 +5,7 @@ import "time"
 const (
 	// Spared is how long a session without an owner does not give way: its owner may come back.
 	Spared = 10 * time.Second
-	// leastHeld is the least that a session holds which gives way, in bytes.
+	// leastHeld is the least that the chosen session holds, in bytes.
 	leastHeld = 256 << 10
 	// refundTime is how long the memory of a session may still count after its end, until other
 	// goroutines have given it back.
