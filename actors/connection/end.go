@@ -121,7 +121,7 @@ func (c *connection) evicted(ctx actor.Context, m message.Evicted) {
 	c.ping(c.window.Last())
 }
 
-// hasRead closes the connection of an evicted client that has read everything.
+// hasRead closes the connection of an evicted client that has read everything. A client that has read a part has endTime again.
 func (c *connection) hasRead(ctx actor.Context) {
 	if c.window.Unread() == 0 {
 		c.writer.close(c.last.code, c.last.reason)

@@ -79,17 +79,13 @@ func (o *serveOptions) checkLimits() error {
 		return errors.New("--kill-grace, --drain-timeout and --closed-retention cannot be negative; 0 means no time at all")
 	}
 	// In a Config 0 means the default; in a flag 0 means zero.
-	if o.config.KillGrace == 0 {
-		o.config.KillGrace = -1
-	}
-	if o.config.DrainTimeout == 0 {
-		o.config.DrainTimeout = -1
+	for _, time := range []*time.Duration{&o.config.KillGrace, &o.config.DrainTimeout, &o.config.ClosedRetention} {
+		if *time == 0 {
+			*time = -1
+		}
 	}
 	if o.config.SpoolLimit == 0 {
 		o.config.SpoolLimit = -1
-	}
-	if o.config.ClosedRetention == 0 {
-		o.config.ClosedRetention = -1
 	}
 	return nil
 }

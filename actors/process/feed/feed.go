@@ -174,8 +174,8 @@ type Delivery struct {
 	end   outlog.Cursor
 }
 
-// Next returns the delivery for v; ok is false if there is none now. After Cut, another delivery may follow at once. Only Sent moves the cursor: if
-// a delivery is lost, the viewer subscribes again from the cursor.
+// Next returns the delivery for v; ok is false if there is none now. After Cut, another delivery may follow at once. Only Sent
+// moves the cursor: if a delivery is lost, the viewer subscribes again from the cursor.
 func (f *Feed[K, A]) Next(now time.Time, v *Viewer[A]) (d Delivery, ok bool) {
 	if v.cursor.Seq >= f.Log.Last() {
 		return d, false
