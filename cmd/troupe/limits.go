@@ -79,9 +79,9 @@ func (o *serveOptions) checkLimits() error {
 		return errors.New("--kill-grace, --drain-timeout and --closed-retention cannot be negative; 0 means no time at all")
 	}
 	// In a Config 0 means the default; in a flag 0 means zero.
-	for _, time := range []*time.Duration{&o.config.KillGrace, &o.config.DrainTimeout, &o.config.ClosedRetention} {
-		if *time == 0 {
-			*time = -1
+	for _, d := range []*time.Duration{&o.config.KillGrace, &o.config.DrainTimeout, &o.config.ClosedRetention} {
+		if *d == 0 {
+			*d = -1
 		}
 	}
 	if o.config.SpoolLimit == 0 {
