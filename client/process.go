@@ -90,13 +90,13 @@ type mark struct {
 	last       uint64 // of a Write or an end: seq of the last event
 	run        uint64 // of a Write: the run that wrote it; 0: unknown
 	stream     protocol.Stream
-	start, end int // positions in lane.buf
-	exit       *protocol.ExitStatus
+	start, end int                  // positions in lane.buf
+	exit       *protocol.ExitStatus // of an end
 	gap        *GapError
 	call       func()
 }
 
-// takes reports whether output at seq of a run goes to the same Write as m.
+// takes reports whether output of a run and a stream goes to the same Write, or the same Event, as m.
 func (l *lane) takes(m *mark, run uint64, stream protocol.Stream) bool {
 	return m.gap == nil && m.call == nil && m.exit == nil && m.run == run && (m.stream == stream || l.onEvent == nil) && len(l.buf)-m.start <= maxWrite
 }
