@@ -44,6 +44,12 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
+// stopAndWait stops an actor, and waits for its end. A single StopFuture waits 10 s, which is short on a busy machine.
+func stopAndWait(root *actor.RootContext, pid *actor.PID) {
+	for root.StopFuture(pid).Wait() != nil {
+	}
+}
+
 // mailbox is an actor that only passes its messages on.
 type mailbox chan any
 

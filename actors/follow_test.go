@@ -77,9 +77,7 @@ func TestFollow(t *testing.T) {
 		if got := <-done; got != test.want {
 			t.Errorf("%s: %s, want %s", test.start.Argv, got, test.want)
 		}
-		if err := system.Root.StopFuture(host).Wait(); err != nil {
-			t.Error(err)
-		}
+		stopAndWait(system.Root, host)
 	}
 	if err := troupe.Kill(); err != nil {
 		t.Error(err)
@@ -138,9 +136,7 @@ func TestFollowWithoutAnswers(t *testing.T) {
 	if got := <-done; got != "told 1" {
 		t.Errorf("without FollowOn: %s, want 1", got)
 	}
-	if err := system.Root.StopFuture(host).Wait(); err != nil {
-		t.Error(err)
-	}
+	stopAndWait(system.Root, host)
 	if err := troupe.Kill(); err != nil {
 		t.Error(err)
 	}
@@ -197,9 +193,7 @@ func TestFollowAfterTheEnd(t *testing.T) {
 	if got, want := <-done, fmt.Sprintf("%d bytes, exited closed, lost false", host.bytes); got != want || host.gap == 0 {
 		t.Errorf("%s and a gap of %d bytes, want %s and a gap", got, host.gap, want)
 	}
-	if err := system.Root.StopFuture(pid).Wait(); err != nil {
-		t.Error(err)
-	}
+	stopAndWait(system.Root, pid)
 	if err := troupe.Kill(); err != nil {
 		t.Error(err)
 	}

@@ -58,9 +58,7 @@ func TestDeadOwnerIsDetached(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, actors.Config{KillGrace: -1, DetachedTTL: time.Millisecond})
 	dead := h.root.Spawn(actor.PropsFromFunc(func(actor.Context) {}))
-	if err := h.root.StopFuture(dead).Wait(); err != nil {
-		t.Fatal(err)
-	}
+	stopAndWait(h.root, dead)
 	h.root.RequestWithCustomSender(h.troupe.PID(), actors.Attach{}, dead)
 	waitFor(t, "the session to end", func() bool { return h.sessions(t) == 0 })
 }
@@ -91,9 +89,7 @@ func TestRestartedOwnerKeepsItsSession(t *testing.T) {
 		if n := h.sessions(t); n != at+1 {
 			t.Fatalf("after a failure at message %d there are %d sessions more", at, n-at)
 		}
-		if err := h.root.StopFuture(owner).Wait(); err != nil {
-			t.Error(err)
-		}
+		stopAndWait(h.root, owner)
 		if said := <-done; said != "1\n2\n3\n" {
 			t.Errorf("after a failure at message %d: %q", at, said)
 		}
