@@ -223,7 +223,7 @@ func TestGroupStopsInReverse(t *testing.T) {
 func TestGroupKills(t *testing.T) {
 	t.Parallel()
 	const members = 5
-	kills := scaled(250) // for each strategy
+	kills := scaled(40) // for each strategy
 	s := startServer(t)
 	for _, strategy := range []string{"one_for_all", "rest_for_one"} {
 		t.Run(strategy, func(t *testing.T) {

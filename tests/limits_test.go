@@ -137,7 +137,7 @@ func wantSignal(t *testing.T, p *proc, signal string) (usedMs int64) {
 // on, and ends like a program without limits.
 func TestLimitsInParallel(t *testing.T) {
 	t.Parallel()
-	const n = 200
+	const n = 60
 	eachContainment(t, func(t *testing.T, containment string) {
 		s := startServer(t, "--containment", containment)
 		c := s.session(nil)

@@ -16,7 +16,7 @@ func TestOrder(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(nil)
 	const flight = 32
-	n := scaled(1000)
+	n := scaled(300)
 	procs, starts := make([]*proc, n), make([]int64, n)
 	for i := range n + flight {
 		if done := i - flight; done >= 0 {
