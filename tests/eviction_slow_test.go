@@ -5,7 +5,6 @@ package tests
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestSessionAge: a session ends at its maximum age, with or without connections and output. The server
@@ -42,20 +41,24 @@ func TestSessionAge(t *testing.T) {
 func TestEvictForMemory(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "--evict-for-memory", "--memory-budget", "2500000", "--retention", "1200000")
+	present := s.session(nil)
+	leave := func(c *conn) {
+		c.cutRST()
+		eventually(t, "the session is detached", func() bool { return strings.Contains(sessionsOf(present)[c.sessionID], "detached") })
+	}
 	hoard := func() *conn {
 		c := s.session(nil)
 		p := c.start("p", obj{"argv": sh("read x; exec yes"), "pipeStdin": true})
 		p.write("go\n")
 		p.awaitOutput("stdout", "y\n")
-		c.cutRST()
+		leave(c)
 		return c
 	}
 	poor := s.session(nil) // absent the longest, holds nothing
 	poor.start("p", obj{"argv": sh("echo up; exec sleep 1000")}).awaitOutput("stdout", "up\n")
-	poor.cutRST()
+	leave(poor)
 	first := hoard()
 	observer := s.observe(first.sessionID, nil)
-	time.Sleep(50 * time.Millisecond) // makes the order of the two certain
 	second := hoard()
 	watched := s.observe(second.sessionID, nil)
 	code, text := observer.awaitClose()

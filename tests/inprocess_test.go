@@ -86,7 +86,7 @@ func TestInProcess(t *testing.T) {
 	}
 	session := c.SessionID()
 	c.Close()
-	c, err = client.InProcess(ctx, accept, &client.Options{Session: session})
+	c, err = client.InProcess(ctx, accept, &client.Options{Session: session, WaitForOwner: client.Forever})
 	if err != nil {
 		t.Fatal(err)
 	}
