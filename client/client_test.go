@@ -56,6 +56,13 @@ var programs = map[string]func(*fakeProcess){
 		p.lose(2, true)
 		p.print(protocol.Stdout, "after")
 	},
+	"gaps": func(p *fakeProcess) {
+		p.print(protocol.Stdout, "before")
+		p.lose(2, true)
+		p.print(protocol.Stdout, "between")
+		p.lose(1, true)
+		p.print(protocol.Stdout, "after")
+	},
 	"jump": func(p *fakeProcess) {
 		p.print(protocol.Stdout, "before")
 		p.lose(2, false)
@@ -406,12 +413,12 @@ func (c *ackEater) WriteMessage(msg []byte, binary bool) error {
 	return c.Conn.WriteMessage(msg, binary)
 }
 
-// A slow observer loses output, gets a report of the loss, and holds up nobody.
+// A slow observer loses output that is not the newest, gets a report of the loss, and holds up nobody.
 func TestSlowObserver(t *testing.T) {
 	const chunks, size = 1000, 5000 // more than may wait
 	f := newFake(map[string]func(*fakeProcess){"flood": func(p *fakeProcess) {
-		for range chunks {
-			p.print(protocol.Stdout, strings.Repeat("x", size))
+		for i := range chunks {
+			p.print(protocol.Stdout, fmt.Sprintf("%*d", size, i))
 		}
 	}})
 	cmd := connect(t, f, nil).Command("flood")
@@ -444,6 +451,9 @@ func TestSlowObserver(t *testing.T) {
 	}
 	if len(gaps) != 1 || g.Len()+lost != chunks*size {
 		t.Errorf("%d bytes and %d gaps of %d, of %d", g.Len(), len(gaps), lost, chunks*size)
+	}
+	if newest := fmt.Sprint(" ", chunks-1); !strings.HasSuffix(g.String(), newest) {
+		t.Errorf("the output ends with %q, want %q", g.String()[g.Len()-10:], newest)
 	}
 }
 
@@ -617,6 +627,11 @@ func TestGap(t *testing.T) {
 	wantExit(t, cmd.Run(t.Context()), 0)
 	if b.String() != "before[2-3 evicted]after" {
 		t.Errorf("%q", b.String())
+	}
+
+	out, err = c.Command("gaps").Output(t.Context())
+	if !errors.As(err, &gap) || *gap != (GapError{gap.ProcessID, 2, 5, 14, "evicted", 2}) || !strings.Contains(gap.Error(), "in 2 places between 2 and 5 (14 bytes in all)") {
+		t.Errorf("Output: %q, %v", out, err)
 	}
 
 	out, err = c.Command("jump").Output(t.Context())

@@ -122,8 +122,8 @@ type Cmd struct {
 	DependsOn []*Cmd
 
 	// OnGap is called in place of lost output, in the order of Stdout. OnGap must not block. Nil: Wait
-	// returns the first gap as an error. Output is lost only if Retention evicts, or if an observer
-	// falls behind.
+	// returns an error that stands for all gaps. Output is lost only if Retention evicts, or if an observer
+	// falls behind. A Writer that falls behind then loses the oldest output that waits for it.
 	OnGap func(GapError)
 
 	client  *Client

@@ -18,10 +18,15 @@ type GapError struct {
 	ProcessID      string
 	FromSeq, ToSeq uint64 // the lost events, both included
 	Bytes          uint64 // zero: unknown
-	Reason         string // the server's reason
+	Reason         string // the server's reason; of several gaps, the reason of the first
+	Gaps           int    // how many gaps FromSeq, ToSeq and Bytes span: more than 1 only in an error of Wait
 }
 
 func (e *GapError) Error() string {
+	if e.Gaps > 1 {
+		return fmt.Sprintf("client: process %s: output was lost in %d places between %d and %d (%d bytes in all): %s",
+			e.ProcessID, e.Gaps, e.FromSeq, e.ToSeq, e.Bytes, e.Reason)
+	}
 	return fmt.Sprintf("client: process %s: output %d to %d was lost (%d bytes): %s",
 		e.ProcessID, e.FromSeq, e.ToSeq, e.Bytes, e.Reason)
 }
@@ -34,7 +39,7 @@ type process struct {
 	// Fixed when the process is registered.
 	c       *Client
 	id      string
-	onGap   func(GapError)                       // nil: Wait returns the first gap as an error
+	onGap   func(GapError)                       // nil: Wait returns all gaps as an error
 	delay   time.Duration                        // WaitDelay
 	onRun   func(protocol.RestartedNotification) // nil: no call
 	onReady func(run int)                        // nil: no call
@@ -139,8 +144,7 @@ func (p *process) output(seq uint64, stream protocol.Stream, chunk []byte) {
 		return
 	}
 	if p.lossy && p.queued > p.maxQueued() {
-		p.gap(protocol.GapNotification{FromSeq: seq, ToSeq: seq, Bytes: uint64(len(chunk)), Reason: "the Writer fell behind"})
-		return
+		p.shed()
 	}
 	if l.buf == nil {
 		l.buf = *buffers.Get().(*[]byte)
@@ -155,6 +159,36 @@ func (p *process) output(seq uint64, stream protocol.Stream, chunk []byte) {
 		}
 	}
 	p.push(l, mark{first: seq, last: seq, run: p.run, stream: stream, start: start, end: len(l.buf)})
+}
+
+// shed forgets the output that waits behind the Writes under way, so what a slow Writer gets next is the newest.
+func (p *process) shed() {
+	var lost protocol.GapNotification
+	for _, l := range []*lane{p.out, p.err} {
+		if l == nil {
+			continue
+		}
+		kept := l.marks[:0]
+		for _, m := range l.marks {
+			if m.gap != nil || m.call != nil || m.exit != nil {
+				kept = append(kept, m)
+				continue
+			}
+			if lost.FromSeq == 0 {
+				lost.FromSeq = m.first
+			}
+			lost.FromSeq, lost.ToSeq = min(lost.FromSeq, m.first), max(lost.ToSeq, m.last)
+			lost.Bytes += uint64(m.end - m.start)
+		}
+		l.marks, l.buf = kept, l.buf[:0]
+	}
+	if lost.ToSeq == 0 {
+		return
+	}
+	p.queued -= int(lost.Bytes)
+	p.c.ackBytes += int(lost.Bytes)
+	lost.Reason = "the Writer fell behind"
+	p.gap(lost)
 }
 
 // brokenPipe sends SIGPIPE to a run whose output no Writer takes, once and only while it runs: the kernel would do the same
@@ -214,11 +248,15 @@ func (p *process) skip() {
 }
 
 func (p *process) gap(n protocol.GapNotification) {
-	g := &GapError{p.id, n.FromSeq, n.ToSeq, n.Bytes, n.Reason}
+	g := &GapError{p.id, n.FromSeq, n.ToSeq, n.Bytes, n.Reason, 1}
 	if p.onGap == nil {
 		if p.lost == nil {
 			p.lost = g
+			return
 		}
+		p.lost.FromSeq, p.lost.ToSeq = min(p.lost.FromSeq, g.FromSeq), max(p.lost.ToSeq, g.ToSeq)
+		p.lost.Bytes += g.Bytes
+		p.lost.Gaps++
 		return
 	}
 	if p.discard {
