@@ -79,6 +79,9 @@ func (a *attacher) run(name string) (int, error) {
 	if err != nil {
 		return exitFailed, err
 	}
+	if len(found) > 1 {
+		return exitFailed, fmt.Errorf("%q is the name of %d processes: attach to one of them, such as %s", show.Harmless(name), len(found), show.Harmless(found[0].name))
+	}
 	at := found[0]
 	c, err := a.join(at.Session, sight.owned(at.Session))
 	if err != nil {
@@ -94,7 +97,7 @@ func (a *attacher) run(name string) (int, error) {
 	if a.con.OneTerminal() {
 		cmd.Stderr = cmd.Stdout // one writer gets both in the order of the program
 	}
-	cmd.OnGap = func(g client.GapError) { a.con.Note("output is missing here, %s: %s", show.Bytes(g.Bytes), g.Reason) }
+	cmd.OnGap = a.gap
 	ended := at.info.Status != nil
 	if a.terminal() && at.info.TTY && !ended {
 		a.raw.Store(true)
@@ -123,7 +126,11 @@ func (a *attacher) run(name string) (int, error) {
 	a.size.nudge()
 	go func() {
 		<-a.broken
-		a.leave(left{how: "nobody reads the output", code: exitSignal + int(syscall.SIGPIPE)})
+		how := "nobody reads the output"
+		if err := stdout.failed(); err != nil {
+			how = err.Error()
+		}
+		a.leave(left{how: how, code: exitSignal + int(syscall.SIGPIPE)})
 	}()
 	err = cmd.Wait(a.ctx)
 	code, why, ok := over(err)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +32,7 @@ blocks of memory, and goes on after a lost connection.
 						return err
 					}
 					defer f.Close()
-					_, err = io.Copy(os.Stdout, f)
+					_, err = io.Copy(stdout, f)
 					return err
 				})
 			})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +44,14 @@ func addCompletion(root *cobra.Command, t *target.Flags) {
 		case "help":
 			cmd.Short = "Print the help of a command"
 			cmd.Example = "  troupe help run"
+			help := cmd.Run
+			cmd.Run, cmd.RunE = nil, func(cmd *cobra.Command, args []string) error {
+				if of, _, err := root.Find(args); of == nil || err != nil {
+					return fmt.Errorf("there is no command %q", strings.Join(args, " "))
+				}
+				help(cmd, args)
+				return nil
+			}
 		case "completion":
 			cmd.Short = "Print the completion of commands, ids and names for a shell"
 			cmd.Example = "  troupe completion bash"

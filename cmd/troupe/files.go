@@ -147,6 +147,9 @@ func eachPath(name string, paths []string, do func(p string) error) error {
 	failed := false
 	for _, p := range paths {
 		if err := do(p); err != nil {
+			if stdout.failed() != nil {
+				return exitError{1, nil} // main tells what could not be printed
+			}
 			failed = true
 			fmt.Fprintf(os.Stderr, "troupe %s: %s: %s\n", name, show.Harmless(p), show.Harmless(plainly(err).Error()))
 		}

@@ -17,9 +17,10 @@ import (
 func newInfo(t *target.Flags) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:   "info [flags] [SESSION/]PROCESS...",
-		Short: "Print everything known of processes",
-		Long:  "Prints everything that the server knows of a process: its state, its use of the machine, its output, and who watches it.",
+		Use:        "info [flags] [SESSION/]PROCESS...",
+		SuggestFor: []string{"status", "inspect", "show", "describe"},
+		Short:      "Print everything known of processes",
+		Long:       "Prints everything that the server knows of a process: its state, its use of the machine, its output, and who watches it.",
 		Example: `  troupe info web
   troupe info --json web | jq '.[0].waitsFor'`,
 		Args: cobra.MinimumNArgs(1),

@@ -87,7 +87,7 @@ could not be done; and 130 after ^C, which ends a run early and still prints the
 		if cmd.Flags().NArg() > 0 { // such as troupe load sh -c true
 			return fmt.Errorf("%w; a command is written after --: troupe load -- COMMAND", err)
 		}
-		return err
+		return flagError(err)
 	})
 	return cmd
 }

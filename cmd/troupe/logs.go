@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/logs"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
@@ -22,6 +24,7 @@ import (
 // logsFlags are the flags of troupe logs.
 type logsFlags struct {
 	target     *target.Flags
+	session    string
 	follow     bool
 	since      string
 	tail       int
@@ -33,10 +36,14 @@ type logsFlags struct {
 func newLogs(t *target.Flags) *cobra.Command {
 	o := &logsFlags{target: t}
 	cmd := &cobra.Command{
-		Use:   "logs [flags] [SESSION/]PROCESS...",
+		Use:   "logs [flags] [PROCESS...]",
 		Short: "Print the output of processes",
 		Long: `Prints the output that the server holds of processes. The lines of several processes come in the order of
 their times, each behind the name of its process: "web |" is stdout, "web !" is stderr.
+
+A name is PROCESS or SESSION/PROCESS, a pattern such as 'web*' for all that match, or SESSION for all its
+processes. Without a name, logs prints the processes of --session; or of the project in the current
+directory, if troupe up has started the project; or else all.
 
 With --follow the output to come is printed, too, over lost connections and restarts, until the
 processes end. Output that the server no longer holds, restarts, failures, and a program that waits until its output
@@ -44,10 +51,10 @@ is read are told on stderr. Only the owner reads for the server: logs frees noth
 
 Control characters are printed in a harmless form, unless --raw is given. Times are those at which the
 server got the output.`,
-		Example: `  troupe logs web
+		Example: `  troupe logs -f
+  troupe logs web
   troupe logs -f --tail 20 web worker
   troupe logs --since 10m --timestamps --stream stderr shop/web`,
-		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			// Of the signals, only these end logs: a closed pipe is an error of a write.
 			ctx, stop := interruptible(context.Background())
@@ -64,6 +71,7 @@ server got the output.`,
 		},
 	}
 	f := cmd.Flags()
+	f.StringVar(&o.session, "session", "", "only processes of this `SESSION`")
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on with the output to come, until the processes end")
 	f.StringVar(&o.since, "since", "", "only output since a `SEQ|TIME`: the number of an event as in troupe info, how long ago (10m), or a time (15:04, 2026-01-31T15:04:05)")
 	f.IntVarP(&o.tail, "tail", "n", -1, "only the last `N` lines of each process; default: all that the server holds")
@@ -92,12 +100,12 @@ func (o *logsFlags) run(ctx context.Context, names []string) error {
 	}
 	defer s.close()
 	s.observe = true
-	found, errs := s.find(names)
+	found, errs := o.choose(s, names)
 	if errs != nil {
 		return exitError{1, errs}
 	}
 	want.Chunks = o.raw && len(found) == 1 && o.tail < 0 && !o.timestamps
-	p := &logs.Printer{Out: show.To(os.Stdout), Notes: os.Stderr, Raw: o.raw, Timestamps: o.timestamps}
+	p := &logs.Printer{Out: show.To(stdout), Notes: os.Stderr, Raw: o.raw, Timestamps: o.timestamps}
 	connection := client.Options{ReconnectFor: client.Forever}
 	var sources []logs.Source
 	for i := range found {
@@ -118,6 +126,44 @@ func (o *logsFlags) run(ctx context.Context, names []string) error {
 		return exitError{1, errs}
 	}
 	return nil
+}
+
+// choose returns the processes whose output is wanted.
+func (o *logsFlags) choose(s *sight, names []string) (found []named, err error) {
+	all := pick.Of(s.sessions)
+	if o.session != "" {
+		only, err := pick.FindSession(all, o.session)
+		if err != nil {
+			return nil, err
+		}
+		s.sessions = slices.DeleteFunc(s.sessions, func(d protocol.SessionDetails) bool { return d.SessionID != only.ID })
+		all = pick.Of(s.sessions)
+	}
+	if len(names) == 0 {
+		project := ""
+		if p, _, err := new(upFlags).read(nil); err == nil && o.session == "" {
+			if session, err := pick.FindSession(all, p.Name); err == nil && session.Name == p.Name {
+				project = session.ID
+			}
+		}
+		if found = s.all(project); len(found) == 0 {
+			return nil, errors.New("there is no process: troupe run starts a program, and troupe up those of a file")
+		}
+		return found, nil
+	}
+	for _, name := range names {
+		more, e := s.find([]string{name})
+		if session, none := pick.FindSession(all, name); errors.Is(e, pick.ErrUnknown) && none == nil && len(session.Processes) > 0 {
+			more, e = s.all(session.ID), nil
+		}
+		err = errors.Join(err, e)
+		for _, n := range more {
+			if !slices.ContainsFunc(found, func(has named) bool { return has.Ref == n.Ref }) {
+				found = append(found, n)
+			}
+		}
+	}
+	return found, err
 }
 
 // whyFull says why the program of p cannot write, if its output is unread.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/client"
@@ -54,26 +56,55 @@ func (s *sight) close() {
 	}
 }
 
-// find finds processes by names from a person. The error has all names without a process.
+// find finds processes by names and patterns from a person, each process once. The error has all names without a
+// process.
 func (s *sight) find(names []string) (found []named, err error) {
 	all := pick.Of(s.sessions)
 	for _, name := range names {
-		ref, e := pick.FindProcess(all, name)
+		refs, e := pick.FindProcesses(all, name)
 		if e != nil {
 			err = errors.Join(err, e)
 			continue
 		}
-		n := named{Ref: ref, name: name}
-		for _, session := range s.sessions {
-			for _, p := range session.List {
-				if session.SessionID == ref.Session && p.ProcessID == ref.Process {
-					n.info = p
-				}
+		for _, ref := range refs {
+			words := name
+			if len(refs) > 1 || ref.Process != name && strings.ContainsAny(name, "*?[") {
+				words = pick.Name(all, ref)
+			}
+			if !slices.ContainsFunc(found, func(n named) bool { return n.Ref == ref }) {
+				found = append(found, named{Ref: ref, name: words, info: s.info(ref)})
 			}
 		}
-		found = append(found, n)
 	}
 	return found, err
+}
+
+// all returns the processes of a session; "": of all sessions.
+func (s *sight) all(session string) (found []named) {
+	all := pick.Of(s.sessions)
+	for _, d := range s.sessions {
+		for _, p := range d.List {
+			if ref := (pick.Ref{Session: d.SessionID, Process: p.ProcessID}); session == "" || session == d.SessionID {
+				name := ref.Process
+				if session == "" {
+					name = pick.Name(all, ref)
+				}
+				found = append(found, named{Ref: ref, name: name, info: p})
+			}
+		}
+	}
+	return found
+}
+
+func (s *sight) info(r pick.Ref) protocol.ProcessInfoResult {
+	for _, d := range s.sessions {
+		for _, p := range d.List {
+			if d.SessionID == r.Session && p.ProcessID == r.Process {
+				return p
+			}
+		}
+	}
+	return protocol.ProcessInfoResult{}
 }
 
 // process returns a handle of a process, and connects to its session.

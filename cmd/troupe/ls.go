@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 
@@ -47,12 +46,12 @@ func newLs(t *target.Flags) *cobra.Command {
 						return nil
 					}
 					if len(paths) > 1 {
-						fmt.Printf("%s:\n", show.Harmless(p))
+						fmt.Fprintf(stdout, "%s:\n", show.Harmless(p))
 					}
 					return printFiles(infos, long)
 				})
 				if asJSON {
-					if err := show.JSON(os.Stdout, listed); err != nil {
+					if err := show.JSON(stdout, listed); err != nil {
 						return exitError{1, err}
 					}
 				}
@@ -94,7 +93,7 @@ func printFiles(infos []fs.FileInfo, long bool) error {
 			if info.IsDir() {
 				suffix = "/"
 			}
-			if _, err := fmt.Println(show.Harmless(info.Name()) + suffix); err != nil {
+			if _, err := fmt.Fprintln(stdout, show.Harmless(info.Name())+suffix); err != nil {
 				return err
 			}
 		}
@@ -108,5 +107,5 @@ func printFiles(infos []fs.FileInfo, long bool) error {
 		}
 		table.Row(modeText(info.Mode()), show.Bytes(info.Size()), info.ModTime().Format("2006-01-02 15:04:05"), name)
 	}
-	return table.Write(show.To(os.Stdout))
+	return table.Write(show.To(stdout))
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,11 +24,16 @@ func init() { runtime.LockOSThread() } // main has the main thread
 func main() {
 	ended := make(chan int)
 	go func() {
-		cmd, err := newRoot().ExecuteC()
+		root := newRoot()
+		root.SetOut(stdout)
+		cmd, err := root.ExecuteC()
 		ended <- status(cmd, err)
 	}()
 	os.Exit(<-ended)
 }
+
+// exitUnwritten is the exit code of a command that cannot write to stdout.
+const exitUnwritten = 1
 
 // exitUsage is the exit code for a wrong command line, except for commands with programsCode.
 const exitUsage = 2
@@ -42,9 +48,15 @@ type exitError struct {
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
 
 // status prints why a command failed, unless the command has, and returns the exit code of troupe. Errors may have texts
-// of servers and of other people in them.
+// of servers and of other people in them. What a command could not print counts more than its own end.
 func status(cmd *cobra.Command, err error) int {
 	e, ok := errors.AsType[exitError](err)
+	if unwritten := stdout.failed(); unwritten != nil {
+		if !ok || e.err == nil {
+			e.err = unwritten
+		}
+		e.code, ok, err = exitUnwritten, true, e
+	}
 	switch {
 	case err == nil:
 		return 0
@@ -81,6 +93,7 @@ and go on without a client. Commands start your own server on this machine when 
 	}
 	t := &target.Flags{Version: version()}
 	t.Register(root.PersistentFlags())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.SetVersionTemplate("troupe {{.Version}}\n")
 	group := func(title string, commands ...*cobra.Command) {
 		for _, cmd := range commands {
@@ -99,6 +112,14 @@ and go on without a client. Commands start your own server on this machine when 
 	addCompletion(root, t)
 	plainArguments(root)
 	return root
+}
+
+// flagError adds to an error about a flag what to write, if the error does not say so.
+func flagError(err error) error {
+	if strings.Contains(err.Error(), "missing unit in duration") {
+		return fmt.Errorf("%w: write a number and a unit, such as 5s, 10m or 2h", err)
+	}
+	return err
 }
 
 func newVersion() *cobra.Command {

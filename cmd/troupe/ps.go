@@ -36,13 +36,14 @@ type psFlags struct {
 func newPs(t *target.Flags) *cobra.Command {
 	o := &psFlags{target: t}
 	cmd := &cobra.Command{
-		Use:   "ps [flags]",
-		Short: "List the processes of your sessions",
+		Use:        "ps [flags]",
+		SuggestFor: []string{"list", "status"},
+		Short:      "List the processes of your sessions",
 		Long: `Lists the processes of your sessions, the oldest first. Processes that have ended are listed with --all,
 for as long as the server knows them. A process is exited while descendants of its ended program hold the output.
 
 CPU and MEMORY are of the run with all its descendants if the server has cgroups, and otherwise of the program alone.
-WAITS FOR says why a process is quiet, or how it ended.`,
+WHY says what a process waits for, or how it ended.`,
 		Example: `  troupe ps
   troupe ps --all --session shop
   troupe ps --json | jq '.[] | select(.state == "running") | .processId'`,
@@ -134,15 +135,19 @@ func (o *psFlags) list(ctx context.Context, w io.Writer) error {
 		out.Writer = t.Buffer
 	}
 	if len(list) == 0 {
-		text := "no processes run; troupe run --detach starts one"
-		if o.all {
-			text = "there are no processes; troupe run --detach starts one"
+		ended := 0
+		for _, session := range sessions {
+			ended += len(session.List)
+		}
+		text := "there are no processes; troupe run --detach starts one"
+		if ended > 0 {
+			text = fmt.Sprintf("no process runs; troupe ps --all lists %d that ended", ended)
 		}
 		_, err := fmt.Fprintln(out, text)
 		return err
 	}
 	table := &show.Table{Columns: []show.Column{{Title: "ID", Shrink: 12}, {Title: "SESSION", Shrink: 8}, {Title: "STATE"}, {Title: "RUN", Right: true},
-		{Title: "AGE", Right: true}, {Title: "CPU", Right: true}, {Title: "MEMORY", Right: true}, {Title: "COMMAND", Shrink: 12}, {Title: "WAITS FOR", Shrink: 12}}}
+		{Title: "AGE", Right: true}, {Title: "CPU", Right: true}, {Title: "MEMORY", Right: true}, {Title: "COMMAND", Shrink: 12}, {Title: "WHY", Shrink: 12}}}
 	now := time.Now()
 	for i := range list {
 		p := &list[i]

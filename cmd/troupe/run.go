@@ -36,8 +36,8 @@ func newRun(t *target.Flags, server func(user string) (_ dialer, shutdown func()
 		Short: "Run a program on a server",
 		Long: `Runs a program under supervision: on your own server of this machine, which starts when it is
 needed, or with --url or --server elsewhere. Its exit code is the program's, 128+N if signal N ended
-it, 125 if troupe failed, 126 if the program cannot be executed or the server's policy refuses it, 127
-if there is no such program.
+it, 1 if the output cannot be written here, 125 if troupe failed in another way, 126 if the program
+cannot be executed or the server's policy refuses it, 127 if there is no such program.
 
 A lost connection is resumed as long as the server keeps the session. What you type meanwhile reaches
 the program once; up to 1 MiB is kept, and more waits in the terminal. Leave at once with ^C twice
@@ -82,6 +82,8 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	}
 	if r.name == "" {
 		r.name = newName(r.argv[0])
+	} else if err := r.nameIsFree(); err != nil {
+		return r.failed(err)
 	}
 	c, shutdown, err := r.dial(server)
 	if err != nil {
@@ -97,7 +99,7 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	if r.detach {
 		return r.leaveRunning(c, cmd)
 	}
-	cmd.Stdin = r.stdin
+	cmd.Stdin, cmd.OnGap = r.stdin, r.gap
 	// Output is shown when the terminal is raw: the terminal must not echo what a person answers to the output.
 	ready := make(chan struct{})
 	cmd.Stdout, cmd.Stderr = &output{r.con.Stdout(), r.viewer, ready}, &output{r.con.Stderr(), r.viewer, ready}
@@ -139,7 +141,29 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	}
 	r.con.Restore()
 	r.noteDenied(err)
+	if r.gaps.Load() && code == 0 && why == nil {
+		code, why = exitFailed, errors.New("the program has succeeded, and some of its output was lost")
+	}
 	return r.close(c, code, why)
+}
+
+// nameIsFree returns an error if a process with the name runs, in any session that this command sees. In a session named by
+// --session, the server refuses a second process of the name.
+func (r *runner) nameIsFree() error {
+	if r.here || r.session != "" {
+		return nil
+	}
+	sight, err := look(r.ctx, r.target, protocol.DetailProcesses)
+	if err != nil {
+		return err
+	}
+	for _, n := range sight.all("") {
+		if n.Process == r.name && !pick.ProgramEnded(&n.info.ProcessInfo) {
+			name := show.Harmless(n.name)
+			return fmt.Errorf("%s runs already: see troupe attach %s, end it with troupe stop %[2]s, or choose another --name", show.Harmless(r.name), name)
+		}
+	}
+	return nil
 }
 
 // dial connects to the server, and opens the session or joins it.
@@ -232,7 +256,7 @@ func (r *runner) leaveRunning(c *client.Client, cmd *client.Cmd) (int, error) {
 	if err := cmd.Start(r.ctx); err != nil {
 		return r.notStarted(c, err)
 	}
-	fmt.Println(cmd.ID)
+	fmt.Fprintln(stdout, cmd.ID)
 	if cmd.Ready != nil {
 		r.start(cmd)
 		ended := make(chan error, 1)

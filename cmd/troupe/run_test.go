@@ -303,18 +303,22 @@ func TestRunCannotCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	for want, set := range map[string]func(*exec.Cmd){
-		"no space left on device": func(cmd *exec.Cmd) { cmd.Stdout = full },
-		"is a directory":          func(cmd *exec.Cmd) { cmd.Stdin = dir },
+	for _, c := range []struct {
+		want string
+		code int
+		set  func(*exec.Cmd)
+	}{
+		{"write /dev/stdout: no space left on device", exitUnwritten, func(cmd *exec.Cmd) { cmd.Stdout = full }},
+		{"is a directory", exitFailed, func(cmd *exec.Cmd) { cmd.Stdin = dir }},
 	} {
 		file := filepath.Join(t.TempDir(), "pid")
 		var stderr bytes.Buffer
 		cmd := troupe(t, "run", "--url", url, "--", "sh", "-c", "trap '' PIPE; sleep 1000 >/dev/null 2>&1 & echo $! >"+file+"; echo out; cat; exit 0")
 		cmd.Stderr = &stderr
-		set(cmd)
+		c.set(cmd)
 		code := exitCode(t, cmd.Run())
-		if code != exitFailed || !strings.Contains(stderr.String(), want) || strings.Contains(stderr.String(), "goes on") {
-			t.Errorf("code %d, stderr %q; want %q", code, stderr.String(), want)
+		if code != c.code || !strings.Contains(stderr.String(), c.want) || strings.Contains(stderr.String(), "goes on") {
+			t.Errorf("code %d, stderr %q; want %d and %q", code, stderr.String(), c.code, c.want)
 		}
 		pid, err := os.ReadFile(file)
 		if err != nil {

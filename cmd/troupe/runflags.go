@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
@@ -159,6 +161,8 @@ func (o *runFlags) complete(fs *pflag.FlagSet, args []string) (err error) {
 		return errors.New("--here runs the program in this process: leave out --detach, --session, --url and --server")
 	case o.stdinOpen && !o.detach:
 		return errors.New("--stdin is for --detach: otherwise the program reads the stdin of troupe run")
+	case fs.Changed("name") && !plainName(o.name):
+		return fmt.Errorf("--name is %q: write a letter or a digit, and then at most %d letters, digits, dots, hyphens and underscores", o.name, maxName-1)
 	case o.timeout < 0:
 		return fmt.Errorf("--timeout is %v: choose a positive duration", o.timeout)
 	case asked:
@@ -274,4 +278,18 @@ func (o *runFlags) environment(cmd *client.Cmd) {
 		}
 	}
 	cmd.Env = append(cmd.Env, o.env...)
+}
+
+// maxName is how many characters a name for people may have. The ids of the wire may be longer.
+const maxName = 64
+
+// plainName reports whether a person can write the name in every command: the name is no flag, no pattern, and no
+// SESSION/PROCESS, and it is one word of a shell.
+func plainName(name string) bool {
+	for i, r := range name {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && (i == 0 || !strings.ContainsRune("._-", r)) || r == unicode.ReplacementChar {
+			return false
+		}
+	}
+	return name != "" && utf8.RuneCountInString(name) <= maxName
 }

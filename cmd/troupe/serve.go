@@ -293,7 +293,7 @@ func serve(o *serveOptions) (err error) {
 	log.Info("ready", "containment", troupe.Containment(), "files", soft)
 
 	if server != nil {
-		fmt.Println(server.URL())
+		fmt.Fprintln(stdout, server.URL())
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c) }) }()
 		select {

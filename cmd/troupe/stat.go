@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path"
 	"time"
 
@@ -46,15 +45,15 @@ func newStat(t *target.Flags) *cobra.Command {
 						all = append(all, f)
 						return nil
 					}
-					fmt.Printf("path      %s\nkind      %s\n", show.Harmless(f.Path), f.Kind)
+					fmt.Fprintf(stdout, "path      %s\nkind      %s\n", show.Harmless(f.Path), f.Kind)
 					if f.Target != "" {
-						fmt.Printf("target    %s\n", show.Harmless(f.Target))
+						fmt.Fprintf(stdout, "target    %s\n", show.Harmless(f.Target))
 					}
-					_, err = fmt.Printf("mode      %s %s\nsize      %d (%s)\nmodified  %s\n", f.Mode, modeText(info.Mode()), f.Size, show.Bytes(f.Size), info.ModTime().Format(time.RFC3339Nano))
+					_, err = fmt.Fprintf(stdout, "mode      %s %s\nsize      %d (%s)\nmodified  %s\n", f.Mode, modeText(info.Mode()), f.Size, show.Bytes(f.Size), info.ModTime().Format(time.RFC3339Nano))
 					return err
 				})
 				if asJSON {
-					if err := show.JSON(os.Stdout, all); err != nil {
+					if err := show.JSON(stdout, all); err != nil {
 						return exitError{1, err}
 					}
 				}

@@ -65,7 +65,7 @@ The file is described in docs/UP.md; troupe config check explains one.`,
 			if err != nil {
 				return exitError{1, err}
 			}
-			u := &upper{upFlags: *o, flags: t, project: p, names: names, out: show.To(os.Stdout)}
+			u := &upper{upFlags: *o, flags: t, project: p, names: names, out: show.To(stdout)}
 			return u.run(cmd.Context())
 		},
 	}
@@ -87,7 +87,7 @@ The file is described in docs/UP.md; troupe config check explains one.`,
 	fs.StringVarP(&o.project, "project", "p", "", "the `NAME` of the session with the programs; default: name in the file, or the name of its directory")
 	fs.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "start the processes of this `NAMESPACE`, and what they depend on; repeatable")
 	fs.BoolVarP(&o.detach, "detach", "d", false, "start the programs, print a table, and leave them running")
-	fs.BoolVar(&o.wait, "wait", false, "with --detach, wait until all programs are ready; exit with 1 if one cannot be")
+	fs.BoolVar(&o.wait, "wait", false, "with --detach, wait until all programs are ready, those without a readiness probe for a second; exit with 1 if one fails")
 	fs.BoolVar(&o.abort, "abort-on-exit", false, "when one program ends for good, stop the others, and exit with its exit code")
 	fs.BoolVar(&o.keepOthers, "keep-others", false, "leave programs running that the file has no more")
 	cmd.MarkFlagsMutuallyExclusive("detach", "abort-on-exit")
@@ -417,27 +417,33 @@ func (u *upper) end(ctx context.Context, s compose.Step) error {
 
 // leave ends up with --detach.
 func (u *upper) leave(ctx context.Context, signals <-chan os.Signal) error {
-	var problem error
+	var waits waiter
 	for {
 		g, err := groupOf(ctx, u.c)
 		if err != nil {
 			return exitError{1, err}
 		}
-		has, waiting := g.Processes, 0
-		problem = nil
-		for _, unit := range u.wanted {
-			i := slices.IndexFunc(has, func(m protocol.GroupMember) bool { return m.ProcessID == unit.ID })
-			switch {
-			case i < 0: // somebody has ended the whole group
-			case stuck(has[i]) && !has[i].Ready:
-				problem = fmt.Errorf("%s is not ready: %s", unit.ID, whyNot(has[i]))
-			case !has[i].Ready:
-				waiting++
+		if !u.wait {
+			u.table(g.Processes, nil)
+			return nil
+		}
+		list, err := u.c.Processes(ctx)
+		if err != nil {
+			return exitError{1, err}
+		}
+		ended := make(map[string]protocol.ExitStatus)
+		for _, p := range list {
+			if p.Status != nil {
+				ended[p.ProcessID] = *p.Status
 			}
 		}
-		if !u.wait || waiting == 0 || problem != nil {
-			u.table(has)
-			break
+		waiting, problem := waits.look(u.wanted, g.Processes, ended, time.Now())
+		if waiting == 0 || problem != nil {
+			u.table(g.Processes, ended)
+			if problem != nil {
+				return exitError{1, problem}
+			}
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -448,10 +454,6 @@ func (u *upper) leave(ctx context.Context, signals <-chan os.Signal) error {
 		case <-time.After(upLook):
 		}
 	}
-	if u.wait && problem != nil {
-		return exitError{1, problem}
-	}
-	return nil
 }
 
 // stuck reports whether a process does not run, and will not by itself.
@@ -466,15 +468,16 @@ func whyNot(m protocol.GroupMember) string {
 	return show.Harmless(m.Reason)
 }
 
-func (u *upper) table(has []protocol.GroupMember) {
+// table prints the processes. ended are those whose program has ended, if known.
+func (u *upper) table(has []protocol.GroupMember, ended map[string]protocol.ExitStatus) {
 	t := &show.Table{Columns: []show.Column{{Title: "PROCESS", Shrink: 12}, {Title: "STATE"}, {Title: "RUN", Right: true}, {Title: "READY"}, {Title: "WHY", Shrink: 20}}}
 	for _, m := range has {
 		ready, style := "no", show.Warn
-		if m.Ready {
+		if m.Ready && ended[m.ProcessID].ExitCode == 0 {
 			ready, style = "yes", show.Good
 		}
 		t.Row(m.ProcessID, m.State, m.Run, show.Cell{Text: ready, Style: style}, m.Reason)
 	}
 	_ = t.Write(u.out)
-	fmt.Fprintf(u.out, "see them: troupe logs -f, troupe up; end them: troupe down --project %s\n", show.Harmless(u.project.Name))
+	fmt.Fprintf(u.out, "see them: troupe logs -f --session %[1]s; end them: troupe down --project %[1]s\n", word(u.project.Name))
 }

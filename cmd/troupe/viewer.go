@@ -70,6 +70,7 @@ type viewer struct {
 	proxy   bool // signals are for the program
 	keeps   bool // this command owns the session, and asks the server to keep it
 
+	gaps     atomic.Bool // the person was told that output is missing
 	raw      atomic.Bool // the program has a terminal, and so has this command
 	follows  atomic.Bool // this command sets the size of the program's terminal
 	size     *sizer
@@ -77,7 +78,7 @@ type viewer struct {
 	cmd      atomic.Pointer[client.Cmd]    // nil before running
 	client   atomic.Pointer[client.Client] // nil while dialing
 	typedAt  atomic.Int64                  // Unix ns
-	broken   chan struct{}                 // closed when nobody reads stdout any more
+	broken   chan struct{}                 // closed when a write of output has failed: nobody reads it, or the disk is full
 	breakOne sync.Once
 
 	mu         sync.Mutex
@@ -366,7 +367,7 @@ func keepSession(ctx context.Context, c *client.Client) error {
 	return c.UpdateSession(ctx, client.SessionUpdate{KeepRunning: new(true), DetachedTTL: new(keptFor)})
 }
 
-// An output is stdout or stderr of troupe. If nobody reads the pipe any more, troupe ends the program,
+// An output is stdout or stderr of troupe. If nobody reads the pipe any more, or the disk is full, troupe ends the program,
 // as SIGPIPE would.
 type output struct {
 	to    interface{ Write([]byte) (int, error) }
@@ -382,7 +383,8 @@ func (o *output) Write(b []byte) (int, error) {
 	n, err := o.to.Write(b)
 	o.v.wrote.Add(1)
 	o.v.writing.Add(-1)
-	if errors.Is(err, syscall.EPIPE) {
+	if err != nil {
+		stdout.fail(err)
 		o.v.breakOne.Do(func() { close(o.v.broken) })
 	}
 	return n, err
@@ -440,6 +442,16 @@ func (v *viewer) ending(err error) (int, error) {
 	}
 	code, err := failure(err)
 	return code, fmt.Errorf("%w; the program goes on as long as the server keeps a session without a client. Come back with: %s", err, back)
+}
+
+// gap tells that output is missing at this place.
+func (v *viewer) gap(g client.GapError) {
+	size := "" // unknown
+	if g.Bytes > 0 {
+		size = " (" + show.Bytes(g.Bytes) + ")"
+	}
+	v.con.Tell("output %d to %d is missing here%s: %s", g.FromSeq, g.ToSeq, size, g.Reason)
+	v.gaps.Store(true)
 }
 
 // noteDenied tells the person that the sandbox is probably the reason for err, the end of the program.

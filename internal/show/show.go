@@ -21,6 +21,9 @@ type Out struct {
 // in which NO_COLOR is empty (https://no-color.org).
 func To(w io.Writer) Out {
 	f, ok := w.(*os.File)
+	if of, is := w.(interface{ File() *os.File }); is {
+		f, ok = of.File(), true
+	}
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return Out{Writer: w}
 	}

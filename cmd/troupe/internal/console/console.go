@@ -75,9 +75,15 @@ func New(o Options) *Console {
 	return c
 }
 
-// Input reads stdin from now on, and returns what is for the program. Input is called once.
+// Input reads stdin from now on, and returns what is for the program: without a terminal, each byte is. Input is called
+// once.
 func (c *Console) Input() *Input {
-	in := newInput(c.Keys, c.Act)
+	keys, person := c.Keys, term.IsTerminal(int(c.In.Fd()))
+	if !person {
+		keys = Keys{}
+	}
+	in := newInput(keys, c.Act)
+	in.person = person
 	in.typing, in.keepEOF = c.Typing, c.KeepEOF
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -345,13 +351,21 @@ func (c *Console) AlternateScreen() bool { return c.alternate.Load() }
 
 // Note writes a message for the person, if stderr is a terminal. A program that reads stderr gets no notes.
 func (c *Console) Note(format string, args ...any) {
-	if !c.errTerminal {
-		return
+	if c.errTerminal {
+		c.Tell(format, args...)
 	}
+}
+
+// Tell writes a message to stderr, for whoever reads it: what it says changes how the output is to be read.
+func (c *Console) Tell(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clear()
-	c.print(strings.ReplaceAll(show.HarmlessText(fmt.Sprintf(format, args...)), "\n", "\r\n"))
+	text := show.HarmlessText(fmt.Sprintf(format, args...))
+	if c.errTerminal {
+		text = strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	c.print(text)
 }
 
 // Help lists the keys that the console takes for itself.

@@ -24,6 +24,7 @@ type Input struct {
 	act     func(Action)
 	typing  func() // called before bytes are passed on; nil: not called
 	keepEOF bool   // Read never returns io.EOF
+	person  bool   // a ^C is a key, and not a byte of a file
 
 	mu         sync.Mutex
 	change     sync.Cond
@@ -35,7 +36,7 @@ type Input struct {
 }
 
 func newInput(keys Keys, act func(Action)) *Input {
-	in := &Input{parser: parser{Keys: keys}, act: act}
+	in := &Input{parser: parser{Keys: keys}, act: act, person: true}
 	in.change.L = &in.mu
 	return in
 }
@@ -50,7 +51,7 @@ func (in *Input) pump(from io.Reader) {
 		release.Stop()
 		var actions []Action
 		in.mu.Lock()
-		if in.cut {
+		if in.cut && in.person {
 			if in.interrupts += bytes.Count(buf[:n], []byte{ctrlC}); in.interrupts >= 2 {
 				actions = append(actions, Leave)
 			}
@@ -111,7 +112,7 @@ func (in *Input) LeaveAtInterrupt() {
 func (in *Input) Read(p []byte) (int, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for in.cut || len(in.typed) == 0 && (in.err == nil || in.keepEOF) {
+	for in.cut && in.person || len(in.typed) == 0 && (in.err == nil || in.keepEOF) {
 		in.change.Wait()
 	}
 	if len(in.typed) == 0 {

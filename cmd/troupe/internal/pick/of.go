@@ -21,7 +21,7 @@ func Of(list []protocol.SessionDetails) []Session {
 	for i, s := range list {
 		all[i] = Session{ID: s.SessionID, Name: s.Name}
 		for _, p := range s.List {
-			all[i].Processes = append(all[i].Processes, Process{ID: p.ProcessID, Ended: Ended(&p.ProcessInfo)})
+			all[i].Processes = append(all[i].Processes, Process{ID: p.ProcessID, Ended: Ended(&p.ProcessInfo), Started: p.StartedAtMs})
 		}
 	}
 	return all

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -28,6 +29,8 @@ type Session struct {
 type Process struct {
 	ID    string
 	Ended bool // the process has ended, and only its output is left
+
+	Started int64 // when, in milliseconds since the Unix epoch; 0: not yet, or unknown
 }
 
 // A Ref names a process on a server.
@@ -55,19 +58,19 @@ func FindSession(all []Session, text string) (Session, error) {
 
 // FindProcess returns the process for a text. The text is PROCESS, the id of a process in any session, or
 // SESSION/PROCESS with a session as in FindSession. If several sessions have a process with this id, processes alive
-// count before ended processes.
+// count before ended processes, and of ended processes the newest counts.
 func FindProcess(all []Session, text string) (Ref, error) {
-	var alive, ended []Ref
+	var alive, ended []candidate
 	add := func(sessions []Session, id string) {
 		for _, s := range sessions {
 			for _, p := range s.Processes {
-				ref := Ref{s.ID, p.ID}
+				one := candidate{Ref{s.ID, p.ID}, p.Started}
 				switch {
-				case p.ID != id || slices.Contains(alive, ref) || slices.Contains(ended, ref):
+				case p.ID != id || slices.Contains(alive, one) || slices.Contains(ended, one):
 				case p.Ended:
-					ended = append(ended, ref)
+					ended = append(ended, one)
 				default:
-					alive = append(alive, ref)
+					alive = append(alive, one)
 				}
 			}
 		}
@@ -80,19 +83,79 @@ func FindProcess(all []Session, text string) (Ref, error) {
 	}
 	found := alive
 	if len(found) == 0 {
-		found = ended
+		found = newest(ended)
 	}
 	switch len(found) {
 	case 1:
-		return found[0], nil
+		return found[0].Ref, nil
 	case 0:
 		return Ref{}, unknown("process", text, Processes(all, ""), "troupe ps --all")
 	}
 	var labels []string
-	for _, ref := range found {
-		labels = append(labels, Label(all, ref.Session)+"/"+ref.Process)
+	for _, one := range found {
+		labels = append(labels, Label(all, one.Session)+"/"+one.Process)
 	}
 	return Ref{}, ambiguous("process", text, labels)
+}
+
+// A candidate is a process that a text may mean.
+type candidate struct {
+	Ref
+	started int64
+}
+
+// newest returns the candidates that have started last.
+func newest(all []candidate) (found []candidate) {
+	for _, one := range all {
+		if len(found) > 0 && one.started > found[0].started {
+			found = nil
+		}
+		if len(found) == 0 || one.started == found[0].started {
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+// FindProcesses returns the process that FindProcess finds, or else the processes whose id, or SESSION/PROCESS, matches
+// the text as a pattern of path.Match, such as web*: those alive, or, without any, the ended ones.
+func FindProcesses(all []Session, text string) ([]Ref, error) {
+	one, err := FindProcess(all, text)
+	if !errors.Is(err, ErrUnknown) || !strings.ContainsAny(text, "*?[") {
+		return []Ref{one}, err
+	}
+	var alive, ended []Ref
+	for _, s := range all {
+		label := Label(all, s.ID)
+		for _, p := range s.Processes {
+			is, bad := path.Match(text, p.ID)
+			full, _ := path.Match(text, label+"/"+p.ID)
+			switch {
+			case bad != nil:
+				return nil, nameError{fmt.Sprintf("%q is no pattern: * stands for characters, ? for one, and [ab] for one of them", text), ErrUnknown}
+			case !is && !full:
+			case p.Ended:
+				ended = append(ended, Ref{s.ID, p.ID})
+			default:
+				alive = append(alive, Ref{s.ID, p.ID})
+			}
+		}
+	}
+	switch {
+	case len(alive) > 0:
+		return alive, nil
+	case len(ended) > 0:
+		return ended, nil
+	}
+	return nil, err
+}
+
+// Name returns the shortest text with which FindProcess finds a process: its id, or SESSION/PROCESS.
+func Name(all []Session, r Ref) string {
+	if found, err := FindProcess(all, r.Process); err == nil && found == r {
+		return r.Process
+	}
+	return Label(all, r.Session) + "/" + r.Process
 }
 
 func sessionsNamed(all []Session, text string) []Session {
@@ -155,11 +218,11 @@ func Processes(all []Session, begin string) []string {
 	for _, s := range all {
 		for _, p := range s.Processes {
 			full := Label(all, s.ID) + "/" + p.ID
-			ref, err := FindProcess(all, p.ID)
+			name := Name(all, Ref{s.ID, p.ID})
 			switch {
-			case err == nil && ref == Ref{s.ID, p.ID} && strings.HasPrefix(p.ID, begin):
-				texts = append(texts, p.ID)
-			case (err != nil || ref != Ref{s.ID, p.ID} || strings.Contains(begin, "/")) && strings.HasPrefix(full, begin):
+			case strings.HasPrefix(name, begin):
+				texts = append(texts, name)
+			case strings.Contains(begin, "/") && strings.HasPrefix(full, begin):
 				texts = append(texts, full)
 			}
 		}

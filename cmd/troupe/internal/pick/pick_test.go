@@ -12,7 +12,7 @@ import (
 func process(ids ...string) (all []Process) {
 	for _, id := range ids {
 		name, ended := strings.CutPrefix(id, "†")
-		all = append(all, Process{name, ended})
+		all = append(all, Process{ID: name, Ended: ended})
 	}
 	return all
 }
@@ -57,6 +57,49 @@ func TestFindProcess(t *testing.T) {
 	}
 	if _, err := FindProcess(nil, "web"); !errors.Is(err, ErrUnknown) || err.Error() != `no process "web": there is none` {
 		t.Error(err)
+	}
+}
+
+// Of ended processes with a name, the newest is meant. One that is alive counts before.
+func TestFindNewest(t *testing.T) {
+	at := func(id string, ended bool, started int64) []Process { return []Process{{id, ended, started}} }
+	all := []Session{{"aaaaaaaa1", "web", at("web", true, 5)}, {"bbbbbbbb1", "web", at("web", true, 9)}, {"cccccccc1", "web", at("web", true, 7)}}
+	if got, err := FindProcess(all, "web"); err != nil || got.Session != "bbbbbbbb1" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := FindProcess(all, "aaaaaaaa/web"); err != nil || got.Session != "aaaaaaaa1" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got := Processes(all, ""); !slices.Equal(got, []string{"web", "aaaaaaaa/web", "cccccccc/web"}) {
+		t.Errorf("%q", got)
+	}
+	all[0].Processes[0].Ended = false
+	if got, err := FindProcess(all, "web"); err != nil || got.Session != "aaaaaaaa1" {
+		t.Errorf("one is alive: %v, %v", got, err)
+	}
+}
+
+func TestFindProcesses(t *testing.T) {
+	for text, want := range map[string]string{
+		"lone":       "lone",
+		"w*":         "build/web deploy/web worker",
+		"deploy/*":   "deploy/web worker", // what has ended is left out
+		"jo?":        "fedcba98/job abcdefab/job",
+		"[xy]":       "x y",
+		"dir/sub/*":  "z",
+		"web":        `"web" names several processes: write one of build/web, deploy/web`,
+		"nobody*":    `no process "nobody*": there are`,
+		"[":          `"[" is no pattern: * stands for characters`,
+		"build/a/b?": `no process "build/a/b?"`,
+	} {
+		found, err := FindProcesses(some, text)
+		var names []string
+		for _, r := range found {
+			names = append(names, Name(some, r))
+		}
+		if got := strings.Join(names, " "); err == nil && got != want || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
+		}
 	}
 }
 
@@ -123,7 +166,7 @@ func TestOffersAreUnderstood(t *testing.T) {
 		for _, id := range rapid.SliceOfNDistinct(rapid.StringMatching(`[ab]{9,12}`), 0, 5, rapid.ID[string]).Draw(t, "ids") {
 			s := Session{ID: id, Name: name.Draw(t, "name")}
 			for _, p := range rapid.SliceOfNDistinct(rapid.StringMatching(`[ab]{1,2}`), 0, 3, rapid.ID[string]).Draw(t, "processes") {
-				s.Processes = append(s.Processes, Process{p, rapid.Bool().Draw(t, "ended")})
+				s.Processes = append(s.Processes, Process{p, rapid.Bool().Draw(t, "ended"), rapid.Int64Range(0, 2).Draw(t, "started")})
 			}
 			all = append(all, s)
 		}

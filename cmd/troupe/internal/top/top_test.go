@@ -112,7 +112,7 @@ func TestView(t *testing.T) {
 	m, _ := newModel(120, 10, site(10), site(12))
 	want(t, m, `
 2 sessions, 3 processes, 2 running · every 1s · build:7766
- PROCESS                      STATE       RUN    AGE   CPU%      MEM    OUT/s      LAG WAITS FOR
+ PROCESS                      STATE       RUN    AGE   CPU%      MEM    OUT/s      LAG WHY
 >- shop · 2 processes         detached                 60.0   72 MiB  2.0 KiB  3.0 KiB
    - group site · 2 processes                          60.0   72 MiB  2.0 KiB  3.0 KiB
      db                       running       1    12s   10.0   64 MiB      0 B
@@ -125,7 +125,7 @@ by start · a attach  l logs  s signal  x stop  r restart  o order  / filter  ? 
 	m, _ = newModel(60, 10, site(10), site(12))
 	want(t, m, `
 2 sessions, 3 processes, 2 running · every 1s · build:7766
- PROCESS              STATE        CPU% WAITS FOR
+ PROCESS              STATE        CPU% WHY
 >- shop · 2 processes detached     60.0
    - group site · 2 …              60.0
      db               running      10.0

@@ -153,7 +153,7 @@ func (m *Model) list() []line {
 		head += " " + pad(c.title, c.width, c.title != "STATE")
 	}
 	if l.why > 0 {
-		head += " WAITS FOR"
+		head += " WHY"
 	}
 	lines := []line{{head, show.Note}}
 	for i := m.scroll; i < len(m.rows) && i < m.scroll+m.body(); i++ {

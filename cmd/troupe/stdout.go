@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// stdout is where commands print. Whatever a command does with the error of a write, main tells a person what could not be
+// written.
+var stdout = &sink{file: os.Stdout}
+
+// A sink is a file that remembers the first error of a write. Any goroutine may use a sink.
+type sink struct {
+	file *os.File
+
+	mu  sync.Mutex
+	err error
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	n, err := s.file.Write(p)
+	s.fail(err)
+	return n, err
+}
+
+// File returns the file, for whoever asks whether it is a terminal.
+func (s *sink) File() *os.File { return s.file }
+
+// fail remembers the error of a write.
+func (s *sink) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// failed returns the first error of a write. A closed pipe is none: its reader has read what it wanted.
+func (s *sink) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if errors.Is(s.err, syscall.EPIPE) {
+		return nil
+	}
+	return s.err
+}
