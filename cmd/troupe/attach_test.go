@@ -97,6 +97,7 @@ type desk struct {
 	*screen
 	t      *testing.T
 	master *os.File
+	slave  *os.File // closed when the command has ended
 	cmd    *exec.Cmd
 	ended  chan error
 }
@@ -111,7 +112,7 @@ func atDesk(t *testing.T, rows, cols uint16, args ...string) *desk {
 	if err := pty.Setsize(slave, &pty.Winsize{Rows: rows, Cols: cols}); err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{screen: watchScreen(master), t: t, master: master, cmd: troupe(t, args...), ended: make(chan error, 1)}
+	d := &desk{screen: watchScreen(master), t: t, master: master, slave: slave, cmd: troupe(t, args...), ended: make(chan error, 1)}
 	d.cmd.Env = append(d.cmd.Env, "TERM=xterm")
 	d.cmd.Stdin, d.cmd.Stdout, d.cmd.Stderr = slave, slave, slave
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -126,6 +127,12 @@ func atDesk(t *testing.T, rows, cols uint16, args ...string) *desk {
 		}
 	})
 	return d
+}
+
+// hangUp closes the terminal. A read of it is under way, and the last character ends the read: then the kernel closes it.
+func (d *desk) hangUp() {
+	d.master.Close()
+	d.slave.WriteString("x")
 }
 
 func (d *desk) enter(keys string) {

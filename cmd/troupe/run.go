@@ -41,8 +41,9 @@ cannot be executed or the server's policy refuses it, 127 if there is no such pr
 
 A lost connection is resumed as long as the server keeps the session. What you type meanwhile reaches
 the program once; up to 1 MiB is kept, and more waits in the terminal. Leave at once with ^C twice
-while the connection is lost, with Enter ~. at any time, or with a second SIGTERM. The program goes
-on, and troupe attach comes back to it.
+while the connection is lost, with Enter ~. at any time, or with a second SIGTERM. However you leave,
+and also if the terminal closes (SIGHUP) or the link does not come back, the program goes on, its output
+stays for a day after its end, and troupe attach comes back. With --ephemeral it ends.
 
 On a terminal every key is the program's, ^C and ^Z too: a shell stops its job with ^Z. Enter ~ ^Z
 stops troupe itself. Without a terminal, ^Z stops troupe and the program, and fg continues both.
@@ -77,6 +78,7 @@ type runner struct {
 }
 
 func (r *runner) run(server func(user string) (dialer, func(), error)) (code int, err error) {
+	r.ends = r.here || r.ephemeral
 	if r.tty == unset && !r.detach && r.terminal() {
 		r.tty = yes
 	}
@@ -191,10 +193,17 @@ func (r *runner) dial(server func(user string) (dialer, func(), error)) (c *clie
 			return nil, nil, err
 		}
 		o.Session, o.Control = session.ID, true
-	} else if o.SessionName = r.name; r.detach {
+	} else if o.SessionName = r.name; r.ephemeral {
+		o.DetachedTTL = endsFor
+	} else {
 		o.KeepRunning, o.DetachedTTL = true, keptFor
 	}
 	c, err = r.target.Dial(r.ctx, &o)
+	if client.Kind(err) == protocol.KindLimit && o.DetachedTTL == keptFor {
+		o.DetachedTTL = 0 // this server keeps sessions for less
+		c, err = r.target.Dial(r.ctx, &o)
+	}
+	r.stays = o.DetachedTTL == keptFor
 	return c, func() {}, err
 }
 

@@ -235,7 +235,7 @@ func TestRunUser(t *testing.T) {
 }
 
 func TestRunSignals(t *testing.T) {
-	cmd := troupe(t, "run", "--", "sh", "-c", `trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'echo int' INT; trap 'echo quit' QUIT; trap 'echo hup' HUP
+	cmd := troupe(t, "run", "--ephemeral", "--", "sh", "-c", `trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'echo int' INT; trap 'echo quit' QUIT; trap 'echo hup' HUP
 trap 'echo term; exit 9' TERM; echo ready; while :; do sleep 0.05; done`)
 	stdout, _ := cmd.StdoutPipe()
 	if err := cmd.Start(); err != nil {

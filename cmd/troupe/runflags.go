@@ -25,6 +25,7 @@ type runFlags struct {
 	viewFlags
 	here      bool   // in this process
 	detach    bool   // print the id and leave
+	ephemeral bool   // the program ends with this command
 	stdinOpen bool   // with detach: stdin stays open for troupe send
 	name      string // the id of the process; "": made from the program
 	session   string // start in this session, as a controller
@@ -77,6 +78,7 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 	}
 	fs.BoolVarP(&o.detach, "detach", "d", false, "print the id of the process and leave; the program goes on without a client, and its output stays for a day after its end")
 	fs.BoolVarP(&o.stdinOpen, "stdin", "i", false, "with --detach, keep the program's stdin open for troupe send and troupe attach; default: stdin is empty")
+	fs.BoolVar(&o.ephemeral, "ephemeral", false, "the program is to end with this command: SIGHUP is for the program, and without this command the program ends after 30 s")
 	fs.StringVar(&o.name, "name", "", "call the process `NAME` for attach, logs and so on; default: the program's name and four letters")
 	fs.StringVar(&o.session, "session", "", "start in this `SESSION`, beside its owner: its name, its id, or the beginning of its id")
 	fs.BoolVar(&o.here, "here", false, "run without a server, below this process: the program ends with troupe in any case")
@@ -159,6 +161,8 @@ func (o *runFlags) complete(fs *pflag.FlagSet, args []string) (err error) {
 		return errors.New("choose one of --tty and --no-tty")
 	case o.here && (o.detach || o.session != "" || o.target.URL != "" || o.target.Server != ""):
 		return errors.New("--here runs the program in this process: leave out --detach, --session, --url and --server")
+	case o.ephemeral && (o.detach || o.session != ""):
+		return errors.New("--ephemeral is for a program in the foreground, in a session of its own: leave out --detach and --session")
 	case o.stdinOpen && !o.detach:
 		return errors.New("--stdin is for --detach: otherwise the program reads the stdin of troupe run")
 	case fs.Changed("name") && !plainName(o.name):

@@ -40,8 +40,10 @@ const (
 	pingEvery = 900 * time.Millisecond
 	// deadAfter is how long a link may be silent before the client tries another link.
 	deadAfter = 10 * time.Second
-	// keptFor is how long a session without a client stays after a person left a program.
+	// keptFor is how long a session without a client stays after the end of its last program, however the client has left.
 	keptFor = 24 * time.Hour
+	// endsFor is how long the session of troupe run --ephemeral may be without its client.
+	endsFor = 30 * time.Second
 )
 
 // forwarded are the signals that troupe passes on to the program.
@@ -69,6 +71,9 @@ type viewer struct {
 	signals chan os.Signal
 	proxy   bool // signals are for the program
 	keeps   bool // this command owns the session, and asks the server to keep it
+	ends    bool // the program is to end with this command: SIGHUP is for the program
+	stays   bool // the server has promised to keep the session for keptFor
+	shown   bool // stdout was a terminal when the command began; one that is gone is none
 
 	gaps     atomic.Bool // the person was told that output is missing
 	raw      atomic.Bool // the program has a terminal, and so has this command
@@ -108,6 +113,11 @@ type left struct {
 
 func (l left) Error() string { return l.how }
 
+// byHangup is the end of a command whose terminal is gone. The program goes on, as after a detach.
+func byHangup() left {
+	return left{how: "the terminal is gone", code: exitSignal + int(syscall.SIGHUP), detach: true}
+}
+
 func byKey() left { return left{how: "left", code: exitFailed} }
 func bySignal(s syscall.Signal) left {
 	how := "interrupted"
@@ -128,6 +138,7 @@ func newViewer(command string, flags viewFlags, proxy bool) *viewer {
 		keeps:   proxy,
 		broken:  make(chan struct{}),
 		size:    newSizer(),
+		shown:   term.IsTerminal(int(os.Stdout.Fd())),
 	}
 	v.ctx, v.leave = context.WithCancelCause(context.Background())
 	v.con = console.New(console.Options{
@@ -196,6 +207,11 @@ func (v *viewer) act(a console.Action) {
 		v.leave(code)
 	case console.Detach:
 		v.leave(left{how: "detached", detach: true})
+	case console.Hangup:
+		if v.ends {
+			return // SIGHUP comes, and is for the program
+		}
+		v.leave(byHangup())
 	case console.Suspend:
 		go v.suspend()
 	case console.Help:
@@ -218,13 +234,15 @@ func (v *viewer) relay() {
 	}
 }
 
-// signalled passes a signal on to the program, or ends the command: before there is a program and when the program has
+// signalled passes a signal on to the program, or ends the command: at SIGHUP, before there is a program and when the program has
 // ended, when the link is lost, when an earlier signal has not reached the server, and when nobody has read the output
 // since an earlier signal.
 func (v *viewer) signalled(sig syscall.Signal) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch state := v.state.Load(); {
+	case sig == syscall.SIGHUP && !v.ends && state != stateClosing:
+		v.leave(byHangup())
 	case state == stateStarting && v.proxy && len(v.held) == 0:
 		v.held = append(v.held, sig)
 	case state != stateRunning, !v.proxy, v.con.Lost(), v.stuck():
@@ -383,6 +401,10 @@ func (o *output) Write(b []byte) (int, error) {
 	n, err := o.to.Write(b)
 	o.v.wrote.Add(1)
 	o.v.writing.Add(-1)
+	if errors.Is(err, syscall.EIO) && o.v.shown {
+		o.v.leave(byHangup())
+		return n, err
+	}
 	if err != nil {
 		stdout.fail(err)
 		o.v.breakOne.Do(func() { close(o.v.broken) })
@@ -431,17 +453,25 @@ func (v *viewer) ending(err error) (int, error) {
 	case isLeft && back == "":
 		return l.code, l
 	case isLeft && l.detach && kept:
-		fmt.Fprintf(os.Stderr, "%s: detached; the program goes on. Come back with: %s\n", v.command, back)
-		return 0, nil
+		fmt.Fprintf(os.Stderr, "%s: %s; the program goes on. Come back with: %s\n", v.command, l.how, back)
+		return l.code, nil
 	case isLeft && kept:
 		return l.code, fmt.Errorf("%w; the program goes on. Come back with: %s", l, back)
 	case isLeft:
-		return l.code, fmt.Errorf("%w; the program goes on as long as the server keeps a session without a client. Come back with: %s", l, back)
+		return l.code, fmt.Errorf("%w; %s. Come back with: %s", l, v.goesOn(), back)
 	case errors.Is(err, client.ErrSessionGone), errors.Is(err, client.ErrProcessGone), back == "":
 		return failure(err)
 	}
 	code, err := failure(err)
-	return code, fmt.Errorf("%w; the program goes on as long as the server keeps a session without a client. Come back with: %s", err, back)
+	return code, fmt.Errorf("%w; %s. Come back with: %s", err, v.goesOn(), back)
+}
+
+// goesOn says for how long the server keeps the program.
+func (v *viewer) goesOn() string {
+	if v.stays {
+		return "the program goes on, and its output stays for a day after its end"
+	}
+	return "the program goes on as long as the server keeps a session without a client"
 }
 
 // gap tells that output is missing at this place.

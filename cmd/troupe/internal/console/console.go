@@ -83,7 +83,7 @@ func (c *Console) Input() *Input {
 		keys = Keys{}
 	}
 	in := newInput(keys, c.Act)
-	in.person = person
+	in.person, in.raw = person, func() bool { return c.saved.Load() != nil }
 	in.typing, in.keepEOF = c.Typing, c.KeepEOF
 	c.link.Lock()
 	defer c.link.Unlock()

@@ -22,9 +22,10 @@ type Input struct {
 	// Fixed by newInput.
 	parser  parser // owned by pump, and by the timer under mu
 	act     func(Action)
-	typing  func() // called before bytes are passed on; nil: not called
-	keepEOF bool   // Read never returns io.EOF
-	person  bool   // a ^C is a key, and not a byte of a file
+	typing  func()      // called before bytes are passed on; nil: not called
+	keepEOF bool        // Read never returns io.EOF
+	person  bool        // a ^C is a key, and not a byte of a file
+	raw     func() bool // reports whether the terminal is in raw mode; nil: never
 
 	mu         sync.Mutex
 	change     sync.Cond
@@ -63,6 +64,10 @@ func (in *Input) pump(from io.Reader) {
 			in.change.Wait()
 		}
 		in.typed = in.parser.feed(in.typed, buf[:n], func(a Action) { actions = append(actions, a) })
+		if err != nil && in.raw != nil && in.raw() {
+			actions = append(actions, Hangup) // in raw mode ^D is a byte: only the loss of the terminal ends its input
+			in.keepEOF = true
+		}
 		if err != nil {
 			in.typed = in.parser.release(in.typed)
 			in.err = err

@@ -14,6 +14,7 @@ const (
 	Detach                    // the same, after the server has promised to keep the program
 	Suspend                   // stop this command until the shell continues it
 	Help                      // list the keys
+	Hangup                    // the terminal is gone: end this command; the program goes on
 )
 
 const (

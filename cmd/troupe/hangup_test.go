@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// listens is a program that tells what reaches it.
+const listens = `trap 'echo got SIGHUP' HUP; echo up; while read l; do echo "got $l"; done; echo the end of stdin`
+
+// awaitExit waits for the end of a command.
+func awaitExit(t *testing.T, ended <-chan error) int {
+	t.Helper()
+	select {
+	case err := <-ended:
+		return exitCode(t, err)
+	case <-time.After(patience):
+		t.Fatal("the command goes on")
+	}
+	return 0
+}
+
+// The terminal of troupe run is closed: the program gets no signal and no end of its input, and another terminal attaches.
+func TestRunOutlivesItsTerminal(t *testing.T) {
+	t.Parallel()
+	url, _ := startServer(t, "--detached-ttl", "100ms")
+	for range 5 {
+		d := atDesk(t, 30, 100, "run", "--name", "work", "--url", url, "--", "sh", "-c", "stty -echo; "+listens)
+		d.want(t, "up")
+		d.hangUp()
+		if code := awaitExit(t, d.ended); code != 128+int(syscall.SIGHUP) {
+			t.Errorf("exit code %d, want 129", code)
+		}
+		time.Sleep(200 * time.Millisecond) // more than --detached-ttl: whether the session is gone after it is what the test asks
+		d = atDesk(t, 30, 100, "attach", "--url", url, "work")
+		d.enter("again\r")
+		d.want(t, "got again")
+		if strings.Contains(d.text, "SIGHUP") || strings.Contains(d.text, "the end") {
+			t.Errorf("the program was told of the terminal: %q", d.text)
+		}
+		if out, err := troupe(t, "kill", "--url", url, "work").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		d.exit()
+	}
+}
+
+// Without a terminal, SIGHUP leaves the program running too, and SIGKILL of the client does.
+func TestRunOutlivesItsClient(t *testing.T) {
+	t.Parallel()
+	url, _ := startServer(t, "--detached-ttl", "100ms")
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGKILL} {
+		name := "by" + sig.String()[:4]
+		cmd := troupe(t, "run", "--name", name, "--url", url, "--", "sh", "-c", "echo up; exec sleep 1000")
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "up\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+		cmd.Process.Signal(sig)
+		switch err := cmd.Wait().(type) {
+		case *exec.ExitError:
+			if sig == syscall.SIGHUP && (err.ExitCode() != 129 || !strings.Contains(stderr.String(), "the terminal is gone; the program goes on. Come back with: troupe attach")) {
+				t.Errorf("%v: exit code %d, %q", sig, err.ExitCode(), stderr.String())
+			}
+		default:
+			t.Errorf("%v: %v", sig, err)
+		}
+		time.Sleep(200 * time.Millisecond) // as above
+		if out, err := troupe(t, "stop", "--url", url, name).CombinedOutput(); err != nil || string(out) != name+" has ended: SIGTERM\n" {
+			t.Errorf("%v: %q, %v", sig, out, err)
+		}
+	}
+}
