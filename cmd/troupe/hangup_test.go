@@ -11,7 +11,10 @@ import (
 )
 
 // listens is a program that tells what reaches it.
-const listens = `trap 'echo got SIGHUP' HUP; echo up; while read l; do echo "got $l"; done; echo the end of stdin`
+const listens = `trap 'echo got SIGHUP' HUP; trap 'echo got SIGPIPE' PIPE; echo up; while read l; do echo "got $l"; done; echo the end of stdin`
+
+// chatters writes meanwhile.
+const chatters = `while sleep 0.005; do echo on; done & `
 
 // awaitExit waits for the end of a command.
 func awaitExit(t *testing.T, ended <-chan error) int {
@@ -29,8 +32,12 @@ func awaitExit(t *testing.T, ended <-chan error) int {
 func TestRunOutlivesItsTerminal(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t, "--detached-ttl", "100ms")
-	for range 5 {
-		d := atDesk(t, 30, 100, "run", "--name", "work", "--url", url, "--", "sh", "-c", "stty -echo; "+listens)
+	for i := range 6 {
+		program := "stty -echo; " + listens
+		if i%2 == 1 {
+			program = chatters + program
+		}
+		d := atDesk(t, 30, 100, "run", "--name", "work", "--url", url, "--", "sh", "-c", program)
 		d.want(t, "up")
 		d.hangUp()
 		if code := awaitExit(t, d.ended); code != 128+int(syscall.SIGHUP) {
@@ -40,8 +47,8 @@ func TestRunOutlivesItsTerminal(t *testing.T) {
 		d = atDesk(t, 30, 100, "attach", "--url", url, "work")
 		d.enter("again\r")
 		d.want(t, "got again")
-		if strings.Contains(d.text, "SIGHUP") || strings.Contains(d.text, "the end") {
-			t.Errorf("the program was told of the terminal: %q", d.text)
+		if shown := d.before + d.text; strings.Contains(shown, "got SIG") || strings.Contains(shown, "the end") {
+			t.Errorf("the program was told of the terminal: %q", shown)
 		}
 		if out, err := troupe(t, "kill", "--url", url, "work").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)

@@ -401,9 +401,9 @@ func (o *output) Write(b []byte) (int, error) {
 	n, err := o.to.Write(b)
 	o.v.wrote.Add(1)
 	o.v.writing.Add(-1)
-	if errors.Is(err, syscall.EIO) && o.v.shown {
+	if errors.Is(err, syscall.EIO) && o.v.shown { // the terminal is gone
 		o.v.leave(byHangup())
-		return n, err
+		select {} // an error would be SIGPIPE for the program, and success would count the output as shown
 	}
 	if err != nil {
 		stdout.fail(err)
