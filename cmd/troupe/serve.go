@@ -19,6 +19,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/actors/child"
@@ -187,8 +188,9 @@ func (o *serveOptions) register(f *flag.FlagSet) {
 	o.audit.register(f)
 }
 
-// serve serves until SIGTERM, SIGINT or SIGHUP, or on stdio until the end of stdin, and then drains. A
-// second signal ends the drain: the server kills the remaining programs.
+// serve serves until SIGTERM or SIGINT, or on stdio until SIGHUP or the end of stdin, and then drains. A
+// second signal ends the drain: the server kills the remaining programs. The end of a terminal (SIGHUP) is not the end of
+// a server with an address, because its clients may be anywhere.
 func serve(o *serveOptions) (err error) {
 	level := slog.LevelInfo
 	if o.verbose {
@@ -200,13 +202,12 @@ func serve(o *serveOptions) (err error) {
 	}
 	log := o.config.Log
 	stops := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
-	if signal.Ignored(syscall.SIGHUP) {
-		// nohup(1) should affect only the server, not its programs. An ignored signal stays ignored
-		// after execve(2). A caught signal returns to its default, so the server catches SIGHUP and
-		// drops it.
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	} else {
+	if o.stdio() && !signal.Ignored(syscall.SIGHUP) {
 		stops = append(stops, syscall.SIGHUP)
+	} else {
+		// The server catches SIGHUP and drops it, also if nohup(1) ignores it: an ignored signal stays ignored after
+		// execve(2), and programs would inherit that. A caught signal returns to its default.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	// Catch signals to the very end: a late signal must not turn success into failure.
 	signal.Notify(make(chan os.Signal, 1), stops...)
@@ -294,6 +295,9 @@ func serve(o *serveOptions) (err error) {
 
 	if server != nil {
 		fmt.Fprintln(stdout, server.URL())
+		if term.IsTerminal(int(os.Stderr.Fd())) {
+			fmt.Fprintf(os.Stderr, "in another terminal: troupe run --url %s -- sh\n", server.URL())
+		}
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c) }) }()
 		select {
