@@ -83,7 +83,7 @@ The file is described in docs/UP.md; troupe config check explains one.`,
 		return names, cobra.ShellCompDirectiveDefault
 	}
 	fs := cmd.Flags()
-	fs.StringVarP(&o.file, "file", "f", "", "read this `FILE`; default: troupe.yaml, troupe.yml or Procfile in the current directory")
+	fs.StringVarP(&o.file, "file", "f", "", "read this `FILE`; default: troupe.yaml, process-compose.yaml or Procfile in the current directory")
 	fs.StringVarP(&o.project, "project", "p", "", "the `NAME` of the session with the programs; default: name in the file, or the name of its directory")
 	fs.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "start the processes of this `NAMESPACE`, and what they depend on; repeatable")
 	fs.BoolVarP(&o.detach, "detach", "d", false, "start the programs, print a table, and leave them running")

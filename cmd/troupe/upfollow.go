@@ -13,6 +13,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/compose"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/logs"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -25,17 +26,23 @@ type printer struct {
 	out     show.Out
 	width   int
 	styles  map[string]show.Style
-	partial map[string][]byte // the unfinished line of each stream
-	gone    bool              // the server cannot be reached
-	broken  chan struct{}     // closed when nobody reads the output any more
+	partial map[lane][]byte // the unfinished line of each stream
+	gone    bool            // the server cannot be reached
+	broken  chan struct{}   // closed when nobody reads the output any more
 	once    sync.Once
 }
 
-// maxPartial is how long a line may be before a part of it is printed.
-const maxPartial = 16 << 10
+// A lane is a stream of a process.
+type lane struct {
+	id     string
+	stream protocol.Stream
+}
+
+// maxPartial is how long, in bytes, a line may be before a part of it is printed.
+const maxPartial = 1 << 20
 
 func newPrinter(out show.Out, units []compose.Unit) *printer {
-	p := &printer{out: out, width: len("troupe"), styles: make(map[string]show.Style), partial: make(map[string][]byte), broken: make(chan struct{})}
+	p := &printer{out: out, width: len("troupe"), styles: make(map[string]show.Style), partial: make(map[lane][]byte), broken: make(chan struct{})}
 	colours := []show.Style{"36", "33", "32", "35", "34", "96", "93", "92", "95", "94"}
 	for i, u := range units {
 		p.width = max(p.width, len(u.ID))
@@ -55,38 +62,59 @@ func (p *printer) line(id, mark, text string) {
 func (p *printer) output(id string, stream protocol.Stream, data []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	key := id + "\x00" + stream.String()
-	rest := append(p.partial[key], data...)
+	key, mark := lane{id, stream}, logs.Mark(stream)
+	line := p.partial[key]
 	for {
-		line, after, found := bytes.Cut(rest, []byte{'\n'})
-		if !found {
+		head, rest, whole := bytes.Cut(data, []byte{'\n'})
+		line, data = append(line, head...), rest
+		if !whole {
 			break
 		}
-		p.line(id, "|", show.HarmlessText(strings.TrimSuffix(string(line), "\r")))
-		rest = after
+		p.line(id, mark, show.HarmlessText(strings.TrimSuffix(string(line), "\r")))
+		line = line[:0]
 	}
-	if len(rest) > maxPartial {
-		p.line(id, "|", show.HarmlessText(string(rest)))
-		rest = nil
+	if len(line) > maxPartial {
+		p.line(id, mark, show.HarmlessText(string(line)))
+		line = line[:0]
 	}
-	p.partial[key] = append([]byte(nil), rest...)
+	p.partial[key] = line
 }
 
 // flush prints the unfinished lines of a process.
 func (p *printer) flush(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.end(id, "")
+}
+
+// end prints the unfinished lines of a process, with more behind each. The caller holds mu.
+func (p *printer) end(id, more string) {
 	for key, rest := range p.partial {
-		if of, _, _ := strings.Cut(key, "\x00"); of == id && len(rest) > 0 {
-			p.line(id, "|", show.HarmlessText(string(rest)))
+		if key.id == id {
+			if text := string(rest); text != "" && text != missing {
+				p.line(id, logs.Mark(key.stream), show.HarmlessText(text)+more)
+			}
 			delete(p.partial, key)
 		}
 	}
 }
 
-// event prints news of a process.
+// missing stands for the part of a line that lies in a hole.
+const missing = "…"
+
+// hole ends the lines of a process before a hole in its output. The first line of each stream behind the hole may have
+// begun within.
+func (p *printer) hole(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end(id, missing)
+	for _, stream := range []protocol.Stream{protocol.Stdout, protocol.Stderr, protocol.PTY} {
+		p.partial[lane{id, stream}] = []byte(missing)
+	}
+}
+
+// event prints news of a process, between two of its lines.
 func (p *printer) event(id, format string, args ...any) {
-	p.flush(id)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.line(id, "*", p.out.Paint(show.Dim, fmt.Sprintf(format, args...)))
@@ -226,9 +254,9 @@ func (u *upper) await(ctx context.Context) map[string]lastEnd {
 					e.code = 1
 				}
 				ends[unit.ID] = e
-				if said[unit.ID] != e.why {
+				if m.State == supervision.Waiting.String() && said[unit.ID] != e.why { // of an end, the reader tells after the output
 					said[unit.ID] = e.why
-					u.printer.event(unit.ID, "%s: %s", m.State, e.why)
+					u.printer.event(unit.ID, "waiting: %s", e.why)
 				}
 				if u.abort && !aborted && m.State == supervision.Left.String() && !u.completed(unit, m) {
 					aborted = true
@@ -277,8 +305,13 @@ func (u *upper) read(ctx context.Context, over <-chan struct{}, id string, exite
 			continue
 		}
 		if r.NextSeq <= after && r.NextSeq > 0 {
+			u.printer.flush(id)
 			after = 0 // another process has the id: somebody applied another file
 			continue
+		}
+		if r.FirstSeq > after+1 {
+			u.printer.hole(id)
+			fmt.Fprintf(os.Stderr, "troupe up: %s: output %d to %d is missing here: the server no longer holds it\n", show.Harmless(id), after+1, r.FirstSeq-1)
 		}
 		u.show(id, r, exited)
 		idle := len(r.Chunks)+len(r.Events) == 0
@@ -286,8 +319,8 @@ func (u *upper) read(ctx context.Context, over <-chan struct{}, id string, exite
 			after = r.NextSeq - 1
 		}
 		if idle {
-			u.printer.flush(id)
 			if last {
+				u.printer.flush(id)
 				return
 			}
 			if r.Closed {
@@ -306,12 +339,14 @@ func (u *upper) show(id string, r protocol.ProcessReadResult, exited func(protoc
 			case protocol.EventReady:
 				u.printer.event(id, "ready")
 			case protocol.EventRestarted:
+				u.printer.flush(id) // no line has parts of two runs
 				u.printer.event(id, "restarted, run %d: %s", e.Run, show.Harmless(e.Reason))
 			case protocol.EventEvicted:
 				u.printer.event(id, "given up: %s", show.Harmless(e.Reason))
 			case protocol.EventExited:
 				if e.Status != nil {
 					exited(*e.Status)
+					u.printer.flush(id)
 					u.printer.event(id, "%s", show.Harmless(endedText(id, *e.Status)))
 				}
 			}

@@ -59,7 +59,7 @@ func TestFaults(t *testing.T) {
 		{"processes:\n  a:\n    comand: x", "troupe.yaml:3:5: unknown key \"comand\" in processes.a: did you mean command?\ntroupe.yaml:2:3: processes.a has no command"},
 		{"processes:\n  a: {command: x, image: y}", `troupe.yaml:2:19: unknown key "image" in processes.a: troupe runs programs, no containers`},
 		{"processes:\n  a: {command: x}\n  a: {command: y}", `troupe.yaml:3:3: "a" is there twice, also in line 2`},
-		{"processes:\n\ta: x", "troupe.yaml:2: this is no YAML: found character that cannot start any token"},
+		{"processes:\n\ta: x", "troupe.yaml:2: this is no YAML: the line begins with a tab, and YAML wants spaces"},
 		{"processes:\n  a: {command: x, timeout: 5}", `troupe.yaml:2:28: processes.a.timeout is "5", which has no unit: write 5s, 5ms or 5m`},
 		{"processes:\n  a: {command: x, limits: {memory: lots}}", `troupe.yaml:2:36: processes.a.limits.memory is "lots", expected a size such as 512MiB or 2GiB`},
 		{"processes:\n  a: {command: x, replicas: 0}", `troupe.yaml:2:29: processes.a.replicas is "0", expected a whole number from 1 to 500`},

@@ -72,7 +72,7 @@ func newProgram(name string, line int) *Program {
 }
 
 // names are the files tried by Find, in this order.
-var names = []string{"troupe.yaml", "troupe.yml", "Procfile"}
+var names = []string{"troupe.yaml", "troupe.yml", "process-compose.yaml", "process-compose.yml", "Procfile"}
 
 // Find returns the path of the file in a directory.
 func Find(dir string) (string, error) {

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -102,7 +103,11 @@ func (r *reader) readYAML(data []byte, dir string) *Project {
 			line, _ = strconv.Atoi(m[1])
 			text = text[len(m[0]):]
 		}
-		r.faultAt(line, "this is no YAML: %s", strings.TrimPrefix(text, "yaml: "))
+		text = strings.TrimPrefix(text, "yaml: ")
+		if lines := bytes.Split(data, []byte{'\n'}); line > 0 && line <= len(lines) && bytes.HasPrefix(bytes.TrimLeft(lines[line-1], " "), []byte{'\t'}) {
+			text = "the line begins with a tab, and YAML wants spaces"
+		}
+		r.faultAt(line, "this is no YAML: %s", text)
 		return p
 	}
 	if len(doc.Content) == 0 {
@@ -213,7 +218,7 @@ func (r *reader) program(f field, dir string, common map[string]string) *Program
 		"image": "troupe runs programs, no containers", "build": "troupe runs programs, no containers", "ports": "a program opens its ports itself; wait for one with readiness_probe: {tcp: HOST:PORT}",
 		"volumes": "troupe runs programs, no containers", "cmd": "write command", "entrypoint": "write command", "scale": "write replicas", "deploy": "write replicas", "stop_signal": "write shutdown: {signal: …}",
 		"stop_grace_period": "write shutdown: {timeout: …}", "mem_limit": "write limits: {memory: …}", "pids_limit": "write limits: {pids: …}", "ulimits": "write limits",
-		"log_location": "troupe logs NAME shows output; the server keeps it", "is_daemon": "run the program in the foreground", "profiles": "write namespace",
+		"log_location": "troupe logs NAME shows output; the server keeps it", "is_daemon": "run the program in the foreground", "vars": "write environment", "profiles": "write namespace",
 	})
 	maps.Copy(p.Env, common)
 	maps.Copy(p.Env, files)

@@ -10,7 +10,7 @@ import (
 
 // maxLine is the length, in bytes, up to which a line is held until its end comes. A longer line is passed on in
 // parts.
-const maxLine = 64 << 10
+const maxLine = 1 << 20
 
 // A Line is a line of output, a part of a line, or a note about the output.
 type Line struct {

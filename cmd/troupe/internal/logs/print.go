@@ -81,11 +81,15 @@ func (p *Printer) prefix(source int, l Line) string {
 		width = max(width, show.Width(show.Harmless(n)))
 	}
 	name := show.Harmless(p.Names[source])
-	mark := "|"
-	if l.Stream == protocol.Stderr {
-		mark = "!"
+	return text + p.Out.Paint(prefixes[source%len(prefixes)], fmt.Sprintf("%s%*s %s", name, width-show.Width(name), "", Mark(l.Stream))) + " "
+}
+
+// Mark returns what stands between the name of a process and a line of a stream.
+func Mark(s protocol.Stream) string {
+	if s == protocol.Stderr {
+		return "!"
 	}
-	return text + p.Out.Paint(prefixes[source%len(prefixes)], fmt.Sprintf("%s%*s %s", name, width-show.Width(name), "", mark)) + " "
+	return "|"
 }
 
 // trimCR removes the carriage returns at the end of a line of a terminal.
