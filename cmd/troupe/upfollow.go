@@ -91,7 +91,7 @@ func (p *printer) flush(id string) {
 func (p *printer) end(id, more string) {
 	for key, rest := range p.partial {
 		if key.id == id {
-			if text := string(rest); text != "" && text != missing {
+			if text := string(rest); text != "" && text != logs.Missing {
 				p.line(id, logs.Mark(key.stream), show.HarmlessText(text)+more)
 			}
 			delete(p.partial, key)
@@ -99,17 +99,14 @@ func (p *printer) end(id, more string) {
 	}
 }
 
-// missing stands for the part of a line that lies in a hole.
-const missing = "…"
-
 // hole ends the lines of a process before a hole in its output. The first line of each stream behind the hole may have
 // begun within.
 func (p *printer) hole(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.end(id, missing)
+	p.end(id, logs.Missing)
 	for _, stream := range []protocol.Stream{protocol.Stdout, protocol.Stderr, protocol.PTY} {
-		p.partial[lane{id, stream}] = []byte(missing)
+		p.partial[lane{id, stream}] = []byte(logs.Missing)
 	}
 }
 

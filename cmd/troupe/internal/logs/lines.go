@@ -24,6 +24,7 @@ type Line struct {
 type assembler struct {
 	chunks bool // pass each chunk on at once
 	open   map[protocol.Stream]*Line
+	holed  map[protocol.Stream]bool // the next line may have begun in a hole
 }
 
 // add adds a chunk, and calls yield with each complete line.
@@ -36,6 +37,10 @@ func (a *assembler) add(at time.Time, stream protocol.Stream, chunk []byte, yiel
 		l := a.open[stream]
 		if l == nil {
 			l = &Line{At: at, Stream: stream}
+			if a.holed[stream] {
+				delete(a.holed, stream)
+				l.Text = []byte(Missing)
+			}
 			if a.open == nil {
 				a.open = make(map[protocol.Stream]*Line)
 			}
@@ -64,6 +69,21 @@ func (a *assembler) flush(yield func(Line)) {
 			yield(*l)
 		}
 	}
+}
+
+// Missing stands for the part of a line that lies in a hole.
+const Missing = "…"
+
+// hole passes on the lines that a hole cuts. The first line of each stream behind the hole may have begun within.
+func (a *assembler) hole(yield func(Line)) {
+	for _, l := range a.open {
+		l.Text = append(l.Text, Missing...)
+	}
+	a.flush(func(l Line) {
+		l.Open = false
+		yield(l)
+	})
+	a.holed = map[protocol.Stream]bool{protocol.Stdout: true, protocol.Stderr: true, protocol.PTY: true}
 }
 
 // pending reports whether a line has no end yet.

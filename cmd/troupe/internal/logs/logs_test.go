@@ -243,7 +243,7 @@ func TestGaps(t *testing.T) {
 	}{
 		{"all", all, "# a: earlier output is no longer held\n3\n"},
 		{"tail", Options{Tail: 5}, "3\n"},
-		{"since a seq", Options{Tail: -1, After: 1}, "# a: output 2 to 2 is lost: the server no longer holds it\n3\n"},
+		{"since a seq", Options{Tail: -1, After: 1}, "# a: output 2 to 2 is lost: the server no longer holds it\n…3\n"},
 		{"since a time that is held", Options{Tail: -1, Since: start.Add(3500 * time.Millisecond)}, ""},
 		{"since a time that is not held", Options{Tail: -1, Since: start.Add(2 * time.Second)}, "# a: earlier output is no longer held\n3\n"},
 	} {
@@ -282,11 +282,13 @@ func TestFollow(t *testing.T) {
 		expect("b | ?")
 		a.add(0, "x\n")
 		expect("\na | x\n")
+		a.add(0, "cu")
+		expect("")
 		a.mu.Lock()
-		a.first = 5
+		a.first = 6
 		a.mu.Unlock()
-		a.add(0, "lost\n").add(0, "lost\n").add(0, "kept\n")
-		expect("# a: output 3 to 4 is lost: the server no longer holds it\na | kept\n")
+		a.add(0, "t\n").add(0, "los").add(0, "t\nkept\n")
+		expect("a | cu…\n# a: output 4 to 5 is lost: the server no longer holds it\na | …t\na | kept\n") // no line has parts of both sides
 		b.close()
 		expect("")
 		a.mu.Lock()
@@ -343,6 +345,28 @@ func TestMergeEnds(t *testing.T) {
 			t.Errorf("%v, want that of ctx", err)
 		}
 	})
+}
+
+// Another process with the name is another process: a follower does not go on in it.
+func TestAnotherProcess(t *testing.T) {
+	l, other := newLog().add(0, "one\n").add(0, "two\nthr"), newLog().add(0, "other\n")
+	reads := 0
+	read := func(ctx context.Context, o *client.ReadOptions) (protocol.ProcessReadResult, error) {
+		if reads++; reads == 1 {
+			return l.read(ctx, o)
+		}
+		r, err := other.read(ctx, &client.ReadOptions{})
+		r.Chunks, r.TimesMs = nil, nil // all before After
+		return r, err
+	}
+	var got []string
+	err := Merge(t.Context(), []Source{{Read: read}}, Options{Tail: -1, Follow: true}, func(_ int, line Line) error {
+		got = append(got, string(line.Text))
+		return nil
+	}, func(_ int, err error) { t.Error(err) })
+	if want := []string{"one", "two", "thr", "the process is gone, and another one has its name"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
 }
 
 // However output is cut into chunks, its lines are the same.

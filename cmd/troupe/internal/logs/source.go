@@ -138,6 +138,11 @@ func (s *reader) step(ctx context.Context, from Source) (done bool, err error) {
 	if err != nil {
 		return true, err
 	}
+	if s.began && r.NextSeq > 0 && r.NextSeq <= s.after { // the seqs of a process only grow
+		s.lines.flush(s.yield)
+		s.note(time.Time{}, "the process is gone, and another one has its name")
+		return true, s.err
+	}
 	if r.FirstSeq > s.after+1 {
 		s.gap(&r)
 	}
@@ -201,9 +206,9 @@ func (s *reader) take(r *protocol.ProcessReadResult) {
 
 // gap sends a note if the server no longer holds entries before the first of r, and Options ask for these entries.
 func (s *reader) gap(r *protocol.ProcessReadResult) {
-	s.lines.flush(s.yield)
 	switch {
 	case s.began || s.After > 0:
+		s.lines.hole(s.yield)
 		s.note(time.Time{}, fmt.Sprintf("output %d to %d is lost: the server no longer holds it", s.after+1, r.FirstSeq-1))
 	case s.Tail >= 0:
 	case len(r.TimesMs) > 0 && time.UnixMilli(r.TimesMs[0]).Before(s.Since):
