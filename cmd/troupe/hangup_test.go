@@ -60,7 +60,7 @@ func TestRunOutlivesItsTerminal(t *testing.T) {
 // Without a terminal, SIGHUP leaves the program running too, and SIGKILL of the client does.
 func TestRunOutlivesItsClient(t *testing.T) {
 	t.Parallel()
-	url, _ := startServer(t, "--detached-ttl", "100ms")
+	url, _ := startServer(t, "--detached-ttl", "100ms", "--max-detached-ttl", "20h") // less than run asks for
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGKILL} {
 		name := "by" + sig.String()[:4]
 		cmd := troupe(t, "run", "--name", name, "--url", url, "--", "sh", "-c", "echo up; exec sleep 1000")

@@ -17,6 +17,7 @@ import (
 
 func (o *serveOptions) registerLimits(f *flag.FlagSet) {
 	f.DurationVar(&o.config.DetachedTTL, "detached-ttl", 5*time.Minute, "how long a session lives without a connection; negative: forever")
+	f.DurationVar(&o.config.MaxDetachedTTL, "max-detached-ttl", 24*time.Hour, "the longest time that a client may ask for in place of --detached-ttl; troupe run asks for a day; negative: no limit")
 	f.DurationVar(&o.config.IdleTimeout, "idle-timeout", 0, "how long a session lives without a connection and without output; 0: only --detached-ttl counts")
 	f.DurationVar(&o.config.MaxAge, "max-session-age", 0, "how long a session lives, connected or not; 0: forever")
 	f.BoolVar(&o.config.EvictForMemory, "evict-for-memory", false, "when --memory-budget is used up, end the session that has been without a connection the longest; default: programs wait")
@@ -50,6 +51,8 @@ func (o *serveOptions) checkLimits() error {
 	switch {
 	case o.config.DetachedTTL == 0:
 		return errors.New("--detached-ttl 0 would end every session at its first cut: choose a longer time, or a negative time for no end")
+	case o.config.MaxDetachedTTL == 0:
+		return errors.New("--max-detached-ttl 0 would allow clients no time: choose a longer time, or a negative time for no limit")
 	case o.config.Retention < config.MinRetention:
 		return fmt.Errorf("--retention %d: at least %d bytes are needed", o.config.Retention, config.MinRetention)
 	case o.config.Budget == 0:

@@ -196,14 +196,11 @@ func (r *runner) dial(server func(user string) (dialer, func(), error)) (c *clie
 	} else if o.SessionName = r.name; r.ephemeral {
 		o.DetachedTTL = endsFor
 	} else {
-		o.KeepRunning, o.DetachedTTL = true, keptFor
+		c, err = dialKept(r.ctx, r.target, &o)
+		r.stays = o.DetachedTTL == keptFor
+		return c, func() {}, err
 	}
 	c, err = r.target.Dial(r.ctx, &o)
-	if client.Kind(err) == protocol.KindLimit && o.DetachedTTL == keptFor {
-		o.DetachedTTL = 0 // this server keeps sessions for less
-		c, err = r.target.Dial(r.ctx, &o)
-	}
-	r.stays = o.DetachedTTL == keptFor
 	return c, func() {}, err
 }
 

@@ -27,8 +27,6 @@ import (
 const (
 	// upGroup is the id of the group with the programs of a project, in the session of the project.
 	upGroup = "up"
-	// upTTL is how long the session of a project stays without a client after the last program has ended.
-	upTTL = 24 * time.Hour
 	// upPing is the time between two questions whether the server is there.
 	upPing = time.Second
 	// upLook is the time between two looks at the group.
@@ -216,8 +214,8 @@ func (u *upper) connect(ctx context.Context) error {
 		return join(session)
 	}
 	own := o
-	own.SessionName, own.DetachedTTL, own.KeepRunning = u.project.Name, upTTL, true
-	c, err := u.flags.Dial(ctx, &own)
+	own.SessionName = u.project.Name
+	c, err := dialKept(ctx, u.flags, &own)
 	if err != nil {
 		return err
 	}

@@ -380,9 +380,26 @@ func (v *viewer) keep() bool {
 	return keepSession(ctx, c) == nil
 }
 
-// keepSession asks the server to keep the session without a client while its programs run, and for keptFor after.
+// dialKept opens a session that the server keeps without a client while its programs run, and for keptFor after; or for
+// its default, if the server keeps sessions for less.
+func dialKept(ctx context.Context, t *target.Flags, o *client.Options) (*client.Client, error) {
+	o.KeepRunning, o.DetachedTTL = true, keptFor
+	c, err := t.Dial(ctx, o)
+	if client.Kind(err) == protocol.KindLimit {
+		o.DetachedTTL = 0
+		return t.Dial(ctx, o)
+	}
+	return c, err
+}
+
+// keepSession asks the server to keep the session without a client while its programs run, and for keptFor
+// after.
 func keepSession(ctx context.Context, c *client.Client) error {
-	return c.UpdateSession(ctx, client.SessionUpdate{KeepRunning: new(true), DetachedTTL: new(keptFor)})
+	err := c.UpdateSession(ctx, client.SessionUpdate{KeepRunning: new(true), DetachedTTL: new(keptFor)})
+	if client.Kind(err) == protocol.KindLimit { // this server keeps sessions for less: for its default after the last program
+		err = c.UpdateSession(ctx, client.SessionUpdate{KeepRunning: new(true)})
+	}
+	return err
 }
 
 // An output is stdout or stderr of troupe. If nobody reads the pipe any more, or the disk is full, troupe ends the program,
