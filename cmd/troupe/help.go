@@ -17,7 +17,7 @@ var helpSections = []struct{ title, flags string }{
 	{"Limits of an identity (without credentials: of an address)", "max-connections-each max-connections-each-address max-sessions-each max-processes-each " +
 		"max-starts-each max-starts-burst max-output-rate-each max-stdin-rate-each max-retained-each max-spooled-each"},
 	{"Limits of the server", "max-connections max-sessions memory-budget evict-for-memory spool-budget spool-dir"},
-	{"Sessions", "detached-ttl idle-timeout max-session-age"},
+	{"Sessions", "detached-ttl max-detached-ttl idle-timeout max-session-age"},
 	{"Programs", "max-processes max-run-time max-limits default-limits retention spool-limit closed-retention kill-grace drain-timeout containment"},
 	{"Credentials with the flags of exec-server", "ws-auth ws-token-file ws-token-sha256 ws-shared-secret-file ws-issuer ws-audience ws-max-clock-skew-seconds"},
 }

@@ -52,11 +52,12 @@ type Console struct {
 		timer *time.Timer
 	}
 
-	in    atomic.Pointer[Input]      // nil before Input
-	saved atomic.Pointer[term.State] // the terminal's mode before Raw; nil: not in raw mode
-	mode  sync.Mutex                 // guards over, and the change of the terminal's mode that depends on it
-	over  bool                       // Restore was called: the mode stays as it is
-	lines atomic.Pointer[func()]     // undoes Lines; nil: there is nothing to undo
+	in     atomic.Pointer[Input]      // nil before Input
+	saved  atomic.Pointer[term.State] // the terminal's mode before Raw; nil: not in raw mode
+	wasRaw atomic.Bool                // Raw was called: the program's terminal acts on the keys, also while this command leaves
+	mode   sync.Mutex                 // guards over, and the change of the terminal's mode that depends on it
+	over   bool                       // Restore was called: the mode stays as it is
+	lines  atomic.Pointer[func()]     // undoes Lines; nil: there is nothing to undo
 
 	alternate atomic.Bool // the program shows another screen; as of the last write
 
@@ -83,7 +84,7 @@ func (c *Console) Input() *Input {
 		keys = Keys{}
 	}
 	in := newInput(keys, c.Act)
-	in.person, in.raw = person, func() bool { return c.saved.Load() != nil }
+	in.person, in.raw = person, c.wasRaw.Load
 	in.typing, in.keepEOF = c.Typing, c.KeepEOF
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -100,6 +101,7 @@ func (c *Console) Raw() error {
 		return fmt.Errorf("set the terminal to raw mode: %w", err)
 	}
 	c.saved.Store(state)
+	c.wasRaw.Store(true)
 	return nil
 }
 

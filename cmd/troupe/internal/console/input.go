@@ -25,7 +25,7 @@ type Input struct {
 	typing  func()      // called before bytes are passed on; nil: not called
 	keepEOF bool        // Read never returns io.EOF
 	person  bool        // a ^C is a key, and not a byte of a file
-	raw     func() bool // reports whether the terminal is in raw mode; nil: never
+	raw     func() bool // reports whether the terminal was put into raw mode; nil: never
 
 	mu         sync.Mutex
 	change     sync.Cond
@@ -65,7 +65,7 @@ func (in *Input) pump(from io.Reader) {
 		}
 		in.typed = in.parser.feed(in.typed, buf[:n], func(a Action) { actions = append(actions, a) })
 		if err != nil && in.raw != nil && in.raw() {
-			actions = append(actions, Hangup) // in raw mode ^D is a byte: only the loss of the terminal ends its input
+			actions = append(actions, Hangup) // ^D is a byte for the program: only the loss of the terminal ends its input
 			in.keepEOF = true
 		}
 		if err != nil {
