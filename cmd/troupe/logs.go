@@ -156,12 +156,7 @@ func (o *logsFlags) choose(s *sight, names []string) (found []named, err error) 
 		if session, none := pick.FindSession(all, name); errors.Is(e, pick.ErrUnknown) && none == nil && len(session.Processes) > 0 {
 			more, e = s.all(session.ID), nil
 		}
-		err = errors.Join(err, e)
-		for _, n := range more {
-			if !slices.ContainsFunc(found, func(has named) bool { return has.Ref == n.Ref }) {
-				found = append(found, n)
-			}
-		}
+		found, err = withNamed(found, more...), errors.Join(err, e)
 	}
 	return found, err
 }

@@ -68,15 +68,23 @@ func (s *sight) find(names []string) (found []named, err error) {
 		}
 		for _, ref := range refs {
 			words := name
-			if len(refs) > 1 || ref.Process != name && strings.ContainsAny(name, "*?[") {
+			if strings.ContainsAny(name, "*?[") { // a pattern
 				words = pick.Name(all, ref)
 			}
-			if !slices.ContainsFunc(found, func(n named) bool { return n.Ref == ref }) {
-				found = append(found, named{Ref: ref, name: words, info: s.info(ref)})
-			}
+			found = withNamed(found, named{Ref: ref, name: words, info: s.info(ref)})
 		}
 	}
 	return found, err
+}
+
+// withNamed returns found and more, each process once.
+func withNamed(found []named, more ...named) []named {
+	for _, n := range more {
+		if !slices.ContainsFunc(found, func(has named) bool { return has.Ref == n.Ref }) {
+			found = append(found, n)
+		}
+	}
+	return found
 }
 
 // all returns the processes of a session; "": of all sessions.

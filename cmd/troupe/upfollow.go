@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,31 +21,22 @@ import (
 
 // printer interleaves the lines of several processes, each with the name of its process. Any goroutine may use it.
 type printer struct {
-	mu      sync.Mutex
-	out     show.Out
-	width   int
-	styles  map[string]show.Style
-	partial map[lane][]byte // the unfinished line of each stream
-	gone    bool            // the server cannot be reached
-	broken  chan struct{}   // closed when nobody reads the output any more
-	once    sync.Once
+	mu     sync.Mutex
+	out    show.Out
+	width  int
+	styles map[string]show.Style
+	lines  map[string]*logs.Assembler // by process
+	gone   bool                       // the server cannot be reached
+	broken chan struct{}              // closed when nobody reads the output any more
+	once   sync.Once
 }
-
-// A lane is a stream of a process.
-type lane struct {
-	id     string
-	stream protocol.Stream
-}
-
-// maxPartial is how long, in bytes, a line may be before a part of it is printed.
-const maxPartial = 1 << 20
 
 func newPrinter(out show.Out, units []compose.Unit) *printer {
-	p := &printer{out: out, width: len("troupe"), styles: make(map[string]show.Style), partial: make(map[lane][]byte), broken: make(chan struct{})}
+	p := &printer{out: out, width: len("troupe"), styles: make(map[string]show.Style), lines: make(map[string]*logs.Assembler), broken: make(chan struct{})}
 	colours := []show.Style{"36", "33", "32", "35", "34", "96", "93", "92", "95", "94"}
 	for i, u := range units {
 		p.width = max(p.width, len(u.ID))
-		p.styles[u.ID] = colours[i%len(colours)]
+		p.styles[u.ID], p.lines[u.ID] = colours[i%len(colours)], new(logs.Assembler)
 	}
 	return p
 }
@@ -60,54 +50,22 @@ func (p *printer) line(id, mark, text string) {
 
 // output prints the finished lines of a stream.
 func (p *printer) output(id string, stream protocol.Stream, data []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	key, mark := lane{id, stream}, logs.Mark(stream)
-	line := p.partial[key]
-	for {
-		head, rest, whole := bytes.Cut(data, []byte{'\n'})
-		line, data = append(line, head...), rest
-		if !whole {
-			break
-		}
-		p.line(id, mark, show.HarmlessText(strings.TrimSuffix(string(line), "\r")))
-		line = line[:0]
-	}
-	if len(line) > maxPartial {
-		p.line(id, mark, show.HarmlessText(string(line)))
-		line = line[:0]
-	}
-	p.partial[key] = line
+	p.each(id, func(lines *logs.Assembler, yield func(logs.Line)) { lines.Add(time.Time{}, stream, data, yield) })
 }
 
 // flush prints the unfinished lines of a process.
-func (p *printer) flush(id string) {
+func (p *printer) flush(id string) { p.each(id, (*logs.Assembler).Flush) }
+
+// hole prints the lines of a process that a hole in its output cuts.
+func (p *printer) hole(id string) { p.each(id, (*logs.Assembler).Hole) }
+
+// each prints the lines that do takes from the output of a process.
+func (p *printer) each(id string, do func(*logs.Assembler, func(logs.Line))) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.end(id, "")
-}
-
-// end prints the unfinished lines of a process, with more behind each. The caller holds mu.
-func (p *printer) end(id, more string) {
-	for key, rest := range p.partial {
-		if key.id == id {
-			if text := string(rest); text != "" && text != logs.Missing {
-				p.line(id, logs.Mark(key.stream), show.HarmlessText(text)+more)
-			}
-			delete(p.partial, key)
-		}
-	}
-}
-
-// hole ends the lines of a process before a hole in its output. The first line of each stream behind the hole may have
-// begun within.
-func (p *printer) hole(id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.end(id, logs.Missing)
-	for _, stream := range []protocol.Stream{protocol.Stdout, protocol.Stderr, protocol.PTY} {
-		p.partial[lane{id, stream}] = []byte(logs.Missing)
-	}
+	do(p.lines[id], func(l logs.Line) {
+		p.line(id, logs.Mark(l.Stream), show.HarmlessText(strings.TrimSuffix(string(l.Text), "\r")))
+	})
 }
 
 // event prints news of a process, between two of its lines.

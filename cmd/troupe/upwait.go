@@ -42,7 +42,7 @@ func (w *waiter) look(wanted []compose.Unit, members []protocol.GroupMember, end
 			w.runs[unit.ID] = sighting{m.Run, now}
 		}
 		status, hasEnded := ended[unit.ID]
-		probed := unit.Program != nil && unit.Program.Ready != nil
+		probed := unit.Program.Ready != nil
 		switch {
 		case !there: // somebody has ended the whole group
 		case m.State == supervision.Left.String() && hasEnded && status.ExitCode != 0:

@@ -73,7 +73,7 @@ type viewer struct {
 	keeps   bool // this command owns the session, and asks the server to keep it
 	ends    bool // the program is to end with this command: SIGHUP is for the program
 	stays   bool // the server has promised to keep the session for keptFor
-	shown   bool // stdout was a terminal when the command began; one that is gone is none
+	shown   bool // stdout was a terminal when the command began: isatty(3) says no of a terminal that is gone
 
 	gaps     atomic.Bool // the person was told that output is missing
 	raw      atomic.Bool // the program has a terminal, and so has this command

@@ -20,15 +20,15 @@ type Line struct {
 	Open   bool            // the line has no newline yet
 }
 
-// An assembler makes lines of chunks. Each stream has its own lines.
-type assembler struct {
+// An Assembler makes lines of the chunks of a process. Each stream has its own lines. The zero value has had no chunk.
+type Assembler struct {
 	chunks bool // pass each chunk on at once
 	open   map[protocol.Stream]*Line
 	holed  map[protocol.Stream]bool // the next line may have begun in a hole
 }
 
-// add adds a chunk, and calls yield with each complete line.
-func (a *assembler) add(at time.Time, stream protocol.Stream, chunk []byte, yield func(Line)) {
+// Add adds a chunk, and calls yield with each complete line.
+func (a *Assembler) Add(at time.Time, stream protocol.Stream, chunk []byte, yield func(Line)) {
 	if a.chunks {
 		yield(Line{At: at, Stream: stream, Text: chunk, Open: true})
 		return
@@ -60,8 +60,8 @@ func (a *assembler) add(at time.Time, stream protocol.Stream, chunk []byte, yiel
 	}
 }
 
-// flush passes on the lines without an end.
-func (a *assembler) flush(yield func(Line)) {
+// Flush passes on the lines without an end.
+func (a *Assembler) Flush(yield func(Line)) {
 	for _, stream := range []protocol.Stream{protocol.Stdout, protocol.Stderr, protocol.PTY} {
 		if l := a.open[stream]; l != nil {
 			l.Open = true
@@ -74,12 +74,12 @@ func (a *assembler) flush(yield func(Line)) {
 // Missing stands for the part of a line that lies in a hole.
 const Missing = "…"
 
-// hole passes on the lines that a hole cuts. The first line of each stream behind the hole may have begun within.
-func (a *assembler) hole(yield func(Line)) {
+// Hole passes on the lines that a hole cuts. The first line of each stream behind the hole may have begun within.
+func (a *Assembler) Hole(yield func(Line)) {
 	for _, l := range a.open {
 		l.Text = append(l.Text, Missing...)
 	}
-	a.flush(func(l Line) {
+	a.Flush(func(l Line) {
 		l.Open = false
 		yield(l)
 	})
@@ -87,7 +87,7 @@ func (a *assembler) hole(yield func(Line)) {
 }
 
 // pending reports whether a line has no end yet.
-func (a *assembler) pending() bool { return len(a.open) > 0 }
+func (a *Assembler) pending() bool { return len(a.open) > 0 }
 
 // A tail keeps the last lines.
 type tail struct {

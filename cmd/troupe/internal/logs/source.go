@@ -55,7 +55,7 @@ type item struct {
 // source reads the output of a process, and sends items. With Follow, source returns when the process closes;
 // otherwise when all output held by the server was sent. send returns an error at the end of ctx.
 func source(ctx context.Context, from Source, o Options, send func(item) error) error {
-	s := &reader{Options: o, send: send, lines: assembler{chunks: o.Chunks}, after: o.After, end: from.Last, history: true, tail: tail{most: o.Tail}}
+	s := &reader{Options: o, send: send, lines: Assembler{chunks: o.Chunks}, after: o.After, end: from.Last, history: true, tail: tail{most: o.Tail}}
 	if o.Tail >= 0 {
 		if err := s.seek(ctx, from); err != nil {
 			return err
@@ -73,7 +73,7 @@ func source(ctx context.Context, from Source, o Options, send func(item) error) 
 type reader struct {
 	Options
 	send    func(item) error
-	lines   assembler
+	lines   Assembler
 	tail    tail
 	after   uint64 // all entries up to this seq were read
 	end     uint64 // Source.Last: output after this seq is news, of a program that may write faster than s reads; 0: unknown
@@ -139,7 +139,7 @@ func (s *reader) step(ctx context.Context, from Source) (done bool, err error) {
 		return true, err
 	}
 	if s.began && r.NextSeq > 0 && r.NextSeq <= s.after { // the seqs of a process only grow
-		s.lines.flush(s.yield)
+		s.lines.Flush(s.yield)
 		s.note(time.Time{}, "the process is gone, and another one has its name")
 		return true, s.err
 	}
@@ -155,7 +155,7 @@ func (s *reader) step(ctx context.Context, from Source) (done bool, err error) {
 	case !nothing:
 		s.asked = false
 	case !s.history && s.lines.pending():
-		s.lines.flush(s.yield)
+		s.lines.Flush(s.yield)
 	case !s.history && !s.asked && !r.Closed:
 		s.ask(ctx, from)
 	}
@@ -166,7 +166,7 @@ func (s *reader) step(ctx context.Context, from Source) (done bool, err error) {
 	case s.err != nil:
 		return true, s.err
 	case old && !s.Follow, nothing && r.Closed:
-		s.lines.flush(s.yield)
+		s.lines.Flush(s.yield)
 		return true, s.err
 	}
 	return false, nil
@@ -196,7 +196,7 @@ func (s *reader) take(r *protocol.ProcessReadResult) {
 			at = time.UnixMilli(r.TimesMs[i])
 		}
 		if s.Stream == 0 || c.Stream == s.Stream {
-			s.lines.add(at, c.Stream, c.Chunk, s.yield)
+			s.lines.Add(at, c.Stream, c.Chunk, s.yield)
 		}
 	}
 	for _, e := range events {
@@ -208,7 +208,7 @@ func (s *reader) take(r *protocol.ProcessReadResult) {
 func (s *reader) gap(r *protocol.ProcessReadResult) {
 	switch {
 	case s.began || s.After > 0:
-		s.lines.hole(s.yield)
+		s.lines.Hole(s.yield)
 		s.note(time.Time{}, fmt.Sprintf("output %d to %d is lost: the server no longer holds it", s.after+1, r.FirstSeq-1))
 	case s.Tail >= 0:
 	case len(r.TimesMs) > 0 && time.UnixMilli(r.TimesMs[0]).Before(s.Since):
@@ -222,7 +222,7 @@ func (s *reader) event(e protocol.ReadEvent) {
 	at := time.UnixMilli(e.AtMs)
 	switch e.Kind {
 	case protocol.EventRestarted:
-		s.lines.flush(s.yield)
+		s.lines.Flush(s.yield)
 		text := fmt.Sprintf("run %d begins", e.Run)
 		if e.Reason != "" {
 			text += ": " + e.Reason
@@ -230,7 +230,7 @@ func (s *reader) event(e protocol.ReadEvent) {
 		s.note(at, text)
 	case protocol.EventExited:
 		if e.Status != nil && e.Status.ExitCode != 0 {
-			s.lines.flush(s.yield)
+			s.lines.Flush(s.yield)
 			s.note(at, why.Ended(e.Status))
 		}
 	case protocol.EventEvicted:
@@ -254,7 +254,7 @@ func (s *reader) yield(l Line) {
 // caught ends the history.
 func (s *reader) caught() {
 	if s.Tail >= 0 && !s.Follow {
-		s.lines.flush(s.yield)
+		s.lines.Flush(s.yield)
 	}
 	s.history = false
 	for _, l := range s.tail.lines {
