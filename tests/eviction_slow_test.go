@@ -31,7 +31,7 @@ func TestSessionAge(t *testing.T) {
 	}
 	wantNoKin(t, "after its session's age", token)
 	code, text := s.dial().callError("initialize", obj{"clientName": "greedy", "session": obj{"maxAgeMs": 0}})
-	if code != -32602 || text != "session.maxAgeMs is 0, this server allows 1 to 5000" {
+	if code != -32602 || text != "session.maxAgeMs is 0, this server allows 1 to 5000 (max-session-age)" {
 		t.Errorf("a greedy session: %d %s", code, text)
 	}
 }

@@ -86,6 +86,11 @@ var refusals = map[string]refusal{
 		flags: []string{"--spool-limit", "100000"}, ask: anotherStart(obj{"retention": obj{"onFull": "spool", "spoolBytes": 100_001}}), value: 100_000, used: 100_001,
 		text: "retention.spoolBytes is 100001, this server allows 100000 (spool-limit)",
 	},
+	"max-detached-ttl": {
+		flags: []string{"--max-detached-ttl", "1h"}, value: 3_600_000, used: 3_600_001,
+		ask:  func(*conn) (string, obj) { return "session/update", obj{"detachedTtlMs": 3_600_001} },
+		text: "detachedTtlMs is 3600001, this server allows 1 to 3600000 (max-detached-ttl)",
+	},
 	"max-share-time": {
 		flags: []string{"--max-share-time", "1h"}, value: 3_600_000, used: 3_600_001,
 		ask:  func(*conn) (string, obj) { return "session/share", obj{"access": "read", "expiresInMs": 3_600_001} },

@@ -131,7 +131,7 @@ func runTime(s *env.Env, ms *uint64) (*uint64, *protocol.Error) {
 	case ms == nil || *ms == 0:
 		return &most, nil
 	case *ms > most:
-		return nil, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "timeoutMs is %d, this server allows 1 to %d (max-run-time)", *ms, most).Exceeds("max-run-time", float64(most), float64(*ms))
+		return nil, wireerr.BadTime("timeoutMs", *ms, s.MaxRunTime, "max-run-time")
 	}
 	return ms, nil
 }

@@ -221,8 +221,8 @@ func (r *registry) request(m message.Request) any {
 // want queues the session that m opens.
 func (r *registry) want(ctx actor.Context, m message.AttachRequest) {
 	ttl, err := session.DetachedTTL(r.env, "session.detachedTtlMs", m.Options.DetachedTTLMs)
-	idle, idleErr := atMost("session.idleMs", m.Options.IdleMs, r.env.IdleTimeout)
-	age, ageErr := atMost("session.maxAgeMs", m.Options.MaxAgeMs, r.env.MaxAge)
+	idle, idleErr := atMost("session.idleMs", m.Options.IdleMs, r.env.IdleTimeout, "idle-timeout")
+	age, ageErr := atMost("session.maxAgeMs", m.Options.MaxAgeMs, r.env.MaxAge, "max-session-age")
 	if err = cmp.Or(err, idleErr, ageErr, session.OptionsError(m.Options, m.Ephemeral)); err != nil {
 		ctx.Send(m.Sender, m.Failed(err))
 		return
@@ -252,14 +252,14 @@ func (r *registry) open(ctx actor.Context, o session.Options) {
 }
 
 // atMost returns the limit of a session whose client asked for ms milliseconds: nil means limit, which
-// is the server's. Of ms, of limit and of the result, 0 means no limit. A client may not exceed limit.
-func atMost(name string, ms *uint64, limit time.Duration) (time.Duration, *protocol.Error) {
+// is the server's, from a flag. Of ms, of limit and of the result, 0 means no limit. A client may not exceed limit.
+func atMost(member string, ms *uint64, limit time.Duration, flag string) (time.Duration, *protocol.Error) {
 	if ms == nil {
 		return max(limit, 0), nil
 	}
 	d := env.FromMillis(*ms)
 	if limit > 0 && (d == 0 || d > limit) {
-		return 0, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "%s is %d, this server allows 1 to %d", name, *ms, limit.Milliseconds())
+		return 0, wireerr.BadTime(member, *ms, limit, flag)
 	}
 	return d, nil
 }

@@ -83,8 +83,7 @@ func (s *session) shareError(from *actor.PID, p protocol.SessionShareParams) *pr
 		return protocol.Errorf(protocol.KindOff, protocol.CodeInvalidRequest, "this server has no shares: it asks for no credential, or its operator has turned shares off")
 	}
 	if longest := book.Longest; p.ExpiresInMs != nil && (*p.ExpiresInMs == 0 || env.FromMillis(*p.ExpiresInMs) > longest) {
-		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "expiresInMs is %d, this server allows 1 to %d (max-share-time)", *p.ExpiresInMs, longest.Milliseconds()).
-			Exceeds("max-share-time", float64(longest.Milliseconds()), float64(*p.ExpiresInMs))
+		return wireerr.BadTime("expiresInMs", *p.ExpiresInMs, longest, "max-share-time")
 	}
 	if n := len(s.shares); n >= maxShares {
 		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "session %s has %d shares, and may have no more: end one with session/unshare", s.id, n)

@@ -57,7 +57,7 @@ func DetachedTTL(e *env.Env, member string, ms *uint64) (time.Duration, *protoco
 		ttl = -1
 	}
 	if e.MaxDetachedTTL > 0 && (ttl < 0 || ttl > e.MaxDetachedTTL) {
-		return 0, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "%s is %d, this server allows 1 to %d", member, *ms, e.MaxDetachedTTL.Milliseconds())
+		return 0, wireerr.BadTime(member, *ms, e.MaxDetachedTTL, "max-detached-ttl")
 	}
 	return ttl, nil
 }

@@ -4,6 +4,7 @@ package wireerr
 import (
 	"errors"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
@@ -51,6 +52,13 @@ func BadName(member, name string) *protocol.Error {
 		return protocol.WrongParams("%s is %q, expected UTF-8", member, name[:min(len(name), maxClip)])
 	}
 	return nil
+}
+
+// BadTime refuses a time of ms milliseconds that a client asks for: the server's flag allows 1 ms to most. The
+// error calls the time member.
+func BadTime(member string, ms uint64, most time.Duration, flag string) *protocol.Error {
+	return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "%s is %d, this server allows 1 to %d (%s)", member, ms, most.Milliseconds(), flag).
+		Exceeds(flag, float64(most.Milliseconds()), float64(ms))
 }
 
 // UnknownSession refuses a session id: there is no such session, or it has ended.
