@@ -63,7 +63,7 @@ func (p *Process) Resize(ctx context.Context, size protocol.Size) error {
 }
 
 // Restart ends the current run and begins the next, whatever the policy says. The server refuses a process
-// that was started without a Restart.
+// that was started without a Restart, and a process that has ended, unless its Restart has AfterEnd.
 func (p *Process) Restart(ctx context.Context) error {
 	return p.request(ctx, protocol.MethodProcessRestart, protocol.ProcessRestartParams{ProcessID: p.id, Repeatable: repeatable()}, nil)
 }

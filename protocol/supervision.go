@@ -24,6 +24,10 @@ type Restart struct {
 	Backoff   *Backoff   `json:"backoff,omitempty"`   // nil: as a Backoff without members
 	Intensity *Intensity `json:"intensity,omitempty"` // nil: as an Intensity without members
 	GiveUp    *GiveUp    `json:"giveUp,omitempty"`    // nil: never give up because of an end
+
+	// AfterEnd: process/restart runs the process again after its end, too. For as long as its session lives, the server keeps
+	// the process, with its log and all it was started with. process/setRestart does not change AfterEnd.
+	AfterEnd bool `json:"afterEnd,omitempty"`
 }
 
 // Values of Restart.Policy: after which ends a process runs again, as in OTP.

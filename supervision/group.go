@@ -69,6 +69,8 @@ type MemberStatus struct {
 	Reason  string
 	GivenUp bool
 	At      time.Time // while Waiting: not before
+	// Rejoined is the number of the last Rejoin; 0: there was none.
+	Rejoined int
 }
 
 type member struct {
@@ -192,9 +194,6 @@ func (g *Group) Extend(now time.Time, members []Member, keep func(id string) boo
 		m := &next.members[i]
 		if old := g.member(m.ID); old != nil && keep(m.ID) {
 			m.MemberStatus, m.history = old.MemberStatus, old.history
-			if m.State == Waiting && m.blocked() {
-				m.Reason = ""
-			}
 		}
 	}
 	g.members, g.index, g.from = next.members, next.index, len(next.members)
@@ -204,8 +203,6 @@ func (g *Group) Extend(now time.Time, members []Member, keep func(id string) boo
 
 // blocks is the reason of a member that waits for a member that has left.
 const blocks = ", which has ended and was not ready"
-
-func (m *member) blocked() bool { return strings.HasSuffix(m.Reason, blocks) }
 
 // Order returns the members in start order.
 func (g *Group) Order() []string {
@@ -370,6 +367,21 @@ func (g *Group) Gone(now time.Time, id, reason string, givenUp bool) {
 	g.advance(now)
 }
 
+// Rejoin has a member that has left run again, with no past: the n-th time, from 1. A repeated Rejoin changes nothing. A
+// group that has ended begins again with this member alone.
+func (g *Group) Rejoin(now time.Time, id string, n int) {
+	m := g.member(id)
+	if m == nil || n <= m.Rejoined {
+		return
+	}
+	if state, _ := g.State(); state == GroupEnded {
+		g.stopping, g.reason = false, ""
+	}
+	m.Rejoined, m.GivenUp, m.history = n, false, History{}
+	g.again(m, now, "run again by request")
+	g.advance(now)
+}
+
 // lost ends the group after a member that was given up, unless the members are independent.
 func (g *Group) lost(m *member) {
 	if g.strategy != Independent {
@@ -412,6 +424,9 @@ func (g *Group) fed(m *member) bool {
 func (g *Group) advance(now time.Time) {
 	for i := range g.members {
 		m := &g.members[i]
+		if m.State == Waiting && strings.HasSuffix(m.Reason, blocks) {
+			m.Reason = ""
+		}
 		for _, j := range m.after {
 			if o := &g.members[j]; m.State == Waiting && o.State == Left && !o.Ready {
 				reason := fmt.Sprintf("waits for %s%s", o.ID, blocks)

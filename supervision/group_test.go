@@ -542,3 +542,38 @@ func TestExtendedGroup(t *testing.T) {
 		t.Errorf("a member runs in a stopped group: %+v", st)
 	}
 }
+
+// A member that has left runs again: alone in a group that has ended, and whoever waited for the member goes on.
+func TestRejoin(t *testing.T) {
+	s := newTroop(t, Independent, Intensity{}, Member{ID: "db"}, Member{ID: "web", After: []string{"db"}}, Member{ID: "worker"})
+	own := Restart{Policy: Permanent, Intensity: Intensity{Restarts: 1}, GiveUp: Deaths{ExitCodes: []int{2}}}
+	s.tick(0)
+	s.ready("worker")
+	s.ended("db", End{ExitCode: 2}, own)
+	s.Gone(s.now, "web", "ended by request", false)
+	s.want(t, "ready: db left 1, web left 0, worker running 1 r")
+	s.Rejoin(s.now, "web", 1)
+	if st := s.Status("web"); st.Reason != "waits for db, which has ended and was not ready" {
+		t.Errorf("web waits: %q", st.Reason)
+	}
+	for range 2 { // said again
+		s.Rejoin(s.now, "db", 1)
+		s.want(t, "restarting: db running 2, web waiting 0, worker running 1 r")
+	}
+	if st := s.Status("web"); st.Reason != "run again by request" && st.Reason != "" {
+		t.Errorf("web waits: %q", st.Reason)
+	}
+	s.ready("db")
+	s.want(t, "restarting: db running 2 r, web running 1, worker running 1 r")
+
+	s.Stop(s.now, "enough")
+	for _, id := range []string{"worker", "web", "db"} {
+		s.Gone(s.now, id, "", false)
+	}
+	s.want(t, "ended: db left 2 r, web left 1, worker left 1 r")
+	s.Rejoin(s.now, "worker", 1)
+	s.want(t, "restarting: db left 2 r, web left 1, worker running 2")
+	s.ended("worker", End{ExitCode: 1}, own)
+	s.tick(0)
+	s.want(t, "restarting: db left 2 r, web left 1, worker running 3")
+}

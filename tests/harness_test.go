@@ -756,6 +756,8 @@ func (c *conn) took(data []byte) {
 		return
 	}
 	switch {
+	case p.closed && (method == "process/restarted" || method == "process/evicted"): // with afterEnd
+		p.closed, p.evicted = false, nil
 	case p.closed:
 		c.faultf("process %q: after closed came %s", id, data)
 	case p.next == 0 && c.started[id] && from != 1:
@@ -773,7 +775,7 @@ func (c *conn) took(data []byte) {
 		stream, _ := params["stream"].(string)
 		text, _ := params["chunk"].(string)
 		chunk, err := base64.StdEncoding.DecodeString(text)
-		if err != nil || len(chunk) == 0 || !slices.Contains([]string{"stdout", "stderr", "pty"}, stream) {
+		if err != nil || len(chunk) == 0 && p.exited == nil || !slices.Contains([]string{"stdout", "stderr", "pty"}, stream) {
 			c.faultf("process %q: bad output (%v): %.200s", id, err, data)
 		}
 		p.chunks = append(p.chunks, outputChunk{seq, stream, chunk})

@@ -236,9 +236,7 @@ func (c *connection) resubscribe(ctx actor.Context, m message.Resubscribe) {
 	if s == nil || !s.ref.PID.Equal(m.Process.PID) || c.stage == evicted {
 		return
 	}
-	if after, ok := s.out.Resume(m.After); ok {
-		c.subscribe(ctx, s, message.Subscribe{After: after, Resumed: true})
-	}
+	c.subscribe(ctx, s, message.Subscribe{After: s.out.Resume(m.After), Resumed: true})
 }
 
 // removed forgets a process, and answers the requests left by the process.

@@ -40,6 +40,7 @@ type groupRecord struct {
 	info     protocol.GroupInfo // the last GroupReport to the session
 	tickAt   env.Alarm          // set to group.Next
 	endedAt  env.Alarm          // set once the group has ended
+	overdue  bool               // endedAt has come: the group stops as soon as no process can come back
 }
 
 // group is the actor of a group. It decides nothing: it tells supervision.Group each event, and sends the
@@ -47,6 +48,7 @@ type groupRecord struct {
 type group struct {
 	*groupRecord
 	told    map[string]supervision.MemberStatus // in the last Order of this instance, by process id
+	gone    map[string]bool                     // processes whose actors have stopped
 	telling bool                                // a tellDue is in the mailbox
 }
 
@@ -54,7 +56,7 @@ func (g *group) Receive(ctx actor.Context) {
 	now := time.Now()
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		g.told = make(map[string]supervision.MemberStatus)
+		g.told, g.gone = make(map[string]supervision.MemberStatus), make(map[string]bool)
 		for _, pid := range g.members {
 			g.env.Watch(ctx, pid) // Gone or Terminated comes even if the actor is not there
 			ctx.Send(pid, message.Report{})
@@ -85,6 +87,10 @@ func (g *group) Receive(ctx actor.Context) {
 		if g.has(m.ID, m.Name) {
 			g.group.Gone(now, m.ID, cmp.Or(m.Reason, "ended by request"), m.GivenUp)
 		}
+	case message.MemberRejoins:
+		if g.has(m.ID, m.Name) {
+			g.group.Rejoin(now, m.ID, m.N)
+		}
 	case message.MemberBack:
 		if g.has(m.ID, m.Name) {
 			delete(g.told, m.ID)
@@ -102,10 +108,7 @@ func (g *group) Receive(ctx actor.Context) {
 		g.tell(ctx)
 		return
 	case endedDue:
-		if state, _ := g.group.State(); state == supervision.GroupEnded { // else the group was extended meanwhile
-			ctx.Stop(ctx.Self())
-		}
-		return
+		g.overdue = true
 	default:
 		g.env.Unexpected(ctx, g.name, m)
 		return
@@ -130,6 +133,7 @@ func (g *group) extend(ctx actor.Context, now time.Time, m message.ExtendGroup) 
 		return
 	}
 	g.members, g.labels, g.extended = maps.Clone(m.PIDs), maps.Clone(m.Labels), m.Serial
+	maps.DeleteFunc(g.gone, func(id string, _ bool) bool { return !keep(id) })
 	g.info = protocol.GroupInfo{} // the session waits for a report
 	for id, pid := range g.members {
 		if !keep(id) {
@@ -144,6 +148,7 @@ func (g *group) extend(ctx actor.Context, now time.Time, m message.ExtendGroup) 
 func (g *group) terminated(now time.Time, name string) {
 	for id, pid := range g.members {
 		if message.LastName(pid) == name {
+			g.gone[id] = true
 			g.group.Gone(now, id, "its actor failed too often", true)
 		}
 	}
@@ -168,9 +173,13 @@ func (g *group) follow(ctx actor.Context, now time.Time) {
 		g.telling = true
 		ctx.Send(ctx.Self(), tellDue{})
 	}
-	if state, _ := g.group.State(); state != supervision.GroupEnded {
+	switch state, _ := g.group.State(); {
+	case state != supervision.GroupEnded:
 		g.endedAt.Stop()
-	} else if !g.endedAt.IsSet() {
+		g.overdue = false
+	case g.overdue && len(g.gone) == len(g.members):
+		ctx.Stop(ctx.Self())
+	case !g.overdue && !g.endedAt.IsSet():
 		g.endedAt.Set(ctx, max(g.env.ClosedRetention, 0), endedDue{})
 	}
 }

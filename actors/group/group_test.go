@@ -168,10 +168,17 @@ func TestStoppedGroupEnds(t *testing.T) {
 		if !left() {
 			t.Error("the actor ended before the retention was over")
 		}
-		time.Sleep(time.Nanosecond)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if !left() {
+			t.Error("the actor ended although its processes may come back")
+		}
+		for _, id := range []string{"a", "b"} {
+			s.root.StopFuture(s.members[id]).Wait()
+		}
 		synctest.Wait()
 		if left() {
-			t.Error("the actor is left after the retention")
+			t.Error("the actor is left after the retention and its processes")
 		}
 	})
 }
@@ -185,6 +192,30 @@ func TestActorOfAProcessFails(t *testing.T) {
 		want := protocol.GroupMember{ProcessID: "b", State: "left", Run: 1, Reason: "its actor failed too often"}
 		if got := s.last().Processes[1]; got != want {
 			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
+}
+
+// A process that has left comes back, also to a group that has ended. The order that follows says so.
+func TestProcessComesBack(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.send(message.MemberReady{ID: "a", Name: s.name("a"), Run: 1})
+		for _, id := range []string{"a", "b"} {
+			s.send(message.MemberGone{ID: id, Name: s.name(id)})
+		}
+		time.Sleep(s.record.env.ClosedRetention + 1)
+		if state := s.last().State; state != string(supervision.GroupEnded) {
+			t.Errorf("the group is %s", state)
+		}
+		clear(s.orders)
+		s.send(message.MemberRejoins{ID: "a", Name: "p-old", N: 1})
+		s.wants("a")
+		s.send(message.MemberRejoins{ID: "a", Name: s.name("a"), N: 1})
+		if all := s.orders["a"]; len(all) != 1 || all[0].Status.Rejoined != 1 || all[0].Status.State != supervision.Running || all[0].Status.Run != 2 {
+			t.Errorf("ordered %+v", all)
+		}
+		if m := s.last().Processes[0]; m.State != "running" || m.Run != 2 {
+			t.Errorf("a is %+v", m)
 		}
 	})
 }

@@ -38,6 +38,16 @@ type MemberGone struct {
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
 func (MemberGone) IgnoreDeadLetterLogging() {}
 
+// MemberRejoins is from a process to its group: the process is run again after MemberGone, for the nth time. It may come more than
+// once.
+type MemberRejoins struct {
+	ID, Name string
+	N        int
+}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the group may have ended.
+func (MemberRejoins) IgnoreDeadLetterLogging() {}
+
 // MemberBack is from a process to its group: the actor of the process was restarted. An Order answers.
 type MemberBack struct{ ID, Name string }
 

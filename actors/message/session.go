@@ -54,6 +54,9 @@ type ProcessStarted struct {
 // than once.
 type ProcessClosed struct{ Name string } // of the actor
 
+// ProcessReopened is from a process to its session: the process is run again after ProcessClosed. It may come more than once.
+type ProcessReopened struct{ Name string } // of the actor
+
 // GiveWay is from a session to a closed process: the session needs its place. The retention is over once the owner has had everything.
 type GiveWay struct{}
 

@@ -19,7 +19,7 @@ type Entry struct {
 	AtMs    int64 // when the entry was added, since the Unix epoch: for Output, when its first byte came
 	Kind    Kind
 	Stream  protocol.Stream      // of Output
-	Data    []byte               // of Output: empty only if Spooled is set, or for AppendLost
+	Data    []byte               // of Output: empty only if Spooled is set, for AppendLost, and after Reopen
 	Slab    *slab.Slab           // the memory of Data
 	Spooled *spool.Extent        // the place of Output on disk; nil: in memory
 	Status  *protocol.ExitStatus // of Exited
@@ -59,7 +59,7 @@ const (
 	Restarted      // another run follows
 	Ready          // the run is ready
 	Evicted        // no run follows, although the policy asks for another run
-	Closed         // the last entry
+	Closed         // the last entry, until Reopen
 )
 
 var kindNames = [...]string{Output: "output", Exited: "exited", Restarted: "restarted", Ready: "ready", Evicted: "evicted", Closed: "closed"}
@@ -105,7 +105,7 @@ type Log struct {
 	first   uint64 // seq of items[0], less 1: the number of dropped entries
 	seen    uint64 // highest seq read or passed by a cursor: only later output may still grow
 	spooled int64  // bytes on disk
-	closed  bool   // Closed was added
+	closed  bool   // Closed was added, and no Reopen followed
 	// Totals of all dropped entries.
 	droppedCost  int64
 	droppedBytes uint64
@@ -196,6 +196,20 @@ func (l *Log) AppendClosed() {
 	if !l.closed {
 		l.push(Entry{Kind: Closed})
 		l.closed = true
+	}
+}
+
+// Reopen lets entries follow Closed. In the log an empty output takes the place of Closed, so that later readers
+// find one log without an end in its midst. A log that is not closed stays as it is.
+func (l *Log) Reopen() {
+	if !l.closed {
+		return
+	}
+	l.closed = false
+	if n := len(l.items); n > 0 {
+		it := &l.items[n-1]
+		it.Kind, it.Stream = Output, protocol.Stdout
+		l.seen = max(l.seen, it.Seq) // the output does not grow: some may have read Closed
 	}
 }
 

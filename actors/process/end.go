@@ -41,7 +41,7 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	p.life.TreeGone(p.now(), m.run, m.err)
 	p.env.At(ctx, env.TreeGoneSet)
 	if m.run == p.life.Run() && p.life.Phase() >= life.Closed {
-		p.treeSeen(ctx, treeSeen{empty: m.err == nil})
+		p.treeSeen(ctx, treeSeen{run: m.run, empty: m.err == nil})
 	}
 }
 
@@ -57,8 +57,8 @@ func (p *process) seekTree(ctx actor.Context) {
 // lookForTree looks for descendants of a closed process: treeSeen follows.
 func (p *process) lookForTree(ctx actor.Context) {
 	if h := p.handleNow(); h != nil && p.life.Phase() >= life.Closed {
-		self, root := ctx.Self(), ctx.ActorSystem().Root
-		h.SearchTree(func(empty bool, err error) { root.Send(self, treeSeen{empty, err}) })
+		self, root, run := ctx.Self(), ctx.ActorSystem().Root, p.life.Run()
+		h.SearchTree(func(empty bool, err error) { root.Send(self, treeSeen{run, empty, err}) })
 	}
 }
 
@@ -148,10 +148,16 @@ func (p *process) unseen() error {
 	return nil
 }
 
+// forSession is longer than a session lives.
+const forSession = 100 * 365 * 24 * time.Hour
+
 // keeps returns how long the process can be read after closed.
 func (p *process) keeps() time.Duration {
-	if p.feed.Ephemeral {
+	switch {
+	case p.feed.Ephemeral:
 		return 0
+	case p.afterEnd():
+		return forSession
 	}
 	return max(p.env.ClosedRetention, 0)
 }

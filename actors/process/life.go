@@ -24,6 +24,7 @@ func (p *process) lifeConfig() life.Config {
 		Restart:   p.restart,
 		KillGrace: max(p.env.KillGrace, 0),
 		Keep:      p.keeps(),
+		AfterEnd:  p.afterEnd(),
 		Drain:     max(p.env.DrainTimeout, 0),
 	}
 	if p.feed.Ephemeral { // a program of a sister API: as with the peer, only a shutdown waits
@@ -168,18 +169,21 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.life.Done()
 	case life.LogClosed:
 		p.env.At(ctx, env.ClosePhase)
-		p.spec.Argv, p.spec.Env, p.spec.Sandbox, p.params.Liveness = nil, nil, nil, nil // no run follows
-		if r := p.params.Ready; r != nil && r.Probe != nil {
-			p.params.Ready = &protocol.Ready{Probe: &protocol.Probe{Argv: clipArgv(r.Probe.Argv), HTTP: r.Probe.HTTP}}
-		}
 		p.place.leave() // before a client is told; the server knows only later whether descendants live
-		p.release()
+		if !p.afterEnd() {
+			p.forgetStart()
+		}
 		ctx.Send(p.session, message.ProcessClosed{Name: p.name})
 		p.feed.Log.AppendClosed()
 		p.life.Done()
 		p.env.At(ctx, env.CloseLogged)
 		p.seekTree(ctx)
 		p.acceptStdin(ctx) // answers the waiting requests
+	case life.Reopen:
+		p.treeAt.Cancel()
+		ctx.Send(p.session, message.ProcessReopened{Name: p.name})
+		p.feed.Log.Reopen()
+		p.life.Done()
 	case life.DropLog:
 		p.env.At(ctx, env.RetiredPhase)
 		p.feed.Close()
@@ -210,6 +214,8 @@ func (p *process) doTell(ctx actor.Context, a life.Action) {
 		ctx.Send(p.group, message.MemberEnded{ID: p.id, Name: p.name, Run: a.Run, End: a.End, Restart: a.Restart, Anew: a.Anew})
 	case life.TellGone:
 		ctx.Send(p.group, message.MemberGone{ID: p.id, Name: p.name, Reason: a.Reason, GivenUp: a.GivenUp})
+	case life.TellRejoins:
+		ctx.Send(p.group, message.MemberRejoins{ID: p.id, Name: p.name, N: a.N})
 	case life.TellRetired:
 		ctx.Request(p.session, message.ProcessRetired{ID: p.id, Name: p.name, Last: p.feed.Last(), Acked: p.feed.Acked()})
 	case life.Unstarted:
@@ -254,7 +260,7 @@ func (p *process) spawn(ctx actor.Context, run int) {
 // over the charge for the log before the old one closes: otherwise nothing would be charged for the log.
 func (p *process) renew(ctx actor.Context) {
 	p.mu.Lock()
-	handle, answered := p.handle, p.handle != nil || p.startErr != nil
+	handle, answered := p.handle, p.handle != nil || p.startErr != nil || p.forgot
 	p.mu.Unlock()
 	old := p.intake
 	if old != nil && !answered {
@@ -267,10 +273,13 @@ func (p *process) renew(ctx actor.Context) {
 	p.intake = in
 	p.intake.Hold(p.holds())
 	p.mu.Lock()
-	p.handle, p.startErr = nil, nil
+	p.handle, p.startErr, p.forgot = nil, nil, false
 	p.mu.Unlock()
-	if handle != nil {
+	switch {
+	case handle != nil:
 		p.finish(handle, old, nil)
+	case old != nil:
+		old.Close()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // minProbeEvery is the shortest time between two probes where starts have a rate.
@@ -66,6 +67,14 @@ func (p *place) probeEvery(every time.Duration) time.Duration {
 		return max(every, minProbeEvery)
 	}
 	return every
+}
+
+// again takes the place again for a run after the end, or says why there is no room. A nil place has room.
+func (p *place) again() *protocol.Error {
+	if p == nil {
+		return nil
+	}
+	return p.in.TryReturn()
 }
 
 // back takes the place again for descendants of a closed process. A nil place does nothing.

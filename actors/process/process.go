@@ -29,6 +29,7 @@ type (
 		err error
 	}
 	treeSeen struct { // SearchTree of a closed process
+		run   int
 		empty bool
 		err   error
 	}
@@ -161,7 +162,7 @@ func (p *process) receiveLife(ctx actor.Context) bool {
 		p.endAt.Cancel()
 		p.answerReads(ctx)
 	case treeSeen:
-		if !p.life.Kills() { // else treeGone follows, or has come: the look may be older
+		if !p.life.Kills() && m.run == p.life.Run() && p.life.Phase() >= life.Closed { // else treeGone follows, or has come, or a run has: the look may be older
 			p.treeSeen(ctx, m)
 		}
 	case wakeDue:
@@ -291,8 +292,11 @@ func (p *process) announce(ctx actor.Context) {
 		p.place.leave() // before the client is told, which may start another process at once
 	}
 	ctx.Send(p.session, message.ProcessStarted{ID: p.id, Name: p.name, Ref: p.ref(ctx), Err: wireerr.From(err), Sandbox: p.confined.kind()})
+	// A failed session may have missed how things stand.
 	if p.life.Phase() >= life.Closed {
-		ctx.Send(p.session, message.ProcessClosed{Name: p.name}) // a failed session may have missed it
+		ctx.Send(p.session, message.ProcessClosed{Name: p.name})
+	} else if p.afterEnd() {
+		ctx.Send(p.session, message.ProcessReopened{Name: p.name})
 	}
 }
 

@@ -6,9 +6,30 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
+// afterEnd reports whether process/restart runs the process again after its end, too.
+func (r *processRecord) afterEnd() bool { return r.params.Restart != nil && r.params.Restart.AfterEnd }
+
+// forgetStart drops the memory for a start: no run follows.
+func (p *process) forgetStart() {
+	p.spec.Argv, p.spec.Env, p.spec.Sandbox, p.params.Liveness = nil, nil, nil, nil
+	if r := p.params.Ready; r != nil && r.Probe != nil {
+		p.params.Ready = &protocol.Ready{Probe: &protocol.Probe{Argv: clipArgv(r.Probe.Argv), HTTP: r.Probe.HTTP}}
+	}
+	p.release()
+}
+
 // restartNow is process/restart.
 func (p *process) restartNow() *protocol.Error {
+	closed := p.life.Phase() == life.Closed
+	if closed && p.afterEnd() {
+		if err := p.place.again(); err != nil {
+			return err
+		}
+	}
 	if err := p.life.Restart(p.now()); err != nil {
+		if closed {
+			p.place.leave()
+		}
 		return protocol.Errorf(kindOfRefusal(err), protocol.CodeInvalidRequest, "process %s %v", p.id, err)
 	}
 	return nil
@@ -32,6 +53,9 @@ func (p *process) setRestart(r protocol.Restart) *protocol.Error {
 	}
 	if !p.ownIntensity && r.Intensity != nil {
 		return errGroupIntensity
+	}
+	if r.AfterEnd && !p.afterEnd() {
+		return protocol.WrongParams("restart.afterEnd is for process/start and group/start: what process %s was started with is not kept", p.id)
 	}
 	restart, err := policy.ParseRestart(&r)
 	if err != nil {

@@ -320,6 +320,7 @@ func (s *session) stopNow(ctx actor.Context, g *ensemble) {
 	case !g.stopping:
 	case g.info.State == string(supervision.GroupEnded):
 		s.stopped(ctx, g, nil)
+		g.stopping = false // a process may come back
 	case g.told: // before that the actor may not be there: groupReport calls stopNow again
 		ctx.Send(s.processPID(g.name), message.StopGroup{Reason: reasonStopped})
 	}

@@ -105,6 +105,10 @@ func (s *session) Receive(ctx actor.Context) {
 		if p := s.processes.Named(m.Name); p != nil {
 			s.processes.Close(p)
 		}
+	case message.ProcessReopened:
+		if p := s.processes.Named(m.Name); p != nil {
+			s.processes.Reopen(p)
+		}
 	case message.ProcessRetired:
 		s.processRetired(ctx, m)
 	case message.ProcessEnded:

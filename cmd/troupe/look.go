@@ -171,8 +171,6 @@ func advised(err error) error {
 		return errors.New("its stdin is closed: troupe run --detach --stdin keeps the stdin of a program open")
 	case kind == protocol.KindNoTTY:
 		return errors.New("it has no terminal: start it with troupe run --tty")
-	case kind == protocol.KindNoRestart:
-		return errors.New("it was started without a restart policy: start it with troupe run --restart")
 	}
 	return err
 }

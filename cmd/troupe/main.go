@@ -104,7 +104,7 @@ and go on without a client. Commands start your own server on this machine when 
 	}
 	group("Run and attach", newRun(t, embedded), newAttach(t))
 	group("Look", newPs(t), newTop(t), newLogs(t), newInfo(t), newEvents(t))
-	group("Act", newSend(t), newSignal(t), newStop(t), newKill(t), newRestart(t), newWait(t), newResize(t), newSessions(t))
+	group("Act", newSend(t), newSignal(t), newStop(t), newKill(t), newStart(t), newRestart(t), newWait(t), newResize(t), newSessions(t))
 	group("Sets of programs", newUp(t), newDown(t), newConfig())
 	group("Files of the server", newCp(t), newLs(t), newCat(t), newStat(t), newRm(t))
 	group("Server", newServer(t), newServe(), newDoctor(t), newLoad(t))

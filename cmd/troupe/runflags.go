@@ -236,12 +236,25 @@ func (o *runFlags) prepare(cmd *client.Cmd, limits protocol.Limits) (err error) 
 	cmd.TTY = o.tty == yes
 	cmd.StdinOpen = o.stdinOpen
 	cmd.Timeout, cmd.Restart, cmd.Limits = o.timeout, o.restart, o.limits
+	if o.detach {
+		cmd.Restart = againAfterEnd(o.restart)
+	}
 	if cmd.TTY || o.noWait {
 		cmd.WaitDelay = -1 // as with ssh, a background job does not keep a terminal
 	}
 	cmd.Retention = o.retention(limits)
 	o.environment(cmd)
 	return nil
+}
+
+// againAfterEnd returns a restart policy, nil for none, of a program that troupe start runs again after its end.
+func againAfterEnd(r *protocol.Restart) *protocol.Restart {
+	again := protocol.Restart{Policy: protocol.RestartTemporary}
+	if r != nil {
+		again = *r
+	}
+	again.AfterEnd = true
+	return &again
 }
 
 // retention returns how much output the server keeps; nil: as it does by itself.

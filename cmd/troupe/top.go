@@ -108,8 +108,7 @@ func (s *topSource) Do(ctx context.Context, a top.Action) error {
 	case "kill":
 		return endOne(ctx, io.Discard, p, n, 0)
 	case "restart":
-		_, err := restart(ctx, p, n)
-		return err
+		return restart(ctx, io.Discard, p, n)
 	}
 	return fmt.Errorf("unknown action %s", a.Verb)
 }

@@ -92,7 +92,7 @@ var mutants = []mutant{
 	{file: "actors/session/processes.go", old: `s.tellAttached(ctx, message.ProcessRemoved{ID: p.ID, Reason: m.Err.Message})`, new: `_ = m.Err`, breaks: "everybody attached hears that a start has failed", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
 	{file: "actors/connection/requests.go", old: `s.told && err != nil`, new: `false && err != nil`, breaks: "requests wait for the start of another client after a refused start of their own", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
 	{file: "actors/child/process.go", old: `		p.in.Ended()`, new: `		_ = p.in.Ended`, breaks: "who waits for a process hears of its end before its output is read", in: "actors", run: "^TestEndBeforeItsOutputIsRead$"},
-	{file: "actors/process/life/runs.go", old: `l.config.Restart != nil && !l.terminated && l.stopping == nil {`, new: `false {`, breaks: "a process that is run again has not ended"},
+	{file: "actors/process/life/runs.go", old: `|| l.mayRunAgain() {`, new: `{`, breaks: "a process that is run again has not ended"},
 	{file: "actors/session/processes.go", old: `		if p := s.processes.GiveWay(); p != nil {`, new: `		if p := s.processes.GiveWay(); p == nil {`, breaks: "closed processes give way to others", in: "actors", run: "^TestClosedProcessesGiveWay$"},
 	{file: "actors/process/life/end.go", old: `		case !now.Served:`, new: `		case false:`, breaks: "an unread process does not give way", in: "actors", run: "^TestClosedProcessesGiveWay$"},
 	{file: "actors/session/processes.go", old: `if orphan && m.Err == nil {`, new: `if orphan && m.Err != nil {`, breaks: "an orphan is stopped"},
@@ -125,7 +125,7 @@ var mutants = []mutant{
 	{file: "actors/session/lifetime/lifetime.go", old: `l.limits.KeepRunning && l.runs`, new: `false`, breaks: "a program keeps a session with keepRunning"},
 	{file: "actors/session/lifetime/lifetime.go", old: `l.limits.KeepRunning && l.rested.After(since)`, new: `false`, breaks: "the TTL begins anew with the end of the last program"},
 	{file: "actors/session/members/members.go", old: `		t.closed--
-`, new: ``, breaks: "a forgotten process does not count as closed"},
+		if i :=`, new: `		if i :=`, breaks: "a forgotten process does not count as closed"},
 	{file: "actors/session/update.go", old: `limits.Ephemeral && (`, new: `false && (`, breaks: "an ephemeral session gets no TTL"},
 	{file: "actors/session/update.go", old: `		ttl = -1
 `, new: `		ttl = 1
@@ -201,6 +201,11 @@ var mutants = []mutant{
 	{file: "supervision/group.go", old: `if old := g.member(m.ID); old != nil && keep(m.ID) {`, new: `if old := g.member(m.ID); old != nil {`, breaks: "a process that replaces another in a group begins anew"},
 	{file: "actors/group/group.go", old: `return pid != nil && message.LastName(pid) == name`, new: `return pid != nil`, breaks: "late news of a replaced process means nothing"},
 	{file: "supervision/group.go", old: `o.State == Waiting && o.Run > 0 &&`, new: `o.State == Waiting &&`, breaks: "a member that never ran does not wait for the backoff of another"},
+	{file: "actors/process/life/runs.go", old: `l.history, l.terminated, l.gaveUp = supervision.History{}, false, ""`, new: `l.terminated = false`, breaks: "a process that is run after its end has no past"},
+	{file: "actors/process/life/group.go", old: `m == nil || m.Rejoined < int(l.rejoins) {`, new: `m == nil {`, breaks: "an order from before a process came back to its group means nothing"},
+	{file: "actors/process/life.go", old: `ctx.Send(p.session, message.ProcessReopened{Name: p.name})
+		p.feed`, new: `p.feed`, breaks: "a run after the end of its process keeps a session alive", in: "tests", run: "^TestAfterEndKeepsSession$"},
+	{file: "actors/group/group.go", old: `case g.overdue && len(g.gone) == len(g.members):`, new: `case g.overdue:`, breaks: "a group is there for as long as a process may come back to it"},
 	{file: "actors/process/life/runs.go", old: `!n.closed || now.Probing {`, new: `!n.closed {`, breaks: "the next run waits for the probe of the last one"},
 	{file: "actors/process/life/runs.go", old: `if !n.treeGone || !n.closed`, new: `if !n.closed`, breaks: "the next run waits until the old tree is gone"},
 	{file: "actors/process/life/runs.go", old: `case n.verdict != supervision.Again:`, new: `case n.verdict != supervision.Again && l.stopping == nil:`, breaks: "no run starts after a stop"},
@@ -277,8 +282,7 @@ var mutants = []mutant{
 	{file: "actors/process/life.go", old: `if gone {`, new: `if gone && false {`, breaks: "a child that comes after its actor has stopped is killed"},
 	{file: "actors/process/process.go", old: `case p.logged == in:`, new: `case false:`, breaks: "output that was logged before a failure is not logged again"},
 	{file: "actors/process/life.go", old: `spec.Name += "." + strconv.Itoa(run)`, new: `_ = strconv.Itoa(run)`, breaks: "each run has a mark of its own"},
-	{file: "actors/connection/window/window.go", old: `s.closed || d.First != s.last+1`, new: `s.closed || d.First <= s.last`, breaks: "a stream takes no delivery with a hole"},
-	{file: "actors/connection/window/window.go", old: `if s.closed || d.First`, new: `if d.First`, breaks: "a stream takes nothing after its end"},
+	{file: "actors/connection/window/window.go", old: `d.First != s.last+1`, new: `d.First <= s.last`, breaks: "a stream takes no delivery with a hole"},
 	{file: "actors/connection/window/window.go", old: `if !s.queued {`, new: `if true {`, breaks: "a stream is in the queue once"},
 	{file: "actors/connection/window/window.go", old: `for force || !w.Full() {`, new: `for !w.Full() {`, breaks: "with force, a full window sends too"},
 	{file: "actors/connection/window/window.go", old: `w.unread >= w.size }`, new: `w.unread > w.size }`, breaks: "a window sends nothing while its size is unread"},
@@ -359,7 +363,7 @@ var mutants = []mutant{
 	{file: "actors/process/end.go", old: `		if m.err == nil {
 			p.place.back()`, new: `		if true {
 			p.place.back()`, breaks: "a search without an answer takes no place"},
-	{file: "actors/process/process.go", old: `if !p.life.Kills() { // else`, new: `if true { // else`, breaks: "a search that began before the tree was killed takes no place"},
+	{file: "actors/process/process.go", old: `if !p.life.Kills() && m.run`, new: `if m.run`, breaks: "a search that began before the tree was killed takes no place"},
 	{file: "actors/child/search_tree_linux.go", old: `return false, errReaped`, new: `return false, nil`, breaks: "orphans of other trees are no descendants", run: "^TestSearchAmongReapedStrangers$"},
 	{file: "transport/frames.go", old: `answer(refusal(err))`, new: `_ = answer`, breaks: "a refused client of frames is told why"},
 	{file: "transport/frames.go", old: `c.place.Load().leave()`, new: `c.place.Load()`, breaks: "a connection of frames gives its place back"},
@@ -609,8 +613,7 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/doctor/doctor.go", old: `case box.Available && box.Level != f.SandboxLevel && len(box.Notes) > 0:`, new: `case false:`, breaks: "level: troupe doctor tells the level of another machine's server"},
 	// What the tests notice that were made smaller or slow.
 	{file: "actors/process/kept.go", old: `has+argv+env > maxKept`, new: `has > 0 && false`, breaks: "a session keeps at most 32 MiB of arguments and environments", in: "actors", run: "^TestKeptEnvironmentsAreBounded$"},
-	{file: "actors/process/life.go", old: `		p.release()
-		ctx.Send(p.session, message.ProcessClosed`, new: `		ctx.Send(p.session, message.ProcessClosed`, breaks: "an ended process gives back its part of what the session keeps", in: "actors", run: "^TestKeptEnvironmentsAreBounded$"},
+	{file: "actors/process/life.go", old: `if !p.afterEnd() {`, new: `if false {`, breaks: "an ended process gives back its part of what the session keeps", in: "actors", run: "^TestKeptEnvironmentsAreBounded$"},
 	{file: "actors/process/end.go", old: `		p.forgetChild(h)
 `, new: ``, breaks: "an ended process holds no child", in: "actors", run: "^TestEndedProcessesAreSmall$"},
 	{file: "actors/child/process.go", old: `	case drained:`, new: `	default:`, breaks: "the exit of a short process comes after its output", in: "tests", run: "^TestOrder$"},

@@ -51,7 +51,7 @@ type Delivery struct {
 	Bytes       int64
 	// AckEvery is the number of unasked bytes after which a Ping is due. 0: an eighth of the window.
 	AckEvery int64
-	Closed   bool // Last ends the stream
+	Closed   bool // Last ends the stream, unless another delivery follows
 }
 
 // Last is the seq of the newest entry sent. Before the first entry, Last is the seq after which the
@@ -78,16 +78,12 @@ func (s *Stream[T]) BeginNow() {
 }
 
 // Resume forgets the waiting delivery, and returns the seq after which the stream continues: Last,
-// or after if nothing has come yet. Acks still begin where the stream began. Resume returns false
-// for a closed stream, because nothing continues a closed stream.
-func (s *Stream[T]) Resume(after uint64) (from uint64, ok bool) {
-	if s.closed {
-		return 0, false
-	}
+// or after if nothing has come yet. Acks still begin where the stream began.
+func (s *Stream[T]) Resume(after uint64) (from uint64) {
 	if s.waits = false; !s.placed {
 		s.Begin(after)
 	}
-	return s.last, true
+	return s.last
 }
 
 // mark is output sent before the Ping with this serial. Each mark of deliveries begins where the
@@ -127,15 +123,14 @@ func New[T any](size int64) Window[T] { return Window[T]{size: size, serial: 1} 
 // Full reports whether nothing more may be sent until a Pong has come.
 func (w *Window[T]) Full() bool { return w.unread >= w.size }
 
-// Offer has a delivery wait for its turn. A delivery that does not continue the stream is refused,
-// and so is a delivery after the end. Then the owner asks Resume where to subscribe again. A new
+// Offer has a delivery wait for its turn. A delivery that does not continue the stream is refused. Then the owner asks Resume where to subscribe again. A new
 // delivery replaces a waiting delivery, and the stream keeps its place in the queue.
 func (w *Window[T]) Offer(s *Stream[T], d Delivery) bool {
 	if d.First > 0 {
 		if !s.placed {
 			s.Begin(d.First - 1)
 		}
-		if s.closed || d.First != s.last+1 {
+		if d.First != s.last+1 {
 			return false
 		}
 	}

@@ -103,7 +103,7 @@ func (m *model) offer(t *rapid.T, s *source, n uint64, size, ackEvery int64, clo
 	d := Delivery{First: s.cursor + 1, Last: s.cursor + n, Bytes: size, AckEvery: ackEvery, Closed: closed}
 	s.cursor, s.pulled = d.Last, false
 	ok := m.w.Offer(&s.stream, d)
-	if want := d.First == s.got+1 && !s.ended; ok != want {
+	if want := d.First == s.got+1; ok != want {
 		t.Fatalf("%s: Offer of %d to %d after %d: %v, want %v", s.name, d.First, d.Last, s.got, ok, want)
 	}
 	if ok {
@@ -120,13 +120,11 @@ func (m *model) offer(t *rapid.T, s *source, n uint64, size, ackEvery int64, clo
 
 // resume subscribes again, as a connection does.
 func (m *model) resume(t *rapid.T, s *source) {
-	after, ok := s.stream.Resume(s.cursor)
-	if ok == s.ended || ok && after != s.got {
-		t.Fatalf("%s: Resume: after %d, %v, want after %d", s.name, after, ok, s.got)
+	after := s.stream.Resume(s.cursor)
+	if after != s.got {
+		t.Fatalf("%s: Resume: after %d, want after %d", s.name, after, s.got)
 	}
-	if ok {
-		s.cursor, s.pulled, s.waits = after, true, nil
-	}
+	s.cursor, s.pulled, s.waits = after, true, nil
 }
 
 // flush sends each delivery that Next returns.
@@ -268,7 +266,7 @@ func TestWindow(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"": m.check,
 			"deliver": func(t *rapid.T) {
-				if s := any(t); s.pulled && !s.ended {
+				if s := any(t); s.pulled {
 					m.offer(t, s, entries.Draw(t, "entries"), bytes.Draw(t, "bytes"), rapid.SampledFrom([]int64{0, 10, 1 << 20}).Draw(t, "ackEvery"), rapid.IntRange(0, 4).Draw(t, "end") == 4)
 				}
 			},
@@ -323,7 +321,7 @@ func TestWindow(t *testing.T) {
 		m.lose = false
 		for range 2 {
 			for _, s := range m.sources {
-				if s.waits == nil && !s.ended {
+				if s.waits == nil {
 					m.resume(t, s)
 					m.offer(t, s, 1, 1, 0, false) // its Ack makes good the lost Acks
 				}
@@ -340,7 +338,7 @@ func TestWindow(t *testing.T) {
 			t.Fatalf("at the end: %+v, %d reads", m.w, m.reads)
 		}
 		for _, s := range m.sources {
-			if !s.ended && s.acked != s.got {
+			if s.acked != s.got {
 				t.Fatalf("%s: acknowledged up to %d of %d", s.name, s.acked, s.got)
 			}
 		}
@@ -370,30 +368,29 @@ func TestBeginsWithTheFirstDelivery(t *testing.T) {
 	if a, ok := w.Pong(1); !ok || a != (Ack[string]{"a", 7, 9}) {
 		t.Errorf("Pong: %+v, %v", a, ok)
 	}
-	if after, ok := s.Resume(3); !ok || after != 9 {
-		t.Errorf("Resume: after %d, %v", after, ok)
+	if after := s.Resume(3); after != 9 {
+		t.Errorf("Resume: after %d", after)
 	}
 	s.BeginNow()
-	if after, ok := s.Resume(3); !ok || after != 3 {
-		t.Errorf("Resume of one that nothing came of: after %d, %v", after, ok)
+	if after := s.Resume(3); after != 3 {
+		t.Errorf("Resume of one that nothing came of: after %d", after)
 	}
 }
 
-// A closed stream takes no delivery, also not the next seq, until the stream begins again.
-func TestNothingFollowsTheEnd(t *testing.T) {
+// A closed stream goes on with the next seq: the process is run again.
+func TestAfterTheEnd(t *testing.T) {
 	w := New[int](1000)
 	var s Stream[int]
 	w.Offer(&s, Delivery{First: 1, Last: 2, Bytes: 1, Closed: true})
 	w.Next(false)
-	if w.Offer(&s, Delivery{First: 3, Last: 3, Bytes: 1}) {
-		t.Error("a delivery after the end is accepted")
+	if after := s.Resume(0); after != 2 || !s.Closed() {
+		t.Errorf("a closed stream resumes after %d, closed %v", after, s.Closed())
 	}
-	if after, ok := s.Resume(0); ok {
-		t.Errorf("a closed stream resumes after %d", after)
+	if w.Offer(&s, Delivery{First: 4, Last: 4, Bytes: 1}) || !w.Offer(&s, Delivery{First: 3, Last: 3, Bytes: 1}) {
+		t.Error("a hole is accepted, or the next seq is not")
 	}
-	s.Begin(2)
-	if !w.Offer(&s, Delivery{First: 3, Last: 3, Bytes: 1}) {
-		t.Error("a stream that begins again takes nothing")
+	if w.Next(false); s.Closed() {
+		t.Error("the stream is closed, and has gone on")
 	}
 }
 

@@ -108,9 +108,8 @@ func (q *Quotas) Start(key string, n int, now time.Time) ([]*Place, *protocol.Er
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.share(key)
-	if most := q.limits.Processes; most > 0 && n > most-s.running {
-		return nil, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "max-processes-each is %d here, %s runs %d, and this start needs %d more", most, wireerr.Clip(key), s.running, n).
-			Advise("end a process, or wait until one has ended").Exceeds("max-processes-each", float64(most), float64(s.running))
+	if err := q.room(key, s, n); err != nil {
+		return nil, err
 	}
 	if q.starts.PerSecond > 0 {
 		if wait := s.starts.Take(q.starts, min(n, q.starts.Burst), now); wait > 0 {
@@ -132,6 +131,16 @@ func (q *Quotas) Start(key string, n int, now time.Time) ([]*Place, *protocol.Er
 		q.sweep = max(minSweep, 2*len(q.shares))
 	}
 	return places, nil
+}
+
+// room says why n more processes of an owner key, with its share s, are too many. The caller holds mu.
+func (q *Quotas) room(key string, s *share, n int) *protocol.Error {
+	most := q.limits.Processes
+	if most <= 0 || n <= most-s.running {
+		return nil
+	}
+	return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "max-processes-each is %d here, %s runs %d, and this start needs %d more", most, wireerr.Clip(key), s.running, n).
+		Advise("end a process, or wait until one has ended").Exceeds("max-processes-each", float64(most), float64(s.running))
 }
 
 // Leave frees the place. Leave may be called repeatedly.
@@ -179,6 +188,24 @@ func (p *Place) Restarted(now time.Time) {
 func (p *Place) Return() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
+	p.take()
+}
+
+// TryReturn takes the place again after Leave, or says why there is no room.
+func (p *Place) TryReturn() *protocol.Error {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if p.left {
+		if err := p.of.room(p.key, p.of.share(p.key), 1); err != nil {
+			return err
+		}
+	}
+	p.take()
+	return nil
+}
+
+// take takes the place, unless the process has it. The caller holds mu.
+func (p *Place) take() {
 	if !p.left {
 		return
 	}

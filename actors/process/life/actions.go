@@ -39,8 +39,10 @@ type (
 	}
 	// LogEvicted puts the end of the process into the log, when the reason is not an end of a run.
 	LogEvicted struct{ Reason string }
-	// LogClosed ends the log. Nothing is logged afterwards, and no run follows.
+	// LogClosed ends the log. Nothing is logged afterwards, and no run follows, unless Reopen comes.
 	LogClosed struct{}
+	// Reopen takes LogClosed back: the process is run again after its end.
+	Reopen struct{}
 	// Unstarted logs for the operator: the server could not start a run, and tries again.
 	Unstarted struct {
 		Run int
@@ -65,6 +67,9 @@ type (
 		Reason  string
 		GivenUp bool
 	}
+
+	// TellRejoins tells the group: the process that has left wants to be run again, for the nth time.
+	TellRejoins struct{ N int }
 
 	// Cut ends the wait for viewers who have not fetched the end of the log: from now on they get the events alone.
 	Cut struct{}

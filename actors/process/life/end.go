@@ -174,11 +174,16 @@ func (l *Life) mayStop(now Now) {
 }
 
 // Keep is how long the closed process can be read: Config.Keep, or 0 after GiveWay.
-func (l *Life) Keep() time.Duration { return l.config.Keep }
+func (l *Life) Keep() time.Duration {
+	if l.gaveWay {
+		return 0
+	}
+	return l.config.Keep
+}
 
 // GiveWay ends the retention of a closed process. GiveWay may be repeated.
 func (l *Life) GiveWay(now Now) {
-	l.config.Keep = 0
+	l.gaveWay = true
 	l.Retire(now)
 }
 
@@ -196,7 +201,7 @@ func (l *Life) Retire(now Now) {
 		return
 	}
 	if l.phase == Closed {
-		over := l.closedAt.Add(l.config.Keep)
+		over := l.closedAt.Add(l.Keep())
 		switch {
 		case now.Time.Before(over):
 			l.retireAt = over
@@ -205,7 +210,7 @@ func (l *Life) Retire(now Now) {
 			l.retireAt = now.Time.Add(minLinger)
 			return
 		case !now.Served:
-			l.retireAt = now.Time.Add(max(l.config.Keep, time.Second))
+			l.retireAt = now.Time.Add(max(l.Keep(), time.Second))
 			return
 		}
 		l.phase = Retired

@@ -28,7 +28,7 @@ func (l *Life) Order(now Now, serial uint64, status supervision.MemberStatus) {
 // obey follows the newest order as far as possible now. obey may be repeated.
 func (l *Life) obey(now Now) {
 	m, n := l.order, l.between
-	if m == nil {
+	if m == nil || m.Rejoined < int(l.rejoins) { // none, or from before TellRejoins
 		return
 	}
 	held := n != nil && n.held && n.verdict == supervision.Again
@@ -131,6 +131,8 @@ func (l *Life) Report(now Now) {
 	case l.phase >= Closed && l.ending.killing && now.Child && !l.leaving: // treeGone and Retire report
 	case l.phase >= Closed:
 		l.do(TellGone{l.gaveUp, l.gaveUp != ""})
+	case n != nil && n.held && l.rejoins > 0 && (l.order == nil || l.order.Rejoined < int(l.rejoins)):
+		l.do(TellRejoins{int(l.rejoins)})
 	case n != nil && n.held && n.told > l.run: // the group ended run n.told before its begin
 		l.tellOver(n.told)
 	case n != nil && n.held:

@@ -35,6 +35,8 @@ type Now struct {
 type Config struct {
 	// Grouped: a group decides when a run starts (Order), not the restart policy.
 	Grouped bool
+	// AfterEnd: Restart runs the process again after its end, too.
+	AfterEnd bool
 	// Restart is the restart policy. Nil: a single run.
 	Restart *supervision.Restart
 	// KillGrace is the time between the stop signal and SIGKILL, whoever ends a run. 0: SIGKILL at once. Only
@@ -99,9 +101,11 @@ type Life struct {
 	history    supervision.History
 	terminated bool // by process/terminate: no run starts, until process/restart
 
-	order  *order // the newest of the group; nil: none has come
-	anew   bool   // SetRestart was called since the group was last told an end
-	gaveUp string // why the policy gave the process up; "": not given up
+	order *order // the newest of the group; nil: none has come
+	anew  bool   // SetRestart was called since the group was last told an end
+	// rejoins is how often the process came back to its group after its end.
+	rejoins int32
+	gaveUp  string // why the policy gave the process up; "": not given up
 
 	stopping *stopping // nil until Stop; then no run starts, and everything is killed
 	leaving  bool      // StopActor was emitted, and is not emitted again
@@ -110,6 +114,7 @@ type Life struct {
 	retireAt  time.Time     // the next look whether the process can be forgotten; zero before Closed
 	lingers   time.Duration // the last pause between two looks at the tree
 	forgotten bool          // the session has forgotten the process
+	gaveWay   bool          // GiveWay was called since the end
 }
 
 // ending says how the current run is being ended.
@@ -139,6 +144,7 @@ type between struct {
 	left     error         // nil: nothing is left of the tree
 	closed   bool          // the streams of the last run have ended
 	logged   bool          // LogRestarted was emitted, or is not due: there was no run
+	reopened bool          // Reopen was emitted: the process had ended
 	next     int           // the number of the next run; 0: run+1
 	last     int           // while spawning: the last run with a begin
 	spawning bool          // Spawn was emitted; only with treeGone, closed and logged

@@ -508,3 +508,69 @@ func TestUnread(t *testing.T) {
 		t.Error("it was stopped, and goes on")
 	}
 }
+
+// With AfterEnd a process that has ended is run again: its log goes on, and its past does not count.
+func TestAgainAfterTheEnd(t *testing.T) {
+	once := &supervision.Restart{Policy: supervision.Permanent, Intensity: supervision.Intensity{Restarts: 1}}
+	s := begin(t, Config{Restart: once, AfterEnd: true, Keep: time.Hour})
+	s.want("Spawn1")
+	runs := func(want string) {
+		t.Helper()
+		s.spawned()
+		s.ends(1)
+		s.want(want)
+	}
+	runs("Announce, Begin, Unwatch, LogExited, Abandon, KillTree, AnswerTrees, LogRestarted2 0s, Finish, Spawn2")
+	runs("Begin, Unwatch, LogExited, Abandon, KillTree, AnswerTrees, AnswerTrees, LogEvicted, LogClosed")
+	s.Child = false // forgotten
+	s.pass(time.Minute)
+	s.check(s.Restart(s.Now))
+	s.want("Reopen, AnswerTrees, LogRestarted3 0s, Finish, Spawn3")
+	runs("Begin, Unwatch, LogExited, Abandon, KillTree, AnswerTrees, LogRestarted4 0s, Finish, Spawn4")
+	s.spawned()
+	s.Terminate(s.Now, time.Minute, false)
+	s.want("Begin, Signal")
+	s.exits(0)
+	s.want("Unwatch, LogExited, Abandon")
+	s.check(s.Restart(s.Now)) // a descendant holds the streams
+	s.want("Abandon, KillTree")
+	s.TreeGone(s.Now, 4, nil)
+	s.check(s.StreamsEnded(s.Now))
+	s.want("AnswerTrees, LogRestarted5 0s, Finish, Spawn5")
+	s.spawned()
+	s.Terminate(s.Now, 0, true)
+	s.ends(0)
+	s.want("Begin, KillTree, Unwatch, LogExited, Abandon, LogClosed, AnswerTrees")
+	s.GiveWay(s.Now)
+	s.want("DropLog, TellRetired")
+	if err := s.Restart(s.Now); err != ErrEnded {
+		t.Errorf("a forgotten process: %v", err)
+	}
+}
+
+// A member of a group comes back to the group. Orders from before mean nothing.
+func TestRejoins(t *testing.T) {
+	s := begin(t, Config{Grouped: true, Restart: again, AfterEnd: true, Keep: time.Hour})
+	s.order(1, supervision.Left, 0)
+	s.want("Announce, AnswerTrees, LogExited, LogClosed, TellGone")
+	s.check(s.Restart(s.Now))
+	s.want("Reopen, TellRejoins, AnswerTrees")
+	s.order(2, supervision.Left, 0)
+	s.Report(s.Now)
+	s.want("TellRejoins")
+	if w, ok := s.Waits(); !ok || !w.Held {
+		t.Errorf("it waits: %+v, %v", w, ok)
+	}
+	s.Order(s.Now, 3, supervision.MemberStatus{State: supervision.Running, Run: 1, Rejoined: 1})
+	s.want("LogRestarted1 0s, Spawn1")
+	s.spawned()
+	s.want("Begin")
+	s.Terminate(s.Now, 0, true)
+	s.ends(0)
+	s.want("KillTree, Unwatch, LogExited, Abandon, LogClosed, AnswerTrees, TellGone")
+	s.check(s.Restart(s.Now))
+	s.TreeGone(s.Now, 1, nil)
+	s.want("Reopen, TellRejoins, KillTree, AnswerTrees")
+	s.Terminate(s.Now, 0, true) // before the group has answered
+	s.want("AnswerTrees, AnswerTrees, LogEvicted, LogClosed, TellGone")
+}

@@ -8,7 +8,8 @@ import (
 // Phase is where a process is in its life.
 //
 //	             restarting ── given up, terminated ──────────────▶ ┐
-//	               ▲     │                                          ▼
+//	               ▲   ▲ │ └◀───── run again after the end ─────────┤
+//	               │   └─│────────────────────┤                     ▼
 //	starting ─▶ running ◀┘─ leader exits ─▶ exited ─ streams end ─▶ closed ─▶ retired
 //	    └──────────┴─────────── stop: any phase, and then gone ──────┴──────────┘
 type Phase int
@@ -18,7 +19,7 @@ const (
 	Running                 // a run has a child, and its exit is not logged
 	Restarting              // between two runs, or before the first run of a process of a group
 	Exited                  // the last run is over, and its streams are open
-	Closed                  // the log is complete
+	Closed                  // the log is complete, unless the process is run again
 	Retired                 // the log was dropped; the actor waits for its session and for the tree
 )
 
@@ -31,8 +32,8 @@ var follows = [...][]Phase{
 	Starting:   {Running, Restarting},
 	Running:    {Restarting, Exited},
 	Restarting: {Running, Closed},
-	Exited:     {Closed},
-	Closed:     {Retired},
+	Exited:     {Closed, Restarting},
+	Closed:     {Retired, Restarting},
 	Retired:    {},
 }
 

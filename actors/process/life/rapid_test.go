@@ -40,6 +40,7 @@ type world struct {
 	signals    int  // stop signals of this run
 	cause      bool // somebody wants this run to end
 	ending     int  // the run of the newest order to end; 0: none
+	rejoins    int
 	terminated bool // and no Restart followed
 	stopped    bool
 	exits      map[int]bool // runs whose exit is logged
@@ -57,6 +58,7 @@ func newWorld(t *rapid.T) *world {
 	if w.config.Grouped || rapid.Bool().Draw(t, "restart") {
 		w.config.Restart = w.policy()
 	}
+	w.config.AfterEnd = rapid.Bool().Draw(t, "after the end")
 	w.l = New(w.config)
 	w.l.Start()
 	w.settle()
@@ -170,6 +172,11 @@ func (w *world) do(action Action) {
 		w.must(w.exits[w.run] || !w.child, a, "closed comes before exited")
 		w.must(w.ended || !w.child, a, "the streams have not ended")
 		w.log = append(w.log, a)
+	case Reopen:
+		w.must(w.closed() && w.config.AfterEnd, a, "it has not closed, or nothing is kept")
+		w.log = append(w.log, a)
+	case TellRejoins:
+		w.must(w.config.Grouped && a.N == w.rejoins, a, "it is not back")
 	case AnswerTrees:
 		w.must(a.Err != nil || !w.trees || !w.child || w.gone, a, "the tree is not gone")
 		w.trees = false
@@ -278,9 +285,11 @@ func (w *world) order(serial uint64) {
 		Run:     max(0, w.l.Run()+rapid.IntRange(-1, 2).Draw(w.t, "run")),
 		GivenUp: rapid.IntRange(0, 5).Draw(w.t, "given up") == 0,
 		Reason:  "ordered",
+
+		Rejoined: rapid.IntRange(max(0, w.rejoins-1), w.rejoins).Draw(w.t, "rejoined"),
 	}
 	w.ending = 0
-	if st.State == supervision.Ending {
+	if st.State == supervision.Ending && st.Rejoined == w.rejoins {
 		w.cause, w.ending = true, st.Run
 	}
 	w.l.Order(w.seen(), serial, st)
@@ -321,8 +330,13 @@ func lives(t *rapid.T) {
 			w.terminate(grace(), rapid.Bool().Draw(t, "tree"))
 		case 12:
 			w.asking = true
+			ended := w.l.Phase() == Exited || w.l.Phase() == Closed
 			if err := w.l.Restart(w.seen()); err == nil {
+				w.must(!ended || w.config.AfterEnd, nil, "it is run after its end, and nothing is kept")
 				w.terminated, w.cause = false, w.cause || w.l.Phase() == Running
+				if ended && w.config.Grouped {
+					w.rejoins++
+				}
 			}
 		case 13:
 			if w.config.Restart != nil {

@@ -128,10 +128,16 @@ func (l *Life) statusOf(st protocol.ExitStatus) protocol.ExitStatus {
 // Unread returns how the program has ended if its end is not said by Exited yet, because its last output waits for room, and no
 // other run follows. ok is false if the program runs, if Exited was said, and if another run may follow.
 func (l *Life) Unread(now Now) (st protocol.ExitStatus, ok bool) {
-	if l.phase != Running || !now.Exited || l.config.Restart != nil && !l.terminated && l.stopping == nil {
+	if l.phase != Running || !now.Exited || l.ending.again || l.mayRunAgain() {
 		return st, false
 	}
 	return l.statusOf(now.Status), true
+}
+
+// mayRunAgain reports whether the policy, or the group, may ask for another run after the present one.
+func (l *Life) mayRunAgain() bool {
+	r := l.config.Restart
+	return r != nil && (r.Policy != supervision.Temporary || l.config.Grouped) && !l.terminated && l.stopping == nil
 }
 
 func (l *Life) logExit(st protocol.ExitStatus) {
@@ -157,7 +163,7 @@ func (l *Life) close(now Now) error {
 		return err
 	}
 	l.closedAt = now.Time
-	l.retireAt = now.Time.Add(l.config.Keep)
+	l.retireAt = now.Time.Add(l.Keep())
 	l.do(LogClosed{})
 	l.Report(now)
 	return nil
@@ -246,9 +252,9 @@ func (l *Life) noOther(now Now) error {
 	n := l.between
 	l.do(AnswerTrees{n.left}) // there is no other tree
 	switch {
-	case n.verdict == supervision.GivenUp, n.logged && l.run > 0:
+	case n.verdict == supervision.GivenUp, n.logged && !n.ended.IsZero(), n.reopened:
 		l.do(LogEvicted{n.reason})
-	case l.run == 0:
+	case n.ended.IsZero():
 		l.logExit(protocol.ExitStatus{ExitCode: 127, Reason: "never run: " + n.reason})
 	}
 	if n.verdict == supervision.GivenUp {
@@ -258,12 +264,14 @@ func (l *Life) noOther(now Now) error {
 	return l.close(now)
 }
 
-// Restart is process/restart. Restart ends the current run first.
+// Restart is process/restart. Restart ends the current run first. With Config.AfterEnd, Restart runs an ended process again.
 func (l *Life) Restart(now Now) error {
 	n := l.between
 	switch {
 	case l.config.Restart == nil:
 		return ErrOnce
+	case l.config.AfterEnd && (l.phase == Exited || l.phase == Closed) && l.stopping == nil:
+		return l.again(now)
 	case l.phase >= Exited, l.stopping != nil, n != nil && n.left != nil:
 		return ErrEnded
 	case n != nil && n.held:
@@ -279,6 +287,28 @@ func (l *Life) Restart(now Now) error {
 		l.kill(now, l.config.KillGrace)
 	}
 	return nil
+}
+
+// again has the process run again after its end, as if it had been started now: earlier ends no longer count. What the last
+// run left is killed.
+func (l *Life) again(now Now) error {
+	n := &between{verdict: supervision.Again, reason: reasonRestarted, at: now.Time, ended: now.Time, closed: l.phase == Closed, treeGone: !now.Child}
+	if n.closed {
+		n.ended, n.reopened = l.closedAt, true
+		l.do(Reopen{})
+	} else {
+		l.do(Abandon{l.run})
+	}
+	if l.config.Grouped {
+		n.held = true
+		l.rejoins++
+		l.do(TellRejoins{int(l.rejoins)})
+	}
+	l.between = n
+	l.killTree(now)
+	l.history, l.terminated, l.gaveUp = supervision.History{}, false, ""
+	l.closedAt, l.retireAt, l.lingers, l.gaveWay = time.Time{}, time.Time{}, 0, false
+	return l.enter(Restarting)
 }
 
 // SetRestart is process/setRestart: ends so far no longer count.

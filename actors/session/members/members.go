@@ -92,6 +92,15 @@ func (t *Table) Close(p *Process) {
 	}
 }
 
+// Reopen takes Close back: a program of p may run again. Repeating Reopen does nothing.
+func (t *Table) Reopen(p *Process) {
+	if p.Closed {
+		p.Closed = false
+		t.closed--
+		t.stay = slices.DeleteFunc(t.stay, func(o *Process) bool { return o == p })
+	}
+}
+
 // GiveWay returns the live process that closed first and was not returned before; nil: there is none.
 func (t *Table) GiveWay() *Process {
 	if len(t.stay) == 0 {

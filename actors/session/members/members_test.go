@@ -161,6 +161,17 @@ func TestRunning(t *testing.T) {
 	want(true, "one of two closed")
 	table.Close(b)
 	want(false, "both closed")
+	table.Reopen(a)
+	table.Reopen(a)
+	want(true, "one is run again")
+	if p := table.GiveWay(); p != b {
+		t.Errorf("%+v gives way, and not b", p)
+	}
+	table.Close(a)
+	want(false, "both closed again")
+	if p := table.GiveWay(); p != a {
+		t.Errorf("%+v gives way, and not a", p)
+	}
 	table.Retire(a)
 	want(false, "one retired")
 	next := &Process{ID: "a", Name: "p-3"}

@@ -33,6 +33,8 @@ func (p *Project) Params(u Unit, at Place) protocol.ProcessStartParams {
 		base = at.RealDir
 	}
 	dir := absolute(base, one.Dir)
+	restart := one.Restart
+	restart.AfterEnd = true // for troupe start
 	s := protocol.ProcessStartParams{
 		ProcessID:   u.ID,
 		Argv:        one.Argv,
@@ -47,7 +49,7 @@ func (p *Project) Params(u Unit, at Place) protocol.ProcessStartParams {
 		User:        one.User,
 		Umask:       one.Umask,
 		NoNewPrivs:  one.NoNewPrivs,
-		Restart:     &one.Restart,
+		Restart:     &restart,
 		Liveness:    one.Liveness,
 		Label:       p.label(u),
 	}

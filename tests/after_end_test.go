@@ -1,0 +1,134 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// afterEnd is a restart policy under which process/restart works after the end, too.
+func afterEnd(policy string) obj {
+	return obj{"policy": policy, "backoff": obj{"initialMs": 1}, "afterEnd": true}
+}
+
+// TestAfterEnd: a process with afterEnd is run again after its end, under its id and in its log, with all it was started with.
+// Whoever has had closed gets the next run, and whoever comes later finds one log.
+func TestAfterEnd(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--closed-retention", "10ms", "--max-processes-each", "2")
+	c := s.session(restarted)
+	script := `echo "$0 $A"; [ -e $1 ] || exec sleep 1000; exit 3`
+	done := counter(t)
+	p := c.start("p", obj{"argv": append(sh(script), "zero", done), "env": obj{"A": "one", "PATH": "/usr/bin:/bin"}, "restart": afterEnd("temporary")})
+	for run := 1; run <= 3; run++ {
+		if code, out := p.awaitClosed(); code != 3 || out != strings.Repeat("zero one\n", run) {
+			t.Fatalf("run %d ended with %d, and the whole output is %q", run, code, out)
+		}
+		time.Sleep(30 * time.Millisecond) // more than the retention: whether the process is known after it is what the test asks
+		if read := c.call("process/read", obj{"processId": "p"}); read["closed"] != true || num(read["exitCode"]) != 3 {
+			t.Errorf("after run %d: %s", run, jsonText(read))
+		}
+		if run < 3 {
+			c.call("process/restart", obj{"processId": "p"})
+			c.awaitFact("the next run", func() bool { return len(p.restarts) == run })
+		}
+	}
+	if got := p.story(); got != "exited, restarted 2, exited, restarted 3, exited, closed" {
+		t.Error(got)
+	}
+	// The whole log, for an observer and for a read.
+	o := s.observe(c.sessionID, obj{"capabilities": restarted["capabilities"], "resumeFrom": obj{"p": 0}}).process("p")
+	if _, out := o.awaitClosed(); out != strings.Repeat("zero one\n", 3) || o.story() != p.story() {
+		t.Errorf("an observer got %q and %s", out, o.story())
+	}
+	read := c.call("process/read", obj{"processId": "p", "detail": "events"})
+	var kinds []string
+	for _, e := range read["events"].([]any) {
+		kinds = append(kinds, e.(obj)["kind"].(string))
+	}
+	if got := strings.Join(kinds, " "); got != "exited restarted exited restarted exited closed" {
+		t.Error(got)
+	}
+	// Without afterEnd nothing is kept.
+	plain := c.start("plain", obj{"argv": []string{"true"}, "restart": restart("temporary", 1)})
+	plain.awaitClosed()
+	if code, _ := c.callError("process/restart", obj{"processId": "plain"}); code != -32600 {
+		t.Errorf("without afterEnd: %d", code)
+	}
+	// A place for each run.
+	for _, id := range []string{"a", "b"} {
+		c.start(id, obj{"argv": []string{"sleep", "1000"}})
+	}
+	if code, text := c.callError("process/restart", obj{"processId": "p"}); code != -32600 || !strings.HasPrefix(text, "max-processes-each is 2 here") {
+		t.Errorf("without a place: %d %s", code, text)
+	}
+	c.call("process/terminate", obj{"processId": "a"})
+	c.process("a").awaitClosed()
+	eventually(t, "a place is free", func() bool {
+		return c.reply(c.request("process/restart", obj{"processId": "p"}))["error"] == nil
+	})
+	c.awaitFact("the next run", func() bool { return len(p.restarts) == 3 })
+	if code, _ := p.awaitClosed(); code != 3 {
+		t.Errorf("the last run: %d", code)
+	}
+	c.call("session/close", obj{})
+}
+
+// TestAfterEndKeepsSession: a session with keepRunning lives as long as a run that began after the end of its process.
+func TestAfterEndKeepsSession(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(obj{"session": obj{"keepRunning": true, "detachedTtlMs": 200}, "capabilities": restarted["capabilities"]})
+	p := c.start("p", obj{"argv": []string{"sleep", "1000"}, "restart": afterEnd("temporary")})
+	c.call("process/terminate", obj{"processId": "p"})
+	p.awaitClosed()
+	c.call("process/restart", obj{"processId": "p"})
+	c.hangUp()
+	time.Sleep(500 * time.Millisecond) // more than the TTL: whether the session is there after it is what the test asks
+	again := s.session(obj{"resumeSessionId": c.sessionID})
+	again.call("process/terminate", obj{"processId": "p"})
+	if exited := again.process("p").awaitExit(); num(exited["run"]) != 2 {
+		t.Errorf("%s", jsonText(exited))
+	}
+}
+
+// TestAfterEndInGroup: a process that has left its group comes back to it, also when the group has ended. Processes that wait
+// for it go on.
+func TestAfterEndInGroup(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--closed-retention", "10ms")
+	c := s.session(obj{"capabilities": obj{"restarted": true, "ready": true}})
+	member := func(id string, params obj) obj {
+		all := obj{"argv": []string{"sleep", "1000"}, "restart": afterEnd("permanent"), "ready": obj{"delayMs": 1}}
+		for k, v := range params {
+			all[k] = v
+		}
+		return startParams(id, all)
+	}
+	c.call("group/start", obj{"groupId": "g", "strategy": "independent", "processes": []any{
+		member("db", nil), member("web", obj{"dependsOn": []string{"db"}, "restart": obj{"policy": "permanent", "afterEnd": true, "giveUp": obj{"exitCodes": []int{3}}},
+			"argv": sh(`read code; exit $code`), "pipeStdin": true}),
+	}})
+	c.awaitStand("g", "ready: db running 1 r web running 1 r")
+	c.call("process/terminate", obj{"processId": "db"})
+	c.process("db").awaitClosed()
+	c.process("web").write("3\n")
+	c.process("web").awaitClosed() // given up
+	c.awaitStand("g", "ended: db left 1 r web left 1 r")
+	time.Sleep(50 * time.Millisecond) // more than the retention
+	c.call("process/restart", obj{"processId": "web"})
+	c.awaitStand("g", "restarting: db left 1 r web running 2")
+	c.awaitStand("g", "ready: db left 1 r web running 2 r")
+	c.call("process/restart", obj{"processId": "db"})
+	c.awaitStand("g", "ready: db running 2 r web running 2 r")
+	c.call("group/stop", obj{"groupId": "g"})
+	c.awaitStand("g", "ended: db left 2 r web left 2 r")
+	c.call("process/restart", obj{"processId": "db"})
+	c.awaitStand("g", "ready: db running 3 r web left 2 r")
+	for _, id := range []string{"db", "web"} {
+		if got, want := c.process(id).story(), "exited, restarted 2, exited"; !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", id, got, want)
+		}
+	}
+	c.call("session/close", obj{})
+}
