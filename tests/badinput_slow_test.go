@@ -16,14 +16,13 @@ func TestBadInputCostsNoMemory(t *testing.T) {
 	s := startServer(t)
 	other := newWitness(s)
 	garbage := bytes.Repeat([]byte("x"), mib-100) // before initialize a message has at most 1 MiB
-	announced := clientFrame(true, websocket.TextMessage, message(16*mib))[:1000]
 	round := func() {
 		c := s.dial()
 		c.sendRaw(websocket.TextMessage, garbage)
 		c.reply(-1)
 		c.sendRaw(websocket.BinaryMessage, append([]byte(`{"id":1,"method":"`), garbage...))
 		c.reply(-1)
-		c.tcp.Write(announced)
+		c.announce(websocket.TextMessage, 16*mib)
 		c.cutRST()
 	}
 	for range scaled(20) { // buffers and pools have reached their size

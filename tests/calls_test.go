@@ -16,10 +16,10 @@ import (
 // TestManyProcesses runs far more processes than at a time, each with a different end.
 func TestManyProcesses(t *testing.T) {
 	t.Parallel()
-	n := 500
-	if testing.Short() {
-		n = 200
-	}
+	testManyProcesses(t, 200)
+}
+
+func testManyProcesses(t *testing.T, n int) {
 	s := startServer(t)
 	c := s.session(nil)
 	callAll(c, "process/start", n, func(i int) obj {

@@ -618,16 +618,17 @@ func TestTokensOfTroupeRun(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			s := startServer(t, flags...)
-			for _, c := range []struct{ token, file, refusal string }{
+			cases := []struct{ token, file, refusal string }{
 				{right, "", ""},
-				{right + "\r\n", "", ""},
-				{right, "wrong", ""}, // the variable counts first
-				{"", "", noCredential},
-				{"token-of-nobody-at-all", "plain", noJWT},
+				{"token-of-nobody-at-all", "plain", noJWT}, // the variable counts first
 				{"", "plain", ""},
+				{"", "wrong", noJWT},
+				// The command line reads the token before it knows the way: these are the same for all.
+				{right + "\r\n", "", ""},
+				{right, "wrong", ""},
+				{"", "", noCredential},
 				{"", "newline", ""},
 				{"", "crlf", ""},
-				{"", "wrong", noJWT},
 				{"", "empty", "TROUPE_TOKEN_FILE: " + k.path("empty") + " is empty"},
 				{"", "blank", "TROUPE_TOKEN_FILE: " + k.path("blank") + " is empty"},
 				{"", "missing", "TROUPE_TOKEN_FILE: open " + k.path("missing") + ": no such file or directory"},
@@ -636,7 +637,11 @@ func TestTokensOfTroupeRun(t *testing.T) {
 				{"", "nul", `the control character '\x00' after 23 bytes`},
 				{"", "lines", `the control character '\n' after 23 bytes`},
 				{"", "utf8", noJWT},
-			} {
+			}
+			if way != "wss" {
+				cases = cases[:4]
+			}
+			for _, c := range cases {
 				p := startTroupe(t, func(cmd *exec.Cmd) {
 					cmd.Env = append(cmd.Environ(), "TROUPE_TOKEN="+c.token)
 					if c.file != "" {

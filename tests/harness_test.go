@@ -168,13 +168,17 @@ func (f *facts) await(timeout time.Duration, ok func() bool) bool {
 	}
 }
 
-// eventually polls for a fact without notification, such as a fact in /proc.
+// eventually polls for a fact without notification, such as a fact in /proc. A look at all processes costs several milliseconds of
+// processor time, so the pause grows.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(factTimeout); !ok(); time.Sleep(5 * time.Millisecond) {
+	deadline, pause := time.Now().Add(factTimeout), 2*time.Millisecond
+	for !ok() {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s", factTimeout, what)
 		}
+		time.Sleep(pause)
+		pause = min(2*pause, 64*time.Millisecond)
 	}
 }
 
@@ -668,24 +672,30 @@ func dialLines(t testing.TB, r io.Reader, w io.Writer) *conn {
 
 // clientFrame returns a masked websocket frame (RFC 6455 §5.2).
 func clientFrame(fin bool, opcode byte, data []byte) []byte {
-	frame := make([]byte, 0, len(data)+14)
-	if fin {
-		opcode |= 0x80
-	}
-	switch n := len(data); {
-	case n < 126:
-		frame = append(frame, opcode, 0x80|byte(n))
-	case n < 1<<16:
-		frame = binary.BigEndian.AppendUint16(append(frame, opcode, 0x80|126), uint16(n))
-	default:
-		frame = binary.BigEndian.AppendUint64(append(frame, opcode, 0x80|127), uint64(n))
-	}
-	key := binary.BigEndian.AppendUint32(nil, rand.Uint32())
-	frame = append(frame, key...)
+	mask := rand.Uint32()
+	frame := slices.Grow(frameHeader(fin, opcode, len(data), mask), len(data))
+	key := binary.BigEndian.AppendUint32(nil, mask)
 	for i, b := range data {
 		frame = append(frame, b^key[i&3])
 	}
 	return frame
+}
+
+// frameHeader returns the header of a frame with n bytes.
+func frameHeader(fin bool, opcode byte, n int, mask uint32) []byte {
+	if fin {
+		opcode |= 0x80
+	}
+	header := []byte{opcode}
+	switch {
+	case n < 126:
+		header = append(header, 0x80|byte(n))
+	case n < 1<<16:
+		header = binary.BigEndian.AppendUint16(append(header, 0x80|126), uint16(n))
+	default:
+		header = binary.BigEndian.AppendUint64(append(header, 0x80|127), uint64(n))
+	}
+	return binary.BigEndian.AppendUint32(header, mask)
 }
 
 func (c *conn) run() {

@@ -5,8 +5,6 @@ package tests
 import (
 	"testing"
 	"time"
-
-	"github.com/gorilla/websocket"
 )
 
 // TestUnfinishedMessagesOfTheServer: clients that never finish a message of 64 MiB hold no more than
@@ -26,14 +24,7 @@ func TestUnfinishedMessagesOfTheServer(t *testing.T) {
 	for range clients {
 		c := s.session(nil)
 		all = append(all, c)
-		go func() {
-			c.tcp.Write(clientFrame(false, websocket.TextMessage, part))
-			for range 3 {
-				if _, err := c.tcp.Write(clientFrame(false, 0, part)); err != nil {
-					return
-				}
-			}
-		}()
+		go c.sendParts(false, part, part, part, part)
 	}
 	most := s.rss()
 	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -61,7 +52,7 @@ func TestMemoryGoesBack(t *testing.T) {
 	s := startServer(t)
 	c := s.session(nil)
 	before := s.rss()
-	c.sendFrames(fragments(message(64*mib), true))
+	c.sendLargest()
 	c.reply("big")
 	t.Logf("%d MiB before, %d after", before/mib, s.rss()/mib)
 	eventually(t, "the memory to go back", func() bool { return s.rss() < before+48*mib })

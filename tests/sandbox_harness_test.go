@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
 // The tests of sandboxes run with a server that is root, and with a server that is an ordinary user. If the tests
@@ -315,11 +316,8 @@ func childrenOf(parent int) (pids []int) {
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile(inProc(pid, "stat"))
-		if err != nil {
-			continue
-		}
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		stat := string(system.Read(pid, "stat"))
+		fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
 			pids = append(pids, pid)
 		}

@@ -311,3 +311,9 @@ func TestSandboxNamespacesAreFreed(t *testing.T) {
 		y.check()
 	})
 }
+
+// TestSandboxRaces does the same as TestSandboxRace with three times as many starts.
+func TestSandboxRaces(t *testing.T) {
+	t.Parallel()
+	testSandboxRace(t, 150)
+}
