@@ -14,7 +14,7 @@ import (
 // An ended process holds less than before its end, although it can still be read: its child is forgotten.
 func TestEndedProcessesAreSmall(t *testing.T) {
 	measured(t)
-	const processes = 150
+	const processes = 50
 	p := connect(t, start(t, actors.Config{KillGrace: -1, ClosedRetention: time.Hour, MaxProcessesEach: 1 << 20})) // with places, the server looks for descendants at once
 	p.open("")
 	children := func(want int) {

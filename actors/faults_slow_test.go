@@ -7,5 +7,5 @@ import "testing"
 // TestFaultsEverywhere is TestFaults at all points that TestFaults leaves out.
 func TestFaultsEverywhere(t *testing.T) {
 	t.Parallel()
-	faults(t, func(quarter uint32) bool { return quarter != 2 })
+	faults(t, func(eighth uint32) bool { return eighth != 2 })
 }

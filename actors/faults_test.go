@@ -540,14 +540,14 @@ func numbers(n int) string {
 	return b.String()
 }
 
-// TestFaults injects a panic at a quarter of the points that the scenario comes by, one at a time. TestFaultsEverywhere has the others.
+// TestFaults injects a panic at an eighth of the points that the scenario comes by, one at a time. TestFaultsEverywhere has the others.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	faults(t, func(quarter uint32) bool { return quarter == 2 })
+	faults(t, func(eighth uint32) bool { return eighth == 2 })
 }
 
-// faults injects panics at the points in the chosen quarters, from 0 to 3. A point is always in the same quarter.
-func faults(t *testing.T, chosen func(quarter uint32) bool) {
+// faults injects panics at the points in the chosen eighths, from 0 to 7. A point is always in the same eighth.
+func faults(t *testing.T, chosen func(eighth uint32) bool) {
 	var clean, retiring saboteur
 	if !t.Run("clean", func(t *testing.T) {
 		if lost := scenario(t, &clean, false) + scenario(t, &retiring, true); lost > 0 {
@@ -573,7 +573,7 @@ func faults(t *testing.T, chosen func(quarter uint32) bool) {
 		return strings.Compare(a.kind+a.what, b.kind+b.what)
 	})
 	for _, at := range points {
-		if !chosen(crc32.ChecksumIEEE([]byte(at.kind+at.what)) % 4) {
+		if !chosen(crc32.ChecksumIEEE([]byte(at.kind+at.what)) % 8) {
 			continue
 		}
 		saboteurs := []*saboteur{{at: at, nth: 1}}

@@ -212,22 +212,26 @@ func TestJailSignals(t *testing.T) {
 				t.Errorf("%+v", w.status)
 			}
 		}
-		// Whatever would end a process ends the program, and not the jail before it: else there was no status.
-		for sig := syscall.Signal(1); sig < 65; sig++ {
-			switch sig {
-			case syscall.SIGCHLD, syscall.SIGCONT, syscall.SIGSTOP, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGURG, syscall.SIGWINCH, 32, 33, 34:
-				continue
-			}
-			spec := inJail(script("ulimit -c 0; echo ready; exec sleep 1000"))
-			w := jailed(t, h, spec)
-			w.untilOutput(protocol.Stdout, "ready\n")
-			w.Signal(sig)
-			w.untilClosed()
-			if w.status.ExitCode != 128+int(sig) {
-				t.Errorf("signal %d: %+v", sig, w.status)
-			}
-		}
 	})
+}
+
+// Whatever would end a process ends the program of a jail, and not the jail before it: else there was no status.
+func TestJailOutlivesItsProgram(t *testing.T) {
+	h := newHost(t, HostConfig{})
+	for sig := syscall.Signal(1); sig < 65; sig++ {
+		switch sig {
+		case syscall.SIGCHLD, syscall.SIGCONT, syscall.SIGSTOP, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGURG, syscall.SIGWINCH, 32, 33, 34:
+			continue
+		}
+		spec := inJail(script("ulimit -c 0; echo ready; exec sleep 1000"))
+		w := jailed(t, h, spec)
+		w.untilOutput(protocol.Stdout, "ready\n")
+		w.Signal(sig)
+		w.untilClosed()
+		if w.status.ExitCode != 128+int(sig) {
+			t.Errorf("signal %d: %+v", sig, w.status)
+		}
+	}
 }
 
 func TestJailTerminal(t *testing.T) {

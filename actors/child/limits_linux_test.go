@@ -60,7 +60,7 @@ func TestSignalsBeforeTheProgram(t *testing.T) {
 				}
 			}
 		}()
-		for range 150 {
+		for range 40 {
 			argv := []string{"grep", "-q", "^SigBlk:\t0*$", "/proc/self/status"}
 			pid, err := forkHere("/bin/grep", argv, forkAttr(), protocol.ProcessLimits{NoFile: new(uint64(50))}, mark{})
 			if err != nil {

@@ -23,8 +23,8 @@ type attack struct {
 	// bound is how long the whole attack may take. Zero: five minutes. bound is a timeout, not a
 	// measurement.
 	bound time.Duration
-	// smoke attacks are part of go test, short attacks of go test -tags slow.
-	short, smoke bool
+	// short attacks are part of go test -tags slow.
+	short bool
 
 	// An attack with any of flags, configure, own or mayEnd gets a new server.
 	flags     []string                       // flags of the server; DIR stands for the attack's directory

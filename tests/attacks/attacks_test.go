@@ -2,13 +2,9 @@ package main
 
 import (
 	"os"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/internal/slots"
-	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
 // pending are the names of attacks that still succeed. Once the server withstands a pending attack, the
@@ -21,48 +17,6 @@ func TestMain(m *testing.M) {
 	}
 	slots.Widen()
 	os.Exit(m.Run())
-}
-
-// TestAttacks makes the smoke attacks with small numbers.
-func TestAttacks(t *testing.T) {
-	makeAttacks(t, func(a *attack) bool { return a.smoke })
-}
-
-// makeAttacks makes attacks with small numbers. The attacks wait more than they work.
-func makeAttacks(t *testing.T, which func(*attack) bool) {
-	r, err := newRunner(t.Context(), testroot.Dir(t, ""), "", t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.quick = true
-	var mu sync.Mutex
-	var lines strings.Builder
-	out := table{&lines}
-	out.header()
-	t.Cleanup(func() { t.Logf("\n%s", lines.String()) })
-	for _, a := range attacks {
-		if !which(a) {
-			continue
-		}
-		waits := slices.Contains(pending, a.name)
-		t.Run(a.name, func(t *testing.T) {
-			t.Parallel()
-			res := r.attack(t.Context(), a)
-			mu.Lock()
-			out.line(res)
-			mu.Unlock()
-			switch {
-			case res.skipped != "":
-				t.Skip(res.skipped)
-			case len(res.wrong) == 0 && waits:
-				t.Logf("%q is pending, and the server bears it: take it off the list", a.name)
-			case len(res.wrong) > 0 && !waits:
-				for _, err := range res.wrong {
-					t.Error(err)
-				}
-			}
-		})
-	}
 }
 
 // TestAttacksExplain checks each attack for a unique name and a description.

@@ -20,7 +20,7 @@ import (
 // Attacks on the access to the server.
 var doorAttacks = []*attack{
 	{
-		name: "silent 300", short: true, smoke: true,
+		name: "silent 300", short: true,
 		does: "Opens 300 connections from one address and says nothing on them.",
 		must: "Others connect, resume and ask for /healthz meanwhile.",
 		run:  func(ctx context.Context, t *target) error { return silent(ctx, t, 300, 1) },

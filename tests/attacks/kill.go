@@ -22,7 +22,7 @@ import (
 // Attacks on the end of programs.
 var killAttacks = []*attack{
 	{
-		name: "resets in batches", short: true, smoke: true,
+		name: "resets in batches", short: true,
 		does: "Resets connections in the middle of batches of commands that belong to them.",
 		must: "No command outlives its connection.",
 		run:  resets,

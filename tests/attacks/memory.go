@@ -70,7 +70,7 @@ var memoryAttacks = []*attack{
 		run:  waitingMembers,
 	},
 	{
-		name: "bombs", short: true, smoke: true,
+		name: "bombs", short: true,
 		does: "Sends JSON and msgpack that is nested deep, or announces lengths that it does not have.",
 		must: "Each is refused, and costs no more than it weighs.",
 		run:  bombs,

@@ -62,13 +62,13 @@ var wireAttacks = []*attack{
 		run:  fuzz,
 	},
 	{
-		name: "process without a name", short: true, smoke: true,
+		name: "process without a name", short: true,
 		does: "Runs programs with the id \"\", and asks for the end of groups and sessions as they end.",
 		must: "No answer speaks of an unknown process.",
 		run:  noName,
 	},
 	{
-		name: "repeated requests", short: true, smoke: true,
+		name: "repeated requests", short: true,
 		does: "Sends signals again after cuts, under their requestId.",
 		must: "Each signal is delivered once.",
 		run:  repeated,

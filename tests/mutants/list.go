@@ -612,8 +612,8 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/doctor/doctor.go", old: `"available, %s, but %s", f.SandboxLevel`, new: `"available, %s, but %s", "complete"`, breaks: "level: troupe doctor has the level", run: "^TestCheck$"},
 	{file: "cmd/troupe/internal/doctor/doctor.go", old: `case box.Available && box.Level != f.SandboxLevel && len(box.Notes) > 0:`, new: `case false:`, breaks: "level: troupe doctor tells the level of another machine's server"},
 	// What the tests notice that were made smaller or slow.
-	{file: "actors/process/kept.go", old: `has+argv+env > maxKept`, new: `has > 0 && false`, breaks: "a session keeps at most 32 MiB of arguments and environments", in: "actors", run: "^TestKeptEnvironmentsAreBounded$"},
-	{file: "actors/process/life.go", old: `if !p.afterEnd() {`, new: `if false {`, breaks: "an ended process gives back its part of what the session keeps", in: "actors", run: "^TestKeptEnvironmentsAreBounded$"},
+	{file: "actors/process/kept.go", old: `has+argv+env > maxKept`, new: `has > 0 && false`, breaks: "a session keeps at most 32 MiB of arguments and environments", in: "actors", run: "^TestKeptEnvironmentsAreBounded$", slow: true},
+	{file: "actors/process/life.go", old: `if !p.afterEnd() {`, new: `if false {`, breaks: "an ended process gives back its part of what the session keeps", in: "actors", run: "^TestKeptEnvironmentsAreBounded$", slow: true},
 	{file: "actors/process/end.go", old: `		p.forgetChild(h)
 `, new: ``, breaks: "an ended process holds no child", in: "actors", run: "^TestEndedProcessesAreSmall$"},
 	{file: "actors/child/process.go", old: `	case drained:`, new: `	default:`, breaks: "the exit of a short process comes after its output", in: "tests", run: "^TestOrder$"},

@@ -154,7 +154,6 @@ func TestSlow(t *testing.T) {}
 		counts string
 	}{
 		{[]string{"-count=1", "./..."}, true, "2 passed, 0 failed, 0 skipped"},
-		{[]string{"-count=1", "./..."}, false, "2 passed, 0 failed, 0 skipped"},
 		{[]string{"-slow", "-count=1", "./..."}, false, "1 passed, 0 failed, 0 skipped"},
 	} {
 		cmd := exec.Command(suite, c.args...)

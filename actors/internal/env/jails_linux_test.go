@@ -418,12 +418,8 @@ func TestExchangedDirectory(t *testing.T) {
 // Many clients at once have a jail each.
 func TestManyJails(t *testing.T) {
 	j := newJailed(t)
-	n := 100
-	if testing.Short() {
-		n = 10
-	}
 	var all sync.WaitGroup
-	for range n {
+	for range 20 {
 		all.Go(func() {
 			owner := j.env.FileJails.Owner("many")
 			defer owner.Close()

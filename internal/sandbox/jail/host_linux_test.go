@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -375,6 +376,7 @@ func TestEnterWhilePathsAreExchanged(t *testing.T) {
 				exchange()
 				exchanging.Unlock()
 				n++
+				time.Sleep(10 * time.Microsecond) // leaves the processor to the jail
 			}
 		}()
 		entered, failures := 0, map[string]int{}
