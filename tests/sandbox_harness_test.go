@@ -36,14 +36,19 @@ type warden struct {
 // eachUser runs a test as root and as an ordinary user. Under the race detector root is left out: each jail is then a program
 // with the race detector, which starts slowly.
 func eachUser(t *testing.T, test func(t *testing.T, uid int)) {
-	if os.Geteuid() != 0 {
-		t.Run("ordinary user", func(t *testing.T) { test(t, os.Geteuid()) })
-		return
-	}
-	if !underRace() {
+	if os.Geteuid() == 0 && !underRace() {
 		t.Run("root", func(t *testing.T) { t.Parallel(); test(t, 0) })
 	}
-	t.Run("ordinary user", func(t *testing.T) { t.Parallel(); test(t, ordinary()) })
+	asOrdinary(t, test)
+}
+
+// asOrdinary runs a test as an ordinary user. The slow tests run it as root.
+func asOrdinary(t *testing.T, test func(t *testing.T, uid int)) {
+	uid := os.Geteuid()
+	if uid == 0 {
+		uid = ordinary()
+	}
+	t.Run("ordinary user", func(t *testing.T) { t.Parallel(); test(t, uid) })
 }
 
 // ordinary returns a user without an entry in the system's database that no other process has.

@@ -17,17 +17,19 @@ import (
 // TestSandboxLife: what a server does for a program, it does for a confined program, too.
 func TestSandboxLife(t *testing.T) {
 	t.Parallel()
-	eachUser(t, func(t *testing.T, uid int) {
-		w := startWarden(t, uid)
-		for _, row := range lifeRows {
-			t.Run(row.name, func(t *testing.T) {
-				y := w.yard(t)
-				row.test(y)
-				y.c.call("session/close", obj{})
-				y.check()
-			})
-		}
-	})
+	asOrdinary(t, testSandboxLife)
+}
+
+func testSandboxLife(t *testing.T, uid int) {
+	w := startWarden(t, uid)
+	for _, row := range lifeRows {
+		t.Run(row.name, func(t *testing.T) {
+			y := w.yard(t)
+			row.test(y)
+			y.c.call("session/close", obj{})
+			y.check()
+		})
+	}
 }
 
 var lifeRows = []struct {

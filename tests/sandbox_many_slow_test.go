@@ -317,3 +317,28 @@ func TestSandboxRaces(t *testing.T) {
 	t.Parallel()
 	testSandboxRace(t, 150)
 }
+
+// asRoot is asOrdinary for root.
+func asRoot(t *testing.T, test func(t *testing.T, uid int)) {
+	needs.Root(t)
+	t.Run("root", func(t *testing.T) { t.Parallel(); test(t, 0) })
+}
+
+// TestSandboxLifeOfRoot is TestSandboxLife with a server of root.
+func TestSandboxLifeOfRoot(t *testing.T) {
+	t.Parallel()
+	asRoot(t, testSandboxLife)
+}
+
+// TestSandboxOldProcOfRoot is TestSandboxOldProc with a server of root.
+func TestSandboxOldProcOfRoot(t *testing.T) {
+	needs.Mount(t)
+	t.Parallel()
+	asRoot(t, testSandboxOldProc)
+}
+
+// TestRequiredSandboxOfRoot is TestRequiredSandboxHoldsForStarts with a server of root.
+func TestRequiredSandboxOfRoot(t *testing.T) {
+	t.Parallel()
+	testRequiredSandbox(t, asRoot)
+}

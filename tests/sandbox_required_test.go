@@ -115,6 +115,10 @@ func (y *yard) wantConfined(id string) {
 // less confined than the default of the operator.
 func TestRequiredSandboxHoldsForStarts(t *testing.T) {
 	t.Parallel()
+	testRequiredSandbox(t, asOrdinary)
+}
+
+func testRequiredSandbox(t *testing.T, as func(*testing.T, func(*testing.T, int))) {
 	known := []string{"protocol.ProcessStartParams", "protocol.GroupStartParams", "protocol.ProcessSpawnParams", "protocol.CommandExecParams", "protocol.FirstExecParams"}
 	for method, all := range connection.Methods() {
 		for _, params := range all {
@@ -130,7 +134,7 @@ func TestRequiredSandboxHoldsForStarts(t *testing.T) {
 		}
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
-			eachUser(t, func(t *testing.T, uid int) {
+			as(t, func(t *testing.T, uid int) {
 				w := newWarden(t, uid)
 				w.server = startServerWith(t, w.as, args...)
 				w.needsSandbox(t)

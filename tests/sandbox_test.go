@@ -43,22 +43,24 @@ func TestSandbox(t *testing.T) {
 func TestSandboxOldProc(t *testing.T) {
 	needs.Mount(t)
 	t.Parallel()
-	eachUser(t, func(t *testing.T, uid int) {
-		w := newWarden(t, uid)
-		startMounted(t, w, coverProc, "")
-		w.oldProc = true
-		for _, row := range sandboxRows {
-			if !slices.Contains([]string{"12", "13", "14", "20", "22", "24", "26", "34", "37"}, row.name[:2]) {
-				continue
-			}
-			t.Run(row.name, func(t *testing.T) {
-				y := w.yard(t)
-				row.test(y)
-				y.c.call("session/close", obj{})
-				y.check()
-			})
+	asOrdinary(t, testSandboxOldProc)
+}
+
+func testSandboxOldProc(t *testing.T, uid int) {
+	w := newWarden(t, uid)
+	startMounted(t, w, coverProc, "")
+	w.oldProc = true
+	for _, row := range sandboxRows {
+		if !slices.Contains([]string{"12", "13", "14", "20", "22", "24", "26", "34", "37"}, row.name[:2]) {
+			continue
 		}
-	})
+		t.Run(row.name, func(t *testing.T) {
+			y := w.yard(t)
+			row.test(y)
+			y.c.call("session/close", obj{})
+			y.check()
+		})
+	}
 }
 
 // coverProc is a script of root after which the kernel permits no new /proc.

@@ -31,13 +31,15 @@ import (
 //	begin NAME PROGRAM ARGS… starts a program on the server at $URL, in a session of its own that lives on.
 //	                         NAME:POLICY gives it a restart policy
 //	awaitout TEXT PROGRAM…   runs PROGRAM until its stdout has TEXT
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { runScripts(t, "testdata/script") }
+
+func runScripts(t *testing.T, dir string) {
 	bin, err := troupeBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Dir:                 dir,
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", filepath.Dir(bin)+":/usr/local/bin:/usr/bin:/bin")
