@@ -172,7 +172,7 @@ func TestHTTPRequestIsOff(t *testing.T) {
 func TestHTTPStream(t *testing.T) {
 	t.Parallel()
 	random := rand.NewChaCha8([32]byte{7})
-	large := make([]byte, 8*mib)
+	large := make([]byte, 2*mib)
 	if underRace() {
 		large = large[:mib]
 	}

@@ -13,8 +13,6 @@ import (
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
-	"golang.org/x/sys/unix"
-
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
@@ -179,6 +177,9 @@ func TestNothingLeftOfSession(t *testing.T) {
 				wantNoKin(t, "once terminate with tree was answered", token)
 				p.awaitClosed()
 
+				if !strings.Contains(l.name, "daemon") {
+					return // a session that expires ends as one that is closed
+				}
 				l.name += ", session expires"
 				_, token = l.drop(t, c)
 				id := c.sessionID
@@ -244,48 +245,49 @@ func TestBackgroundOutlivesItsProcess(t *testing.T) {
 // 0.
 func TestNothingLeftOfServer(t *testing.T) {
 	t.Parallel()
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		t.Run(unix.SignalName(sig), func(t *testing.T) {
-			t.Parallel()
-			eachContainment(t, func(t *testing.T, containment string) {
-				s := startServer(t, "--containment", containment, "--kill-grace", "1h") // for polite
-				c := s.session(nil)
-				observer := s.session(obj{"resumeSessionId": c.sessionID, "role": "observer"})
-				polite := c.start("polite", obj{"argv": sh(`trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.01; done`)})
-				polite.awaitOutput("stdout", "up")
-				var tokens []string
-				for _, l := range litters {
-					l.more = obj{"killGraceMs": 200}
-					_, token := l.drop(t, c)
-					tokens = append(tokens, token)
-				}
-				s.signal(sig)
-				if code, stdout := polite.awaitClosed(); code != 3 || !strings.HasSuffix(stdout, "bye\n") {
-					t.Errorf("a program that handles SIGTERM: exit code %d and output %q, want 3 and bye", code, stdout)
-				}
-				for who, c := range map[string]*conn{"owner": c, "observer": observer} {
-					if code, reason := c.awaitClose(); code != 1001 {
-						t.Errorf("the %s got Close %d %q, want 1001", who, code, reason)
-					}
-					var told []string
-					for _, m := range c.other {
-						told = append(told, m["method"].(string))
-					}
-					if want := []string{"session/expiring", "session/evicted"}; !slices.Equal(told, want) {
-						t.Errorf("the %s was told %v, want %v", who, told, want)
-					}
-				}
-				if code := s.exitCode(); code != 0 {
-					t.Errorf("exit code %d, want 0", code)
-				}
-				for _, token := range tokens {
-					wantNoKin(t, "when the server has ended", token)
-				}
-				if dirs := cgroupsOf(t, s.cmd.Process.Pid); dirs != nil {
-					t.Errorf("cgroups are left: %v", dirs)
-				}
-			})
-		})
+	eachContainment(t, func(t *testing.T, containment string) { nothingLeftOfServer(t, containment, syscall.SIGTERM) })
+	t.Run("SIGINT", func(t *testing.T) {
+		t.Parallel()
+		nothingLeftOfServer(t, "marker", syscall.SIGINT)
+	})
+}
+
+func nothingLeftOfServer(t *testing.T, containment string, sig syscall.Signal) {
+	s := startServer(t, "--containment", containment, "--kill-grace", "1h") // for polite
+	c := s.session(nil)
+	observer := s.session(obj{"resumeSessionId": c.sessionID, "role": "observer"})
+	polite := c.start("polite", obj{"argv": sh(`trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.01; done`)})
+	polite.awaitOutput("stdout", "up")
+	var tokens []string
+	for _, l := range litters {
+		l.more = obj{"killGraceMs": 200}
+		_, token := l.drop(t, c)
+		tokens = append(tokens, token)
+	}
+	s.signal(sig)
+	if code, stdout := polite.awaitClosed(); code != 3 || !strings.HasSuffix(stdout, "bye\n") {
+		t.Errorf("a program that handles SIGTERM: exit code %d and output %q, want 3 and bye", code, stdout)
+	}
+	for who, c := range map[string]*conn{"owner": c, "observer": observer} {
+		if code, reason := c.awaitClose(); code != 1001 {
+			t.Errorf("the %s got Close %d %q, want 1001", who, code, reason)
+		}
+		var told []string
+		for _, m := range c.other {
+			told = append(told, m["method"].(string))
+		}
+		if want := []string{"session/expiring", "session/evicted"}; !slices.Equal(told, want) {
+			t.Errorf("the %s was told %v, want %v", who, told, want)
+		}
+	}
+	if code := s.exitCode(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	for _, token := range tokens {
+		wantNoKin(t, "when the server has ended", token)
+	}
+	if dirs := cgroupsOf(t, s.cmd.Process.Pid); dirs != nil {
+		t.Errorf("cgroups are left: %v", dirs)
 	}
 }
 

@@ -33,7 +33,7 @@ func TestSpool(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := startServer(t, "--spool-dir", dir)
-	want, script := counting(2_000_000) // 15 MiB
+	want, script := counting(700_000) // 5 MiB
 	c := s.session(knowing)
 	c.mutePongs.Store(true) // acknowledged output would not come again
 	other := s.session(nil)
