@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -36,7 +35,7 @@ func documents(t *testing.T) map[string]string {
 	return texts
 }
 
-// TestDocumentsNameTests finds names of tests and attacks in documents for which there is no test or attack.
+// TestDocumentsNameTests finds names of tests in documents for which there is no test.
 func TestDocumentsNameTests(t *testing.T) {
 	noRace(t)
 	t.Parallel()
@@ -51,21 +50,11 @@ func TestDocumentsNameTests(t *testing.T) {
 			}
 		}
 	}
-	attacks, err := exec.Command("go", "run", "./attacks", "--list").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	aTest := regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w*`)
-	anAttack := regexp.MustCompile(`\battack *\x60([^\x60]+)\x60`)
 	for path, text := range documents(t) {
 		for _, name := range aTest.FindAllString(text, -1) {
 			if !tests[name] {
 				t.Errorf("%s: there is no test %s", path, name)
-			}
-		}
-		for _, m := range anAttack.FindAllStringSubmatch(text, -1) {
-			if !strings.Contains("\n"+string(attacks), "\n"+m[1]+" ") {
-				t.Errorf("%s: there is no attack %q", path, m[1])
 			}
 		}
 	}

@@ -22,7 +22,7 @@ import (
 // resetsFlag makes TestResets a long hunt:
 //
 //	go test ./tests -run TestResets -v -resets 5000
-var resetsFlag = flag.Int("resets", 300, "how many connections TestResets resets; repeat its choices with -seed")
+var resetsFlag = flag.Int("resets", 150, "how many connections TestResets resets; repeat its choices with -seed")
 
 // dawdler starts an HTTP server whose answers end when the request does.
 func dawdler(t testing.TB) *httptest.Server {

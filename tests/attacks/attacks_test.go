@@ -2,6 +2,9 @@ package main
 
 import (
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/internal/slots"
@@ -32,5 +35,32 @@ func TestAttacksExplain(t *testing.T) {
 		if !seen[name] {
 			t.Errorf("%q is pending, and no attack", name)
 		}
+	}
+}
+
+// TestDocumentsNameAttacks finds names of attacks in the documents that no attack has.
+func TestDocumentsNameAttacks(t *testing.T) {
+	var found int
+	anAttack := regexp.MustCompile("\\battack *`([^`]+)`")
+	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../docs/decisions/*.md"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, paths, err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range anAttack.FindAllSubmatch(text, -1) {
+				found++
+				if !slices.ContainsFunc(attacks, func(a *attack) bool { return a.name == string(m[1]) }) {
+					t.Errorf("%s: there is no attack %q", path, m[1])
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("the documents name no attack")
 	}
 }
