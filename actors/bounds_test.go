@@ -128,7 +128,7 @@ func inUse() int64 {
 func TestUnreadReadsAreBounded(t *testing.T) {
 	const (
 		kept    = 8 << 20 // by the log; the most in a single answer
-		n       = 12
+		n       = 8
 		allowed = 48 << 20 // the log, an answer with its encoding, and room
 	)
 	system := newSystem(t)
