@@ -16,7 +16,8 @@ const followBytes = 64 << 10
 type (
 	// Followed comes from the actor of Follow: the next entries of the log of a process, in order, without a hole and
 	// without a double. The receiver owns them. Nothing further comes until the receiver answers with FollowOn. An entry of
-	// the kind outlog.Output without Data was on a disk that did not give the output back.
+	// the kind outlog.Output with nil Data was on a disk that did not give the output back; empty Data stands where the log was
+	// closed before the process was run again (protocol.Restart.AfterEnd).
 	Followed struct {
 		Process string     // the client's id
 		Gap     outlog.Gap // output before Entries that the log no longer held; From is 0 without a gap

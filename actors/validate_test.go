@@ -215,11 +215,12 @@ func mistakesOfSessions() []mistake {
 
 // mistakesOfProcesses has a mistake for each field of the requests to a process, which is on pipes and not run again.
 func mistakesOfProcesses() (all []mistake) {
-	other := []string{`"b"`, "this actor is process a"}
+	other, earlier := []string{`"b"`, "this actor is process a"}, protocol.OfInstance{Instance: "earlier"}
 	restart := protocol.ProcessSetRestartParams{Restart: protocol.Restart{Policy: protocol.RestartPermanent}}
 	all = append(all,
 		mistake{"processId", protocol.ProcessReadParams{ProcessID: "b"}, other},
 		mistake{"detail", protocol.ProcessReadParams{Detail: "all"}, []string{"`all`", "`times` or `events`", "detail"}},
+		mistake{"instance", protocol.ProcessReadParams{OfInstance: earlier}, []string{"instance earlier", "another process has the id"}},
 		mistake{"processId", protocol.ProcessSubscribeParams{ProcessID: "b"}, other},
 		mistake{"afterSeq", protocol.ProcessSubscribeParams{AfterSeq: 1 << 40}, []string{"no seq 1099511627776 yet", "the last is"}},
 		mistake{"processId", protocol.ProcessWriteParams{ProcessID: "b", WriteID: "w"}, other},
@@ -234,6 +235,7 @@ func mistakesOfProcesses() (all []mistake) {
 		mistake{"processId", protocol.ProcessTerminateParams{ProcessID: "b"}, other},
 		mistake{"graceMs", protocol.ProcessTerminateParams{GraceMs: new(uint64(3_600_001))}, []string{"graceMs is 3600001", "3600000"}},
 		mistake{"processId", protocol.ProcessWaitParams{ProcessID: "b"}, other},
+		mistake{"instance", protocol.ProcessWaitParams{OfInstance: earlier}, []string{"instance earlier", "another process has the id"}},
 		mistake{"processId", protocol.ProcessRestartParams{ProcessID: "b"}, other},
 		mistake{"processId", protocol.ProcessInfoParams{ProcessID: "b"}, other},
 		of(restart, "processId", func(p *protocol.ProcessSetRestartParams) { p.ProcessID = "b" }, other...),

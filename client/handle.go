@@ -19,12 +19,17 @@ var ErrStdinClosed = errors.New("client: the stdin of the process is closed")
 // call any method. If the session has no process with the id, the methods return ErrProcessGone, except as
 // documented.
 type Process struct {
-	c  *Client
-	id string
+	c        *Client
+	id       string
+	instance string // "": any
 }
 
 // Process returns the process with an id. Process sends nothing, so the process need not exist yet.
 func (c *Client) Process(id string) *Process { return &Process{c: c, id: id} }
+
+// Of returns the process with the Instance of a ProcessInfo: if another process gets the id, Read and Wait of the result return
+// ErrProcessGone. Empty: any process with the id, as Client.Process.
+func (p *Process) Of(instance string) *Process { return &Process{c: p.c, id: p.id, instance: instance} }
 
 // ID returns the id of the process.
 func (p *Process) ID() string { return p.id }
@@ -78,7 +83,7 @@ func (p *Process) SetRestart(ctx context.Context, r protocol.Restart) error {
 // ExitStatus.ExitCode. Output may still come after Wait. The end of ctx does not affect the process.
 func (p *Process) Wait(ctx context.Context) (protocol.ExitStatus, error) {
 	var result protocol.ProcessWaitResult
-	if err := p.request(ctx, protocol.MethodProcessWait, protocol.ProcessWaitParams{ProcessID: p.id}, &result); err != nil {
+	if err := p.request(ctx, protocol.MethodProcessWait, protocol.ProcessWaitParams{ProcessID: p.id, OfInstance: protocol.OfInstance{Instance: p.instance}}, &result); err != nil {
 		return protocol.ExitStatus{}, err
 	}
 	if result.Status == nil {
@@ -135,7 +140,7 @@ type ReadOptions struct {
 // Read returns output that the server holds, and acknowledges nothing. To read on, pass the NextSeq of the
 // result minus 1 as After. The output is complete once a result has Closed and no chunks.
 func (p *Process) Read(ctx context.Context, o *ReadOptions) (protocol.ProcessReadResult, error) {
-	params := protocol.ProcessReadParams{ProcessID: p.id}
+	params := protocol.ProcessReadParams{ProcessID: p.id, OfInstance: protocol.OfInstance{Instance: p.instance}}
 	if o != nil {
 		params.AfterSeq, params.WaitMs, params.Detail = o.After, millis(o.Wait), o.Detail
 		if o.MaxBytes > 0 {

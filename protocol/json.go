@@ -190,7 +190,7 @@ func appendChunk(dst []byte, seq uint64, stream string, chunk []byte) []byte {
 }
 
 func appendRead(dst []byte, r *ProcessReadResult) ([]byte, error) {
-	if len(r.TimesMs) > 0 || len(r.Events) > 0 {
+	if r.detailed() {
 		return appendValue(dst, reflect.ValueOf(r))
 	}
 	dst = append(dst, `{"chunks":[`...)

@@ -351,7 +351,7 @@ func (p *packer) chunk(seq uint64, stream Stream, chunk []byte) error {
 }
 
 func (p *packer) read(r *ProcessReadResult) error {
-	if len(r.TimesMs) > 0 || len(r.Events) > 0 {
+	if r.detailed() {
 		return p.value(reflect.ValueOf(r))
 	}
 	p.enc.EncodeMapLen(8)

@@ -342,7 +342,19 @@ type ProcessReadParams struct {
 
 	// Detail asks for the members TimesMs and Events of the answer. Empty: neither. (Ours.)
 	Detail ReadDetail `json:"detail,omitempty"`
+
+	OfInstance
 }
+
+// OfInstance is embedded in the params of requests for a certain process under its id. (Ours.)
+type OfInstance struct {
+	// Instance is the Instance of the ProcessInfo. If another process has the id by now, the request is refused as for an unknown
+	// process. Empty: any process with the id.
+	Instance string `json:"instance,omitempty"`
+}
+
+// ForInstance returns the Instance.
+func (o OfInstance) ForInstance() string { return o.Instance }
 
 // Process returns the ProcessID.
 func (p ProcessReadParams) Process() string { return p.ProcessID }
@@ -390,6 +402,13 @@ type ProcessReadResult struct {
 	// Unix epoch. Events are the events of the process among the entries read. Only with Detail.
 	TimesMs []int64     `json:"timesMs,omitempty"`
 	Events  []ReadEvent `json:"events,omitempty"`
+	// Instance is that of the ProcessInfo. Only with Detail.
+	Instance string `json:"instance,omitempty"`
+}
+
+// detailed reports whether the result has members that only a read with Detail gets.
+func (r *ProcessReadResult) detailed() bool {
+	return len(r.TimesMs) > 0 || len(r.Events) > 0 || r.Instance != ""
 }
 
 // CutEvents drops the events from NextSeq on: the next read has them.
@@ -517,6 +536,7 @@ type ProcessTerminateResult struct {
 type ProcessWaitParams struct {
 	ProcessID string  `json:"processId" wire:"required"`
 	TimeoutMs *uint64 `json:"timeoutMs,omitempty"` // nil: no limit; 0: do not wait
+	OfInstance
 }
 
 // Process returns the ProcessID.
@@ -552,6 +572,7 @@ type Rusage struct {
 // ProcessInfo is a process in a listing. (Ours.)
 type ProcessInfo struct {
 	ProcessID   string   `json:"processId"`
+	Instance    string   `json:"instance,omitempty"`    // of this process alone: a later process with the id has another
 	State       string   `json:"state"`                 // a State; later servers may have others
 	Group       string   `json:"group,omitempty"`       // its groupId
 	Run         int      `json:"run"`                   // from 1

@@ -1,6 +1,9 @@
 package tests
 
 import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -131,4 +134,74 @@ func TestAfterEndInGroup(t *testing.T) {
 		}
 	}
 	c.call("session/close", obj{})
+}
+
+// TestAfterEndSpooled: the log of a process that was run again is read as a whole, also the part on disk.
+func TestAfterEndSpooled(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(obj{"capabilities": obj{"restarted": true, "ack": true}})
+	const lines = 30_000
+	c.start("p", obj{"argv": []string{"seq", fmt.Sprint(lines)}, "restart": afterEnd("temporary"), "retention": obj{"bytes": 8192, "onFull": "spool"}})
+	closed := func() bool {
+		return c.call("process/wait", obj{"processId": "p"})["closed"] == true
+	}
+	eventually(t, "the end of the first run", closed)
+	c.call("process/restart", obj{"processId": "p"})
+	eventually(t, "the end of the second run", func() bool { return num(describe(t, c, "p")["run"]) == 2 && closed() })
+	var all []byte
+	for after := int64(0); ; {
+		r := c.call("process/read", obj{"processId": "p", "afterSeq": after, "maxBytes": 50_000})
+		chunks := r["chunks"].([]any)
+		for _, chunk := range chunks {
+			data, err := base64.StdEncoding.DecodeString(chunk.(obj)["chunk"].(string))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, data...)
+		}
+		if len(chunks) == 0 {
+			break
+		}
+		after = num(r["nextSeq"]) - 1
+	}
+	var want bytes.Buffer
+	for range 2 {
+		for i := 1; i <= lines; i++ {
+			fmt.Fprintln(&want, i)
+		}
+	}
+	if !bytes.Equal(all, want.Bytes()) {
+		t.Errorf("%d bytes differ from the %d that were written", len(all), want.Len())
+	}
+}
+
+// TestInstance: a request for an instance is for this process alone, and never for a later one under the id.
+func TestInstance(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--closed-retention", "0")
+	c := s.session(nil)
+	instance := func() string {
+		r := c.call("process/read", obj{"processId": "p", "detail": "events"})
+		if info := describe(t, c, "p"); r["instance"] != info["instance"] {
+			t.Errorf("process/read says %v, process/list %v", r["instance"], info["instance"])
+		}
+		return fmt.Sprint(r["instance"])
+	}
+	c.start("p", obj{"argv": []string{"cat"}, "pipeStdin": true})
+	first := instance()
+	c.call("process/read", obj{"processId": "p", "instance": first})
+	c.call("process/terminate", obj{"processId": "p"})
+	c.process("p").awaitClosed()
+	eventually(t, "the id is free", func() bool {
+		return c.reply(c.request("process/start", startParams("p", obj{"argv": []string{"sleep", "1000"}})))["error"] == nil
+	})
+	for _, method := range []string{"process/read", "process/wait"} {
+		if code, text := c.callError(method, obj{"processId": "p", "instance": first}); code != -32600 || !strings.HasPrefix(text, "unknown process id p of instance "+first) {
+			t.Errorf("%s: %d %s", method, code, text)
+		}
+	}
+	if second := instance(); second == first {
+		t.Errorf("two processes are instance %s", first)
+	}
 }

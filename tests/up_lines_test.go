@@ -61,3 +61,52 @@ func TestUpLines(t *testing.T) {
 		}
 	}
 }
+
+// TestUpWhileOthersAct: a troupe up in the foreground goes on over a changed file that another command applies, and shows all
+// that the programs write until troupe down in another terminal has ended them.
+func TestUpWhileOthersAct(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	web := func(word string) {
+		s.write(`processes:
+  web: {command: "trap 'seq 1 20000; exit 3' TERM; i=0; while :; do i=$((i+1)); echo ` + word + ` $i; sleep 0.01; done"}
+`)
+	}
+	web("one")
+	up := s.troupe("up")
+	s.awaitShown(up, `web +\| one 5$`)
+	web("two")
+	s.run(0, "up", "--detach")
+	s.awaitShown(up, `web +\| two 5$`)
+	s.run(0, "down")
+	if code := up.exitCode(); code != 3 {
+		t.Errorf("up exits with %d, want 3: %s", code, up.stderr)
+	}
+	var words []string
+	next := make(map[string]int)
+	for line := range strings.Lines(up.stdout.String()) {
+		name, text, output := strings.Cut(strings.TrimSuffix(line, "\n"), " | ")
+		if !output || strings.TrimSpace(name) != "web" {
+			if strings.Contains(line, "ended: exit status 3") {
+				words = append(words, "ended")
+			}
+			continue
+		}
+		word, number, counted := strings.Cut(text, " ")
+		if !counted {
+			word, number = "seq", text
+		}
+		if next[word] == 0 || word == "seq" && number == "1" {
+			words, next[word] = append(words, word), 1
+		}
+		if n, err := strconv.Atoi(number); err != nil || n != next[word] {
+			t.Fatalf("%q where %s %d is due", text, word, next[word])
+		}
+		next[word]++
+	}
+	// The process that the changed file replaces is forgotten with what was not shown of it.
+	told := strings.Contains(up.stderr.String(), "troupe up: web: output after ")
+	if got := strings.Join(words, " "); got != "one seq ended two seq ended" && !told || !strings.HasSuffix(got, "two seq ended") || next["seq"] != 20001 {
+		t.Errorf("%s; the last line is %d; stderr %q", got, next["seq"]-1, up.stderr)
+	}
+}

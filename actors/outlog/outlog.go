@@ -208,7 +208,7 @@ func (l *Log) Reopen() {
 	l.closed = false
 	if n := len(l.items); n > 0 {
 		it := &l.items[n-1]
-		it.Kind, it.Stream = Output, protocol.Stdout
+		it.Kind, it.Stream, it.Data = Output, protocol.Stdout, []byte{}
 		l.seen = max(l.seen, it.Seq) // the output does not grow: some may have read Closed
 	}
 }

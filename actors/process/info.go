@@ -3,6 +3,7 @@ package process
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -17,6 +18,7 @@ func (p *process) describe() protocol.ProcessInfo {
 	retained, unacked := p.feed.Held()
 	info := protocol.ProcessInfo{
 		ProcessID:   p.id,
+		Instance:    p.instance(),
 		State:       p.state(),
 		Group:       p.origin.group(),
 		Run:         p.life.Run(),
@@ -52,6 +54,9 @@ func (p *process) describe() protocol.ProcessInfo {
 	}
 	return info
 }
+
+// instance tells the process from others with its id, before and after.
+func (r *processRecord) instance() string { return strings.TrimPrefix(r.name, "p-") }
 
 func (p *process) state() string {
 	if n, ok := p.life.Waits(); ok && n.Held {

@@ -250,6 +250,9 @@ func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessRead
 	if code := p.life.Status().ExitCode; res.Exited {
 		res.ExitCode, res.SandboxDenied = &code, p.confined.wasDenied()
 	}
+	if params.Detail != "" {
+		res.Instance = p.instance()
+	}
 	reply := message.Reply{Token: r.token, Result: res, From: read.From, To: read.To}
 	if !read.Spooled {
 		ctx.Send(r.sender, reply)
@@ -285,7 +288,7 @@ func unspool(reply message.Reply, chunks []protocol.Chunk, entries []outlog.Entr
 			}
 			chunks[0].Chunk = data
 		}
-		if entries[i].Kind == outlog.Output {
+		if entries[i].Kind == outlog.Output && entries[i].Len() > 0 { // the others have no chunk
 			chunks = chunks[1:]
 		}
 		entries[i].Spooled.Release() // not its slab: the reply still uses the slab

@@ -43,6 +43,10 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 		ctx.Respond(m.Failed(wireerr.UnknownProcess(p.id)))
 		return
 	}
+	if of, ok := m.Params.(interface{ ForInstance() string }); ok && of.ForInstance() != "" && of.ForInstance() != p.instance() {
+		ctx.Respond(m.Failed(wireerr.OtherProcess(p.id, of.ForInstance())))
+		return
+	}
 	if a, ok := p.answers.To(m.Params); ok && m.Guest == "" {
 		ctx.Respond(message.Reply{Token: m.Token, Result: a.Result, Err: a.Err}) // the request was done before a cut
 		return

@@ -126,7 +126,7 @@ func (s *sight) process(ctx context.Context, r pick.Ref, o client.Options) (*cli
 		}
 		s.clients[r.Session] = c
 	}
-	return c.Process(r.Process), nil
+	return c.Process(r.Process).Of(s.info(r).Instance), nil
 }
 
 // each calls do for every named process, in turn, and returns all errors.

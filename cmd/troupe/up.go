@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,6 +32,8 @@ const (
 	upPing = time.Second
 	// upLook is the time between two looks at the group.
 	upLook = 200 * time.Millisecond
+	// upReplace is how long up waits for the next process in the place of one that another command has ended.
+	upReplace = 3 * time.Second
 	// upKill is how long a kill may take before up leaves the programs alone.
 	upKill = 5 * time.Second
 )
@@ -129,8 +132,16 @@ type upper struct {
 
 	c       *client.Client
 	printer *printer
-	wanted  []compose.Unit    // in start order
-	from    map[string]uint64 // where to read on, by process; 0: from the begin
+	stops   atomic.Bool         // this command ends its programs
+	wanted  []compose.Unit      // in start order
+	from    map[string]position // where to read on, by process; zero: from the begin
+}
+
+// A position is a place in the log of a process.
+type position struct {
+	instance string // of the process; "": whichever has the id
+	after    uint64 // all entries up to this seq were read
+	closed   bool   // these are all entries of the process so far, and it has closed
 }
 
 func (u *upper) run(ctx context.Context) error {
@@ -262,6 +273,9 @@ func (u *upper) apply(ctx context.Context, programs []*compose.Program) error {
 	return err
 }
 
+// replaceTime is how long a process that has ended stays for others that show its last output, before another takes its id.
+const replaceTime = 500 * time.Millisecond
+
 // change compares what runs with the file, and stops and starts programs.
 func (u *upper) change(ctx context.Context, programs []*compose.Program) error {
 	has, err := members(ctx, u.c)
@@ -282,14 +296,14 @@ func (u *upper) change(ctx context.Context, programs []*compose.Program) error {
 	prune := len(u.names) == 0 && len(u.namespaces) == 0 && !u.keepOthers
 	steps := u.project.Plan(programs, has, prune)
 	u.printer.note("project %s on %s: %s", u.project.Name, u.where(), summary(steps))
-	u.from = make(map[string]uint64)
+	u.from = make(map[string]position)
 	var start []protocol.ProcessStartParams
 	for _, s := range steps {
 		switch s.Action {
 		case compose.Leave:
 			for _, info := range list {
 				if info.ProcessID == s.ID {
-					u.from[s.ID] = info.NextSeq - 1
+					u.from[s.ID] = position{instance: info.Instance, after: info.NextSeq - 1}
 				}
 			}
 			continue
@@ -303,6 +317,9 @@ func (u *upper) change(ctx context.Context, programs []*compose.Program) error {
 	}
 	if len(start) == 0 {
 		return nil
+	}
+	if slices.ContainsFunc(steps, func(s compose.Step) bool { return s.Action == compose.Restart }) {
+		awaitViewers(ctx, u.c, replaceTime)
 	}
 	return u.c.Call(ctx, protocol.MethodGroupStart, &protocol.GroupStartParams{
 		GroupID: upGroup, Strategy: protocol.Independent, Extend: true, Processes: start, StartToken: fmt.Sprintf("up-%d-%d", os.Getpid(), time.Now().UnixNano()),

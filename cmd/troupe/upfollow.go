@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -58,6 +59,14 @@ func (p *printer) flush(id string) { p.each(id, (*logs.Assembler).Flush) }
 
 // hole prints the lines of a process that a hole in its output cuts.
 func (p *printer) hole(id string) { p.each(id, (*logs.Assembler).Hole) }
+
+// cut prints the lines of a process whose rest is missing. Output of another process under the id may follow.
+func (p *printer) cut(id string) {
+	p.hole(id)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lines[id] = new(logs.Assembler)
+}
 
 // each prints the lines that do takes from the output of a process.
 func (p *printer) each(id string, do func(*logs.Assembler, func(logs.Line))) {
@@ -182,6 +191,7 @@ func (u *upper) follow(ctx context.Context, signals <-chan os.Signal) error {
 func (u *upper) await(ctx context.Context) map[string]lastEnd {
 	said := make(map[string]string)
 	aborted := false
+	var idle time.Time // since when nothing runs; zero: something does
 	for {
 		g, err := groupOf(ctx, u.c)
 		if ctx.Err() != nil {
@@ -221,7 +231,13 @@ func (u *upper) await(ctx context.Context) map[string]lastEnd {
 			}
 			live = live || !known && goesOn // the group has yet to report a new process
 		}
-		if !live {
+		switch {
+		case live:
+			idle = time.Time{}
+		case idle.IsZero():
+			idle = time.Now()
+		}
+		if !live && (u.stops.Load() || !u.mayGoOn(has) || time.Since(idle) >= upReplace) {
 			return ends
 		}
 		select {
@@ -232,6 +248,14 @@ func (u *upper) await(ctx context.Context) map[string]lastEnd {
 	}
 }
 
+// mayGoOn reports whether another process may follow a wanted one, which somebody else has ended: troupe up of a changed
+// file, for example.
+func (u *upper) mayGoOn(has []protocol.GroupMember) bool {
+	return slices.ContainsFunc(has, func(m protocol.GroupMember) bool {
+		return m.State == supervision.Left.String() && m.Reason == "ended by request" && slices.ContainsFunc(u.wanted, func(w compose.Unit) bool { return w.ID == m.ProcessID })
+	})
+}
+
 // completed reports whether a process has done the work for its dependents.
 func (u *upper) completed(unit compose.Unit, m protocol.GroupMember) bool {
 	return unit.Program.Ready != nil && unit.Program.Ready.Exit && m.Ready
@@ -239,7 +263,7 @@ func (u *upper) completed(unit compose.Unit, m protocol.GroupMember) bool {
 
 // read prints the output and the events of a process until its end. After over, read prints the rest without waiting.
 func (u *upper) read(ctx context.Context, over <-chan struct{}, id string, exited func(protocol.ExitStatus)) {
-	after, failures := u.from[id], 0
+	at, failures := u.from[id], 0
 	for ctx.Err() == nil {
 		last := false
 		select {
@@ -247,42 +271,56 @@ func (u *upper) read(ctx context.Context, over <-chan struct{}, id string, exite
 			last = true
 		default:
 		}
-		o := client.ReadOptions{After: after, MaxBytes: 64 << 10, Detail: protocol.ReadTimes}
+		o := client.ReadOptions{After: at.after, MaxBytes: 64 << 10, Detail: protocol.ReadTimes}
 		if !last {
 			o.Wait = time.Second
 		}
-		r, err := u.c.Process(id).Read(ctx, &o)
+		r, err := u.c.Process(id).Of(at.instance).Read(ctx, &o)
+		if gone := errors.Is(err, client.ErrProcessGone) && at.instance != ""; gone || errors.Is(err, client.ErrSessionGone) {
+			u.cut(id, at)
+			if !gone {
+				return
+			}
+			at = position{} // another process has the id: somebody applied another file
+			continue
+		}
 		if err != nil {
-			if failures++; last || errors.Is(err, client.ErrSessionGone) || errors.Is(err, client.ErrClosed) {
+			if failures++; last || errors.Is(err, client.ErrClosed) {
 				return
 			}
 			sleep(ctx, upLook) // the process is being replaced, or was forgotten
 			continue
 		}
-		if r.NextSeq <= after && r.NextSeq > 0 {
-			u.printer.flush(id)
-			after = 0 // another process has the id: somebody applied another file
-			continue
-		}
-		if r.FirstSeq > after+1 {
+		if r.FirstSeq > at.after+1 {
 			u.printer.hole(id)
-			fmt.Fprintf(os.Stderr, "troupe up: %s: output %d to %d is missing here: the server no longer holds it\n", show.Harmless(id), after+1, r.FirstSeq-1)
+			fmt.Fprintf(os.Stderr, "troupe up: %s: output %d to %d is missing here: the server no longer holds it\n", show.Harmless(id), at.after+1, r.FirstSeq-1)
 		}
 		u.show(id, r, exited)
 		idle := len(r.Chunks)+len(r.Events) == 0
+		at.instance, at.closed = r.Instance, at.closed && idle || slices.ContainsFunc(r.Events, func(e protocol.ReadEvent) bool { return e.Kind == protocol.EventClosed })
 		if r.NextSeq > 0 {
-			after = r.NextSeq - 1
+			at.after = r.NextSeq - 1
 		}
 		if idle {
 			if last {
 				u.printer.flush(id)
 				return
 			}
-			if r.Closed {
+			if at.closed {
 				sleep(ctx, upLook) // a read of a closed process does not wait
 			}
 		}
 	}
+}
+
+// cut ends the output of a process that the server has forgotten.
+func (u *upper) cut(id string, at position) {
+	if at.closed {
+		u.printer.flush(id)
+		return
+	}
+	u.printer.cut(id)
+	fmt.Fprintf(os.Stderr, "troupe up: %s: output after %d may be missing here: another command has replaced or ended the process\n", show.Harmless(id), at.after)
 }
 
 // show prints chunks and events in the order of their seqs.
@@ -336,6 +374,7 @@ func sleep(ctx context.Context, d time.Duration) {
 // stopAll ends the processes of this command, the last started first. All are ended by their group; a part, one after
 // the other.
 func (u *upper) stopAll(ctx context.Context) <-chan error {
+	u.stops.Store(true)
 	stopped := make(chan error, 1)
 	go func() {
 		if len(u.names)+len(u.namespaces) == 0 {

@@ -201,6 +201,8 @@ var mutants = []mutant{
 	{file: "supervision/group.go", old: `if old := g.member(m.ID); old != nil && keep(m.ID) {`, new: `if old := g.member(m.ID); old != nil {`, breaks: "a process that replaces another in a group begins anew"},
 	{file: "actors/group/group.go", old: `return pid != nil && message.LastName(pid) == name`, new: `return pid != nil`, breaks: "late news of a replaced process means nothing"},
 	{file: "supervision/group.go", old: `o.State == Waiting && o.Run > 0 &&`, new: `o.State == Waiting &&`, breaks: "a member that never ran does not wait for the backoff of another"},
+	{file: "actors/process/output.go", old: `&& entries[i].Len() > 0 {`, new: `{`, breaks: "a log that was closed once is read as a whole from disk", in: "tests", run: "^TestAfterEndSpooled$"},
+	{file: "actors/process/requests.go", old: `of.ForInstance() != p.instance() {`, new: `false {`, breaks: "a request for a process is never for a later one under its id", in: "tests", run: "^TestInstance$"},
 	{file: "actors/process/life/runs.go", old: `l.history, l.terminated, l.gaveUp = supervision.History{}, false, ""`, new: `l.terminated = false`, breaks: "a process that is run after its end has no past"},
 	{file: "actors/process/life/group.go", old: `m == nil || m.Rejoined < int(l.rejoins) {`, new: `m == nil {`, breaks: "an order from before a process came back to its group means nothing"},
 	{file: "actors/process/life.go", old: `ctx.Send(p.session, message.ProcessReopened{Name: p.name})

@@ -71,6 +71,11 @@ func UnknownProcess(id string) *protocol.Error {
 	return protocol.Errorf(protocol.KindUnknownProcess, protocol.CodeInvalidRequest, "unknown process id %s", Clip(id))
 }
 
+// OtherProcess refuses a request for an instance of a process: another process has the id by now.
+func OtherProcess(id, instance string) *protocol.Error {
+	return protocol.Errorf(protocol.KindUnknownProcess, protocol.CodeInvalidRequest, "unknown process id %s of instance %s: another process has the id", Clip(id), Clip(instance))
+}
+
 // ErrEvicted answers a request that was on its way when its client lost the session.
 var ErrEvicted = protocol.Errorf(protocol.KindEvicted, protocol.CodeObserver, "this connection has lost the session: only the session's owner may go on")
 

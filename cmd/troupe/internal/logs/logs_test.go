@@ -349,23 +349,21 @@ func TestMergeEnds(t *testing.T) {
 
 // Another process with the name is another process: a follower does not go on in it.
 func TestAnotherProcess(t *testing.T) {
-	l, other := newLog().add(0, "one\n").add(0, "two\nthr"), newLog().add(0, "other\n")
-	reads := 0
+	l, reads := newLog().add(0, "one\n").add(0, "two\nthr"), 0
 	read := func(ctx context.Context, o *client.ReadOptions) (protocol.ProcessReadResult, error) {
 		if reads++; reads == 1 {
 			return l.read(ctx, o)
 		}
-		r, err := other.read(ctx, &client.ReadOptions{})
-		r.Chunks, r.TimesMs = nil, nil // all before After
-		return r, err
+		return protocol.ProcessReadResult{}, fmt.Errorf("%w: another has the id", client.ErrProcessGone)
 	}
 	var got []string
+	var failure error
 	err := Merge(t.Context(), []Source{{Read: read}}, Options{Tail: -1, Follow: true}, func(_ int, line Line) error {
 		got = append(got, string(line.Text))
 		return nil
-	}, func(_ int, err error) { t.Error(err) })
-	if want := []string{"one", "two", "thr", "the process is gone, and another one has its name"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%q, %v; want %q", got, err, want)
+	}, func(_ int, err error) { failure = err })
+	if want := []string{"one", "two", "thr"}; err != nil || !slices.Equal(got, want) || failure != errGone {
+		t.Errorf("%q, %v, %v; want %q and %v", got, err, failure, want, errGone)
 	}
 }
 

@@ -3,6 +3,7 @@ package logs
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,7 +32,7 @@ const (
 	openTime = 200 * time.Millisecond
 )
 
-// Read reads output as Process.Read of package client does.
+// Read reads output as Process.Read of package client does. Read reads of one process: see Process.Of.
 type Read func(context.Context, *client.ReadOptions) (protocol.ProcessReadResult, error)
 
 // A Source is a process whose output is read.
@@ -68,6 +69,9 @@ func source(ctx context.Context, from Source, o Options, send func(item) error) 
 		}
 	}
 }
+
+// errGone is the end of a process that the server has forgotten.
+var errGone = errors.New("the server has forgotten the process before all of its output was read, or another process has its name by now: troupe ps --all lists what there is")
 
 // A reader is the state of source.
 type reader struct {
@@ -136,12 +140,11 @@ func (s *reader) step(ctx context.Context, from Source) (done bool, err error) {
 	}
 	r, err := from.Read(ctx, o)
 	if err != nil {
-		return true, err
-	}
-	if s.began && r.NextSeq > 0 && r.NextSeq <= s.after { // the seqs of a process only grow
 		s.lines.Flush(s.yield)
-		s.note(time.Time{}, "the process is gone, and another one has its name")
-		return true, s.err
+		if errors.Is(err, client.ErrProcessGone) {
+			err = errGone
+		}
+		return true, err
 	}
 	if r.FirstSeq > s.after+1 {
 		s.gap(&r)
