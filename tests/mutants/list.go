@@ -568,6 +568,7 @@ var mutants = []mutant{
 	{file: "internal/load/oracle/stdin.go", old: `	if s.digest != a.Digest {`, new: `	if false {`, breaks: "other stdin than was sent is found"},
 	{file: "internal/load/oracle/checker.go", old: `	if got != c.typed && !c.answers.wrong {`, new: `	if false {`, breaks: "stdin that the program has not read is found"},
 	{file: "internal/load/oracle/finish.go", old: `	case t.endAt < 0 && !r.over:`, new: `	case false:`, breaks: "a stream without its end is found"},
+	{file: "internal/load/oracle/replay.go", old: ` || g.ofTheEnd() != f.ofTheEnd()`, new: ``, breaks: "a replay of right bytes finds nothing again"},
 	{file: "internal/load/hist/hist.go", old: `	if every <= 0 {
 		return`, new: `	if true {
 		return`, breaks: "a histogram corrects coordinated omission"},

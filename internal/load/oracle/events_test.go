@@ -499,6 +499,38 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// TestReplayOfRightBytes: with the right bytes in their place, the events of a finding show no fault, though they end before the stream does.
+func TestReplayOfRightBytes(t *testing.T) {
+	for name, s := range specs {
+		for kind, tamper := range tampers {
+			p := makeRun(s, 5, contentOf(name))
+			if len(p) < 1200 {
+				continue
+			}
+			w := watchOf(t, s)
+			for q := tamper(p, 1000, 100); len(q) > 0; q = q[min(len(q), 300):] {
+				w.output(q[:min(len(q), 300)])
+			}
+			w.end()
+			for _, f := range w.found {
+				var at int64
+				for i := range f.Replay {
+					switch e := &f.Replay[i]; e.Kind {
+					case replayBegin:
+						at = e.Offset
+					case "output":
+						e.Data = p[at:min(at+int64(len(e.Data)), int64(len(p)))]
+						at += int64(len(e.Data))
+					}
+				}
+				if r := f.again(); f.Kind != Stdin && r.Found {
+					t.Errorf("%s, %s: %s at %d is found again in right bytes: %+v", name, kind, f.Kind, f.Offset, r.Again)
+				}
+			}
+		}
+	}
+}
+
 func TestLag(t *testing.T) {
 	var printed []time.Time
 	s := specs["lines"]

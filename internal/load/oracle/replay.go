@@ -137,12 +137,21 @@ func (f Finding) again() Replayed {
 		return p
 	}
 	at := began.Add(f.At)
-	for i := range f.Replay {
-		c.Event(&f.Replay[i], at)
+	known := 0 // bytes of the next output that the events before it have, too
+	for _, e := range f.Replay {
+		switch r := c.reader(e.Stream); {
+		case e.Kind == replayBegin && r != nil && r.bad == nil && r.pos > e.Offset && r.pos <= e.Offset+near:
+			known = int(r.pos - e.Offset)
+			e.Offset = r.pos
+		case e.Kind == "output":
+			e.Data = e.Data[min(known, len(e.Data)):]
+			known = 0
+		}
+		c.Event(&e, at)
 	}
 	c.End(at)
 	p.Found = slices.ContainsFunc(p.Again, func(g Finding) bool {
-		if g.Run != f.Run || g.Stream != f.Stream {
+		if g.Run != f.Run || g.Stream != f.Stream || g.ofTheEnd() != f.ofTheEnd() {
 			return false
 		}
 		if line := c.out.text.line; line > 0 && f.ofBytes() && g.ofBytes() {
@@ -155,6 +164,9 @@ func (f Finding) again() Replayed {
 	}
 	return p
 }
+
+// ofTheEnd reports whether a finding is about the missing end of a stream. The events of any other finding end before the stream does.
+func (f Finding) ofTheEnd() bool { return f.Kind == Missing && len(f.Replay) == 1 }
 
 // ofBytes reports whether a finding is about bytes of a stream.
 func (f Finding) ofBytes() bool {
