@@ -14,13 +14,13 @@ import (
 //	go test -tags slow ./tests -run TestLoadFindsLies -v -load-seeds 20
 var loadSeeds = flag.Int("load-seeds", 1, "with how many seeds TestLoadFindsLies tells each lie, with cuts and without")
 
-// A proxy tells 13 kinds of lies between `troupe load` and a server. All of them are found, and their places are named. Nothing else is found.
+// A proxy tells 14 kinds of lies between `troupe load` and a server. All of them are found, and their places are named. Nothing else is found.
 func TestLoadFindsLies(t *testing.T) {
 	for _, lies := range []struct {
 		profile string
 		faults  []string
 	}{
-		{"flood", []string{"none", "drop", "double", "swap", "flip"}},
+		{"flood", []string{"none", "drop", "double", "swap", "flip", "gap"}},
 		{"restart:size=256K:restarts=3", []string{"flip"}}, // two streams, and several runs
 		{"spawn", []string{"lose exited", "swap exited", "leave"}},
 		{"spawn:size=8K", []string{"a byte more"}},

@@ -48,6 +48,7 @@ type victim struct {
 	got              int64            // the last seq that the client has certainly read
 	at               map[string]int64 // the number of bytes until now, by stream
 	changed          map[int64]change // events, by seq
+	gaps             map[int64]bool   // events that a gap replaces, by seq
 	written          int64            // bytes of stdin
 	writes           map[string]*change
 	lied             bool
@@ -190,7 +191,7 @@ func (c *lyingConn) victim(process string) *victim {
 	key := [2]string{c.session, process}
 	v := c.victims[key]
 	if v == nil {
-		v = &victim{session: c.session, process: process, run: 1, at: map[string]int64{}, changed: map[int64]change{}, writes: map[string]*change{}}
+		v = &victim{session: c.session, process: process, run: 1, at: map[string]int64{}, changed: map[int64]change{}, gaps: map[int64]bool{}, writes: map[string]*change{}}
 		c.victims[key] = v
 	}
 	return v
@@ -351,6 +352,10 @@ func (c *lyingConn) tell(data []byte) [][]byte {
 			data, _ = json.Marshal(m)
 			return [][]byte{data}
 		}
+		if v.gaps[seq] {
+			data, _ = json.Marshal(obj{"method": "process/gap", "params": obj{"processId": id, "seq": seq, "fromSeq": seq, "toSeq": seq, "bytes": len(p), "reason": "a lie"}})
+			return [][]byte{data}
+		}
 		known, changed := v.changed[seq]
 		if !changed {
 			break
@@ -436,6 +441,11 @@ func (c *lyingConn) output(v *victim, p []byte, stream string, seq int64) {
 		return
 	}
 	c.next += every
+	if c.fault == "gap" && !v.gaps[seq-1] { // neighbouring gaps make a single hole
+		v.gaps[seq] = true
+		v.awaited = c.lie(v, "missing", loadFinding{Stream: stream, Offset: begin, Bytes: int64(len(p))}, "missing") // the gap itself is a finding, too
+		return
+	}
 	_, kind := tampered(c.fault, p, int(i))
 	if kind == "" {
 		return
@@ -448,11 +458,11 @@ func (c *lyingConn) output(v *victim, p []byte, stream string, seq int64) {
 	c.lie(v, kind, f)
 }
 
-// TestLoadFindsALie: a proxy alters bytes between `troupe load` and a server. All of them are found, and their places are named. Without
+// TestLoadFindsALie: a proxy alters bytes between `troupe load` and a server, or says that they were lost. All of them are found, and their places are named. Without
 // the proxy's lies nothing is found.
 func TestLoadFindsALie(t *testing.T) {
 	t.Parallel()
-	for _, fault := range []string{"none", "flip"} {
+	for _, fault := range []string{"none", "flip", "gap"} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
 			loadWithLies(t, "flood", fault, 3, false)

@@ -569,6 +569,9 @@ var mutants = []mutant{
 	{file: "internal/load/oracle/checker.go", old: `	if got != c.typed && !c.answers.wrong {`, new: `	if false {`, breaks: "stdin that the program has not read is found"},
 	{file: "internal/load/oracle/finish.go", old: `	case t.endAt < 0 && !r.over:`, new: `	case false:`, breaks: "a stream without its end is found"},
 	{file: "internal/load/oracle/replay.go", old: ` || g.ofTheEnd() != f.ofTheEnd()`, new: ``, breaks: "a replay of right bytes finds nothing again"},
+	{file: "internal/load/oracle/resync.go", old: `		if r.owed() {`, new: `		if false {`, breaks: "bytes lost in a gap are wrong bytes"},
+	{file: "internal/load/oracle/finish.go", old: `	if r.owed() {`, new: `	if false {`, breaks: "bytes lost in a gap at the end are wrong bytes"},
+	{file: "internal/load/oracle/replay.go", old: `f.ofBytes() || f.Kind == Order`, new: `f.ofBytes()`, breaks: "bytes that a gap declares lost, and that come all the same, are wrong bytes"},
 	{file: "internal/load/hist/hist.go", old: `	if every <= 0 {
 		return`, new: `	if true {
 		return`, breaks: "a histogram corrects coordinated omission"},

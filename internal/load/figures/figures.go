@@ -163,9 +163,8 @@ func (r *Recorder) Latency(name string, d, every time.Duration) {
 // Found records a finding: in the result, in the file, and in the counts.
 func (r *Recorder) Found(f oracle.Finding) {
 	r.Add(result.Wrong, 1)
-	switch f.Kind {
-	case oracle.Missing, oracle.Doubled, oracle.Reordered, oracle.Altered, oracle.Foreign:
-		r.Add(result.WrongBytes, f.Bytes)
+	if n := f.WrongBytes(); n > 0 {
+		r.Add(result.WrongBytes, n)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -210,7 +210,7 @@ func TestFindings(t *testing.T) {
 	}
 	const n = result.MaxFindings + 20
 	for i := range n {
-		r.Found(oracle.Finding{Kind: oracle.Order, Bytes: 7, Offset: int64(i), Replay: []oracle.Event{{Kind: "output", Data: []byte("x")}}})
+		r.Found(oracle.Finding{Kind: oracle.Stdin, Bytes: 7, Offset: int64(i), Replay: []oracle.Event{{Kind: "output", Data: []byte("x")}}})
 	}
 	res := r.Now()
 	if res.Counts[result.Wrong] != n || res.Counts[result.WrongBytes] != 0 || len(res.Findings) != result.MaxFindings || res.Findings[0].Replay != nil {

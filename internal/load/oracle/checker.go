@@ -234,12 +234,10 @@ func (c *Checker) apply(e *Event) {
 		if e.From > e.Seq {
 			c.order(e, fmt.Sprintf("a gap from seq %d to %d", e.From, e.Seq))
 		}
-		if c.spec.Observer {
-			c.lose(e)
-			return
-		}
-		c.report(Finding{Kind: Missing, Run: c.st.Run, Offset: c.out.front, Detail: fmt.Sprintf("the server says that it dropped seq %d to %d; how many bytes that was shows later", e.From, e.Seq)}, c.eventSeen(e))
 		c.lose(e)
+		if !c.spec.Observer {
+			c.report(Finding{Kind: Missing, Run: c.st.Run, Offset: c.out.front, Detail: fmt.Sprintf("the server says that it dropped seq %d to %d; how many bytes that was shows later", e.From, e.Seq)}, c.gapSeen(c.out, e))
+		}
 	case "ready":
 	default:
 		c.order(e, fmt.Sprintf("there is no event %q", e.Kind))
@@ -251,6 +249,9 @@ func (c *Checker) apply(e *Event) {
 func (c *Checker) lose(gap *Event) {
 	for _, r := range c.readers() {
 		r.flush()
+		if !r.fresh || r.gap.seq == 0 {
+			r.gap = c.gapSeen(r, gap)
+		}
 		at := r.after // of a gap without output after it
 		if !r.fresh {
 			at = -1

@@ -183,7 +183,7 @@ func TestEvents(t *testing.T) {
 			w.output(p[900:])
 			w.event(exited)
 			w.event(closed)
-		}, []Kind{Missing}},
+		}, []Kind{Missing, Missing}}, // that there is a gap, and its bytes
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -316,6 +316,54 @@ func TestGapBytes(t *testing.T) {
 			}
 			if len(w.found) == 1 && want[0] == Missing && (w.found[0].Offset != 910 || w.found[0].Bytes != 390) {
 				t.Errorf("found %s", w.text())
+			}
+		}
+	}
+}
+
+// TestFalseGap: the server owes its client each byte, so bytes lost in a gap are missing, whatever the gap says of them. Bytes that a gap
+// declares lost, and that come all the same, are wrong, too.
+func TestFalseGap(t *testing.T) {
+	for _, name := range []string{"plain", "lines", "short", "echo", "answers"} {
+		s := specs[name]
+		p := makeRun(s, 5, 2500)
+		for _, told := range []uint64{0, 300, 400, 500} {
+			for test, c := range map[string]struct {
+				from, to int   // the lost bytes
+				kill     bool  // the program, at the end of the gap
+				want     int64 // wrong bytes
+			}{
+				"in the middle":   {900, 1300, false, 400},
+				"of no byte":      {900, 900, false, int64(told)},
+				"before the end":  {2300, len(p), false, int64(told)},
+				"before the kill": {900, len(p), true, int64(told)},
+			} {
+				w := watchOf(t, s)
+				w.output(p[:c.from])
+				w.at(20, Event{Kind: "gap", From: 2, Bytes: told})
+				w.output(p[c.to:])
+				if c.kill {
+					w.Killed()
+					w.event(Event{Kind: "exited", Run: 1, Code: 137, Signal: "SIGKILL"})
+					w.event(Event{Kind: "closed"})
+				} else {
+					w.event(Event{Kind: "exited", Run: 1})
+					w.event(Event{Kind: "closed"})
+				}
+				w.End(began)
+				if test == "in the middle" && told > 400 {
+					c.want += int64(told) - 400 // which came all the same
+				}
+				got := int64(0)
+				for _, f := range w.found {
+					got += f.WrongBytes()
+					if r := f.again(); !r.Found {
+						t.Errorf("%s, a gap %s: a replay does not find %s at %d, %d bytes again", name, test, f.Kind, f.Offset, f.Bytes)
+					}
+				}
+				if got != c.want {
+					t.Errorf("%s, a gap %s of %d bytes that tells of %d: %d bytes are wrong, want %d:\n%s", name, test, c.to-c.from, told, got, c.want, w.text())
+				}
 			}
 		}
 	}

@@ -23,6 +23,9 @@ func (r *reader) finish(killed bool) {
 		r.missing(h)
 	}
 	r.holes = nil
+	if r.owed() {
+		r.finishGap(killed)
+	}
 	if killed || r.fresh || t.content.Form == Nothing && t.hello == 0 {
 		return
 	}
@@ -34,6 +37,18 @@ func (r *reader) finish(killed bool) {
 	case t.endAt < 0 && !r.over:
 		r.since.note = r.c.replay(r, r.pos, nil)
 		r.found(Missing, r.front, 0, nil, nil, "the end of the stream: the program would have said how long it is")
+	}
+}
+
+// finishGap reports the bytes lost in a gap without output after it: all bytes up to the known end of the stream, or as many as the gap tells.
+func (r *reader) finishGap(killed bool) {
+	to := r.after
+	if r.text.endAt >= 0 && !killed {
+		to = r.text.endAt + int64(stream.EndSize)
+	}
+	if to > r.front {
+		r.since = r.gap
+		r.found(Missing, r.front, to-r.front, nil, nil, "in the gap at the end of the stream")
 	}
 }
 

@@ -48,6 +48,7 @@ type reader struct {
 	holes []hole
 	fresh bool  // pos is unknown: the next bytes may have any place from front on
 	after int64 // the place of the next bytes by the gaps before; -1: unknown. Of no use unless fresh
+	gap   seen  // the first of the gaps before; zero: none
 
 	// The repeated or late bytes in the present piece of the stream.
 	span struct {

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -65,6 +66,16 @@ func (c *Checker) eventAfter(e *Event, seq uint64) seen {
 	copied := *e
 	copied.Data = bytes.Clone(e.Data[:min(len(e.Data), 4096)])
 	s.note = []Event{begin, copied}
+	return s
+}
+
+// gapSeen returns the events that show what a stream has lost in a gap.
+func (c *Checker) gapSeen(r *reader, gap *Event) seen {
+	s := c.present()
+	if s.note = c.replay(r, r.front, nil); len(s.note) > 0 {
+		s.note[0].Seq = cmp.Or(gap.From, gap.Seq) - 1
+		s.note = append(s.note, *gap)
+	}
 	return s
 }
 
@@ -167,6 +178,14 @@ func (f Finding) again() Replayed {
 
 // ofTheEnd reports whether a finding is about the missing end of a stream. The events of any other finding end before the stream does.
 func (f Finding) ofTheEnd() bool { return f.Kind == Missing && len(f.Replay) == 1 }
+
+// WrongBytes returns how many bytes of output are wrong: bytes that a gap declares lost, and that come all the same, are wrong, too.
+func (f Finding) WrongBytes() int64 {
+	if f.ofBytes() || f.Kind == Order {
+		return f.Bytes
+	}
+	return 0
+}
 
 // ofBytes reports whether a finding is about bytes of a stream.
 func (f Finding) ofBytes() bool {

@@ -126,19 +126,19 @@ func (r *reader) settle(bad []byte, to int64) {
 		r.cur, r.begun = r.cur[:0], -1
 	}
 	if r.fresh {
-		r.fresh = false
 		r.flush()
+		r.since.note = join(r.gap.note, r.since.note)
 		if n := r.lost + int64(len(bad)); n > 0 {
 			r.found(Foreign, max(r.front, to-n), n, nil, bad, "after a gap")
 		}
 		if r.after >= 0 && r.lost == 0 && len(bad) == 0 {
 			r.checkGap(to)
 		}
-		if to >= r.front {
-			r.pos, r.front = to, to
-			return
+		if r.owed() {
+			r.addHole(r.front, to-r.lost-int64(len(bad)))
 		}
-		r.pos = to
+		r.fresh, r.gap = false, seen{}
+		r.pos, r.front = to, max(r.front, to)
 		return
 	}
 	n := r.lost + int64(len(bad)) // number of arrived bytes
@@ -170,13 +170,16 @@ func (r *reader) settle(bad []byte, to int64) {
 	}
 }
 
+// owed reports whether bytes lost before the next bytes of a certain place are missing: a gap was before them, and is no gap of an observer.
+func (r *reader) owed() bool { return r.fresh && r.gap.seq > 0 && !r.c.spec.Observer }
+
 // checkGap compares the place of the first byte after a gap with the place that the gap has told.
 func (r *reader) checkGap(to int64) {
 	switch {
-	case to > r.after:
+	case to > r.after && r.c.spec.Observer: // otherwise the whole gap is a hole
 		r.found(Missing, r.after, to-r.after, nil, nil, "the gap before this event says that fewer bytes were dropped")
 	case to < r.after:
-		r.found(Order, to, 0, nil, nil, fmt.Sprintf("the gap before this event says that %d bytes more were dropped", r.after-to))
+		r.found(Order, to, r.after-to, nil, nil, fmt.Sprintf("the gap before this event says that %d bytes more were dropped", r.after-to))
 	}
 }
 

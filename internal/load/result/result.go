@@ -77,7 +77,7 @@ const (
 // Names of Counts.
 const (
 	Wrong         = "wrong"          // findings of the oracle
-	WrongBytes    = "wrong bytes"    // bytes missing, doubled, reordered, altered or foreign
+	WrongBytes    = "wrong bytes"    // of output: missing, doubled, reordered, altered or foreign, or declared lost by a gap and not lost
 	CheckedBytes  = "checked bytes"  // output compared byte by byte
 	StdinBytes    = "stdin bytes"    // accepted by the server
 	Events        = "events"         // of processes, as received
