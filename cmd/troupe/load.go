@@ -58,8 +58,8 @@ With a COMMAND, troupe load runs the command sessions × processes times at once
 each ended run. {n} in the arguments is the number of the run from 1 on, {worker} the number of the worker.
 
 The exit code is 0 if every check was made and nothing was wrong; 1 if a byte or an event was wrong, a session was lost
-or never opened, a check could not be made, nothing was checked, an SLO was missed or a command failed; 125 if the run
-could not be done; and 130 after ^C, which ends a run early and still prints the report.`,
+or never opened, a check could not be made, nothing was checked, an operation of a rate was missed, an SLO was missed or
+a command failed; 125 if the run could not be done; and 130 after ^C, which ends a run early and still prints the report.`,
 		Example: `  troupe load
   troupe load --sessions 200 --processes 5 --profile mixed --chaos cut=20/s --duration 60s --html report.html
   troupe load --url ws://build:7766 --program /usr/bin/troupe --profile echo --rate 2000 --slo 'echo.p99<50ms'

@@ -28,6 +28,7 @@ type loadFlags struct {
 	file                string // --profile-file
 	duration, ramp      time.Duration
 	rate, arrival       string
+	mayMiss             string // a share
 	tty                 bool
 	encoding            string
 	chaos               string
@@ -71,6 +72,7 @@ func (o *loadFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.ramp, "ramp", 0, "begin the sessions, or start the commands, evenly over this `TIME`; 0: all at once")
 	fs.StringVar(&o.rate, "rate", "", "begin operations at this `RATE` over all sessions, as in 500/s; default: each process begins\nthe next operation after the last")
 	fs.StringVar(&o.arrival, "arrival", "", "how operations with a rate come: `ARRIVAL` is poisson (as clients who know nothing of each other;\nthe default) or even")
+	fs.StringVar(&o.mayMiss, "may-miss", "0", "exit with 1 if more than this `SHARE` of the operations of a rate is missed, as in 1% or 0.01")
 	fs.BoolVarP(&o.tty, "tty", "t", false, "give the programs terminals instead of pipes")
 	fs.StringVar(&o.encoding, "encoding", "msgpack", "the `ENCODING` of the connections: json or msgpack")
 	fs.StringVar(&o.chaos, "chaos", "", "disturb the run: `CHAOS` as in cut=20/s,stall=1/s,stall-for=2s or rst=5/s,delay=20ms,loss=1%")
@@ -126,7 +128,7 @@ func (o *loadFlags) arguments(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if o.argv != nil {
-		for _, f := range []string{"profile", "profile-file", "rate", "arrival", "program", "upload", "chaos", "encoding", "replay"} {
+		for _, f := range []string{"profile", "profile-file", "rate", "arrival", "may-miss", "program", "upload", "chaos", "encoding", "replay"} {
 			if o.set(f) {
 				return fmt.Errorf("--%s is for a load without a COMMAND: leave it out", f)
 			}
@@ -206,6 +208,12 @@ func (o *loadFlags) plan() (plan.Plan, error) {
 	} {
 		if o.set(f.name) {
 			f.take()
+		}
+	}
+	if o.set("may-miss") {
+		var err error
+		if p.MayMiss, err = plan.ParseShare(o.mayMiss, "--may-miss"); err != nil {
+			return p, err
 		}
 	}
 	if o.set("chaos") {

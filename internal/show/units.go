@@ -66,8 +66,10 @@ func Number[N ~int | ~int64 | ~uint64](n N) string {
 // 90 s. From 100 s on it has two units: 1m40s, 1h5m.
 func Latency(d time.Duration) string {
 	switch {
+	case d == math.MaxInt64:
+		return "never"
 	case d < 0:
-		return "-" + Latency(-max(d, -1<<63+1))
+		return "-" + Latency(-max(d, -1<<63+2))
 	case d == 0:
 		return "0"
 	case d >= 99500*time.Millisecond:

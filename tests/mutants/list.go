@@ -572,10 +572,15 @@ var mutants = []mutant{
 	{file: "internal/load/oracle/resync.go", old: `		if r.owed() {`, new: `		if false {`, breaks: "bytes lost in a gap are wrong bytes"},
 	{file: "internal/load/oracle/finish.go", old: `	if r.owed() {`, new: `	if false {`, breaks: "bytes lost in a gap at the end are wrong bytes"},
 	{file: "internal/load/oracle/replay.go", old: `f.ofBytes() || f.Kind == Order`, new: `f.ofBytes()`, breaks: "bytes that a gap declares lost, and that come all the same, are wrong bytes"},
+	{file: "internal/load/result/result.go", old: `!r.TooManyMissed() && `, new: ``, breaks: "missed operations make a run no success"},
+	{file: "internal/load/figures/figures.go", old: `	s.histogram(name).Miss(n)
+`, new: ``, breaks: "missed operations are in the percentiles"},
+	{file: "internal/load/run/seats.go", old: `			until = until.Add(e.beginWithin)
+`, new: ``, breaks: "an operation due just before the end of its phase may begin"},
 	{file: "internal/load/hist/hist.go", old: `	if every <= 0 {
 		return`, new: `	if true {
 		return`, breaks: "a histogram corrects coordinated omission"},
-	{file: "internal/load/figures/figures.go", old: `h.RecordCorrected(d, every)`, new: `h.Record(d)`, breaks: "latencies of a closed run are corrected"},
+	{file: "internal/load/figures/figures.go", old: `s.histogram(name).RecordCorrected(d, every)`, new: `s.histogram(name).Record(d)`, breaks: "latencies of a closed run are corrected"},
 	{file: "internal/load/figures/figures.go", old: `	r.Add(result.Wrong, 1)
 `, new: ``, breaks: "each finding counts"},
 	{file: "internal/load/figures/limit.go", old: `	case isOften(own):`, new: `	case false:`, breaks: "a run says that the load generator was the limit"},

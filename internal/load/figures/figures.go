@@ -151,13 +151,24 @@ func (r *Recorder) Gauge(name string, n int64) {
 // In an open run, every is 0, and latencies begin at the due time.
 func (r *Recorder) Latency(name string, d, every time.Duration) {
 	s := r.shard()
-	h := s.latency[name]
-	if h == nil {
-		h = new(hist.H)
-		s.latency[name] = h
-	}
-	h.RecordCorrected(d, every)
+	s.histogram(name).RecordCorrected(d, every)
 	s.mu.Unlock()
+}
+
+// Miss records n missed operations of an open run, whose latency has a name. Each counts as slower than all others.
+func (r *Recorder) Miss(name string, n int64) {
+	s := r.shard()
+	s.counts[result.Missed] += n
+	s.histogram(name).Miss(n)
+	s.mu.Unlock()
+}
+
+// histogram returns the histogram of a latency. s is locked.
+func (s *shard) histogram(name string) *hist.H {
+	if s.latency[name] == nil {
+		s.latency[name] = new(hist.H)
+	}
+	return s.latency[name]
 }
 
 // Found records a finding: in the result, in the file, and in the counts.

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/load/hist"
 	"github.com/b6f6fdd7/troupe/internal/load/oracle"
 	"github.com/b6f6fdd7/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/internal/load/result"
@@ -406,5 +407,22 @@ func TestNoPasswordInResults(t *testing.T) {
 	defer r.Close()
 	if got := r.Now().Plan.Metrics; got != "http://somebody:xxxxx@127.0.0.1:1/metrics" {
 		t.Errorf("the result has the URL %q", got)
+	}
+}
+
+// TestMiss: missed operations are in the counts and in the latency of the run, and in no latency of a step.
+func TestMiss(t *testing.T) {
+	r := newRecorder(t, plan.Plan{}, "")
+	r.Latency(result.Echo, time.Millisecond, 0)
+	r.Miss(result.Echo, 3)
+	r.Step(nil)
+	r.Miss(result.Spawned, 2)
+	res := r.Now()
+	echo, spawn := res.Latency[result.Echo], res.Latency[result.Spawned]
+	if res.Counts[result.Missed] != 5 || echo.Count() != 4 || echo.Quantile(.5) != hist.Never || spawn.Count() != 2 || spawn.Min() != hist.Never {
+		t.Errorf("%d missed, latencies %v and %v", res.Counts[result.Missed], echo, spawn)
+	}
+	if s := res.Seconds[0].Latency[result.Echo]; s.N != 1 || s.Max != time.Millisecond {
+		t.Errorf("the step has %+v", s)
 	}
 }

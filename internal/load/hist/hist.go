@@ -1,7 +1,8 @@
 // Package hist has a histogram of durations with a fixed relative precision (High Dynamic Range), for values from 1 µs to 1 h.
 //
 // Each power of two is divided into 128 buckets of the same width (log-linear). So a bucket is at most 1/128 as wide as its values, and
-// 4,100 buckets of 8 bytes cover the whole range.
+// 4,100 buckets of 8 bytes cover the whole range. Beside the values, a histogram counts missed operations: each is greater than all
+// values.
 package hist
 
 import (
@@ -18,6 +19,8 @@ const (
 	Least = time.Microsecond
 	// Greatest is the greatest value: a value above Greatest counts as Greatest.
 	Greatest = time.Hour
+	// Never is the duration of a missed operation.
+	Never time.Duration = math.MaxInt64
 
 	// Precision is the greatest relative error of a quantile: 0.8 %.
 	Precision = 1.0 / perOctave
@@ -31,7 +34,8 @@ const (
 // An H is a histogram. Its zero value is empty. One goroutine at a time uses an H.
 type H struct {
 	counts   []int64 // by index; grows to the greatest index in use, at most buckets
-	count    int64
+	count    int64   // of the values
+	never    int64   // missed operations
 	sum      float64 // ns; a float, since 1 h a million times overflows an int64
 	min, max time.Duration
 }
@@ -95,6 +99,9 @@ func (h *H) RecordCorrected(d, every time.Duration) {
 	}
 }
 
+// Miss adds n missed operations.
+func (h *H) Miss(n int64) { h.never += n }
+
 func (h *H) add(i int, n int64) {
 	if i >= len(h.counts) {
 		// Room up to the end of the octave: most values of a run are near each other.
@@ -114,17 +121,21 @@ func (h *H) extend(least, greatest time.Duration, n int64, sum float64) {
 	h.sum += sum
 }
 
-// Quantile returns the value below or at which the share q of the values lies, with a relative error of at most Precision. The result is
-// never below the true value. Of an empty histogram it is 0. q is from 0 to 1.
+// Quantile returns the value below or at which the share q of the values and of the missed operations lies, with a relative error of at most
+// Precision; Never: the share of the values is less than q. The result is never below the true value. Of an empty histogram it is 0. q is from
+// 0 to 1.
 func (h *H) Quantile(q float64) time.Duration {
-	if h.count == 0 {
+	if h.Count() == 0 {
 		return 0
 	}
 	if !(q > 0) {
-		return h.min
+		return h.Min()
 	}
-	rank := int64(math.Ceil(q * float64(h.count)))
-	if rank >= h.count {
+	rank := min(int64(math.Ceil(q*float64(h.Count()))), h.Count())
+	switch {
+	case rank > h.count:
+		return Never
+	case rank == h.count:
 		return h.max
 	}
 	rank = max(rank, 1)
@@ -136,26 +147,50 @@ func (h *H) Quantile(q float64) time.Duration {
 	return h.max
 }
 
-// Count returns the number of values.
-func (h *H) Count() int64 { return h.count }
+// Count returns the number of values and of missed operations.
+func (h *H) Count() int64 { return h.count + h.never }
 
-// Min returns the least value, exactly. Of an empty histogram it is 0.
-func (h *H) Min() time.Duration { return h.min }
+// Done returns a copy without the missed operations.
+func (h *H) Done() *H {
+	done := h.Clone()
+	done.never = 0
+	return done
+}
 
-// Max returns the greatest value, exactly. Of an empty histogram it is 0.
-func (h *H) Max() time.Duration { return h.max }
-
-// Mean returns the mean, exactly. Of an empty histogram it is 0.
-func (h *H) Mean() time.Duration {
+// Min returns the least value, exactly. Of an empty histogram the result is 0, and Never if all operations were missed.
+func (h *H) Min() time.Duration {
 	if h.count == 0 {
+		return h.Max()
+	}
+	return h.min
+}
+
+// Max returns the greatest value, exactly. Of an empty histogram the result is 0, and Never if an operation was missed.
+func (h *H) Max() time.Duration {
+	if h.never > 0 {
+		return Never
+	}
+	return h.max
+}
+
+// Mean returns the mean, exactly. Of an empty histogram the result is 0, and Never if an operation was missed.
+func (h *H) Mean() time.Duration {
+	switch {
+	case h.never > 0:
+		return Never
+	case h.count == 0:
 		return 0
 	}
 	return time.Duration(h.sum / float64(h.count))
 }
 
-// Merge adds all values of o. A nil o has none.
+// Merge adds all values and missed operations of o. A nil o has none.
 func (h *H) Merge(o *H) {
-	if o == nil || o.count == 0 {
+	if o == nil {
+		return
+	}
+	h.never += o.never
+	if o.count == 0 {
 		return
 	}
 	for i := len(o.counts) - 1; i >= 0; i-- { // from above: counts grow once
@@ -196,25 +231,33 @@ func (h *H) Buckets() iter.Seq[Bucket] {
 	}
 }
 
-// form is an H in JSON. All durations are in nanoseconds. The quantiles are for readers: UnmarshalJSON calculates them anew.
+// form is an H in JSON. All durations are in nanoseconds. Min, Max and Mean are of the values alone. The quantiles are for readers, and null
+// for Never: UnmarshalJSON calculates them anew.
 type form struct {
-	Count   int64         `json:"count"`
-	Min     time.Duration `json:"min"`
-	Max     time.Duration `json:"max"`
-	Mean    time.Duration `json:"mean"`
-	P50     time.Duration `json:"p50"`
-	P90     time.Duration `json:"p90"`
-	P99     time.Duration `json:"p99"`
-	P999    time.Duration `json:"p99.9"`
-	Sum     float64       `json:"sum"`
-	Buckets [][2]int64    `json:"buckets"` // the greatest value of a bucket, and how many values lie in it
+	Count   int64          `json:"count"`           // of the values
+	Missed  int64          `json:"missed,omitzero"` // operations
+	Min     time.Duration  `json:"min"`
+	Max     time.Duration  `json:"max"`
+	Mean    time.Duration  `json:"mean"`
+	P50     *time.Duration `json:"p50"`
+	P90     *time.Duration `json:"p90"`
+	P99     *time.Duration `json:"p99"`
+	P999    *time.Duration `json:"p99.9"`
+	Sum     float64        `json:"sum"`
+	Buckets [][2]int64     `json:"buckets"` // the greatest value of a bucket, and how many values lie in it
 }
 
 // MarshalJSON writes the buckets that are not empty.
 func (h *H) MarshalJSON() ([]byte, error) {
+	quantile := func(q float64) *time.Duration {
+		if d := h.Quantile(q); d != Never {
+			return &d
+		}
+		return nil
+	}
 	f := form{
-		Count: h.count, Min: h.min, Max: h.max, Mean: h.Mean(), Sum: h.sum,
-		P50: h.Quantile(.5), P90: h.Quantile(.9), P99: h.Quantile(.99), P999: h.Quantile(.999),
+		Count: h.count, Missed: h.never, Min: h.min, Max: h.max, Mean: h.Done().Mean(), Sum: h.sum,
+		P50: quantile(.5), P90: quantile(.9), P99: quantile(.99), P999: quantile(.999),
 		Buckets: [][2]int64{},
 	}
 	for b := range h.Buckets() {
@@ -238,6 +281,10 @@ func (h *H) UnmarshalJSON(text []byte) error {
 		n.add(index(min(value, Greatest)), count)
 		n.count += count
 	}
+	if f.Missed < 0 || f.Missed > mostCount {
+		return fmt.Errorf("hist: %d operations cannot be missed", f.Missed)
+	}
+	n.never = f.Missed
 	if n.count != f.Count {
 		return fmt.Errorf("hist: count is %d, but the buckets have %d values", f.Count, n.count)
 	}

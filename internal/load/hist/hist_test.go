@@ -236,3 +236,40 @@ func BenchmarkRecord(b *testing.B) {
 		d = (d*5 + 12345) & (1<<30 - 1)
 	}
 }
+
+// TestNever: missed operations count as slower than all values, in each figure, after a merge and from JSON, too.
+func TestNever(t *testing.T) {
+	var a, b, back H
+	for i := range 90 {
+		a.Record(time.Duration(i+1) * time.Millisecond)
+	}
+	a.Miss(4)
+	b.Miss(6)
+	a.Merge(&b)
+	text, err := json.Marshal(&a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, h := range []*H{&a, &back, a.Clone()} {
+		if h.Count() != 100 || h.Max() != Never || h.Mean() != Never || h.Min() != time.Millisecond {
+			t.Errorf("count %d, max %v, mean %v, min %v", h.Count(), h.Max(), h.Mean(), h.Min())
+		}
+		for q, want := range map[float64]time.Duration{0: time.Millisecond, .5: 50 * time.Millisecond, .9: 90 * time.Millisecond, .901: Never, .99: Never, 1: Never} {
+			if got := h.Quantile(q); got < want || float64(got-want) > Precision*float64(want) {
+				t.Errorf("quantile %g is %v, want %v", q, got, want)
+			}
+		}
+		if d := h.Done(); d.Count() != 90 || d.Max() != 90*time.Millisecond || d.Mean() > 46*time.Millisecond {
+			t.Errorf("of the done ones: count %d, max %v, mean %v", d.Count(), d.Max(), d.Mean())
+		}
+	}
+	if b.Min() != Never || b.Quantile(.01) != Never || b.Quantile(0) != Never {
+		t.Errorf("of operations that were all missed, min is %v, p1 %v", b.Min(), b.Quantile(.01))
+	}
+	if b.Reset(); b.Count() != 0 || b.Max() != 0 {
+		t.Errorf("after a reset, count is %d, max %v", b.Count(), b.Max())
+	}
+}

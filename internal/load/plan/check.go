@@ -73,7 +73,7 @@ var mixed = []Part{
 // Complete fills in what is left out, replaces Mixed by its profiles, and checks the plan. Its errors name the member as in a file.
 func (p *Plan) Complete() error {
 	p.Encoding = cmp.Or(p.Encoding, "msgpack")
-	if p.Chaos.StallFor == 0 && p.Chaos.waits() {
+	if p.Chaos.StallFor == 0 && p.Chaos.Waits() {
 		p.Chaos.StallFor = Duration(time.Second)
 	}
 	for i := range p.Phases {
@@ -160,6 +160,9 @@ func (p *Plan) Check() error {
 	}
 	if p.Ramp < 0 || p.Ramp > maxTime {
 		fault("ramp is %v, expected 0 to %v", p.Ramp, maxTime)
+	}
+	if !(p.MayMiss >= 0 && p.MayMiss <= 1) {
+		fault("may-miss is %v, expected a share from 0 to 1", p.MayMiss)
 	}
 	for _, pid := range p.PIDs {
 		if pid < 2 {
@@ -322,8 +325,8 @@ func (c *Command) check(p *Plan) error {
 	return nil
 }
 
-// waits reports whether StallFor has a meaning.
-func (c *Chaos) waits() bool { return c.Stall > 0 || c.Freeze > 0 || c.Stop > 0 }
+// Waits reports whether StallFor has a meaning.
+func (c *Chaos) Waits() bool { return c.Stall > 0 || c.Freeze > 0 || c.Stop > 0 }
 
 func (c *Chaos) check() error {
 	var errs []error

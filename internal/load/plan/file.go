@@ -203,8 +203,8 @@ func scalar(text string, v reflect.Value, what string) error {
 		}
 		v.SetUint(u)
 	case reflect.Float64:
-		if strings.HasSuffix(what, ".loss") {
-			f, err := parseShare(text, what)
+		if strings.HasSuffix(what, ".loss") || strings.HasSuffix(what, "may-miss") {
+			f, err := ParseShare(text, what)
 			v.SetFloat(f)
 			return err
 		}

@@ -141,7 +141,7 @@ func (c *Chaos) set(name, value string) (err error) {
 		c.Speed = int64(n)
 		return named(name, err)
 	case "loss":
-		c.Loss, err = parseShare(value, name)
+		c.Loss, err = ParseShare(value, name)
 		return err
 	}
 	for _, k := range c.Rates() {
@@ -164,8 +164,8 @@ func named(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// parseShare reads a share of 1. what names it for the error.
-func parseShare(text, what string) (float64, error) {
+// ParseShare reads a share of 1. what names it for the error.
+func ParseShare(text, what string) (float64, error) {
 	digits, percent := strings.CutSuffix(text, "%")
 	v, err := strconv.ParseFloat(digits, 64)
 	if err != nil {

@@ -59,8 +59,8 @@ type Task struct {
 	Began   time.Time // of the load run
 
 	// Moments are the times at which the operations of an open run are due. Moments is nil in a closed run, and for profiles without
-	// Operations. All Tasks of a phase share the channel: the first free Task takes the next moment, and measures from the due time. A Task
-	// takes a moment only when it can begin its operation at once. The engine counts result.Late, and counts the moments without a Task as
+	// an Operation. All Tasks of a phase share the channel: the first free Task takes the next moment, and measures from the due time. A Task
+	// takes a moment only when it can begin its operation at once. The engine counts result.Due and result.Late, and counts the moments without a Task as
 	// result.Missed. A Task counts a moment as result.Missed if its operation fails or gets no answer.
 	Moments <-chan time.Time
 
@@ -76,15 +76,16 @@ type Task struct {
 // end of the ctx of the session's Tasks. The checks of a Task end there: events that can no longer arrive are no finding.
 var ErrLost = errors.New("the session is lost")
 
-// Operations reports whether the programs of p have operations. An open run deals out operations by Moments.
-func Operations(p plan.Profile) bool {
-	return p == plan.Spawn || p == plan.Echo || p == plan.Upload
+// Operation returns the name of the latency of the operations of p; "": the programs of p have no operations. An open run deals out operations
+// by Moments.
+func Operation(p plan.Profile) string {
+	return map[plan.Profile]string{plan.Spawn: result.Spawned, plan.Echo: result.Echo, plan.Upload: result.Block}[p]
 }
 
 // miss counts n operations of an open run that were due and get no latency. A closed run has no due operations.
 func (t *Task) miss(n int) {
 	if t.Moments != nil && n > 0 {
-		t.Rec.Add(result.Missed, int64(n))
+		t.Rec.Miss(Operation(t.Part.Profile), int64(n))
 	}
 }
 

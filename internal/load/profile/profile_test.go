@@ -14,6 +14,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/load/chaos"
 	"github.com/b6f6fdd7/troupe/internal/load/figures"
+	"github.com/b6f6fdd7/troupe/internal/load/hist"
 	"github.com/b6f6fdd7/troupe/internal/load/oracle"
 	"github.com/b6f6fdd7/troupe/internal/load/plan"
 	_ "github.com/b6f6fdd7/troupe/internal/load/program/early" // the test binary is the programs
@@ -784,8 +785,12 @@ func TestMissed(t *testing.T) {
 				cancel(ErrLost)
 			}()
 			Run(ctx, task)
-			if n := task.Rec.Now().Counts[result.Missed]; n != test.want {
+			r := task.Rec.Now()
+			if n := r.Counts[result.Missed]; n != test.want {
 				t.Errorf("%d operations are missed, want %d", n, test.want)
+			}
+			if h := r.Latency[Operation(test.profile)]; test.want > 0 && (h == nil || h.Quantile(.5) != hist.Never) {
+				t.Error("the percentiles leave out what was missed")
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/load/hist"
 	"github.com/b6f6fdd7/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
@@ -182,13 +183,13 @@ func distribution(r *result.Result) *chart {
 
 // distributionOf returns a chart of histograms by the share of their values, with the rare ones drawn apart; nil without a value.
 func distributionOf(id, title, sub string, curves []curve) *chart {
-	curves = slices.DeleteFunc(curves, func(c curve) bool { return c.h == nil || c.h.Count() == 0 })
+	curves = slices.DeleteFunc(curves, func(c curve) bool { return c.h == nil || c.h.Done().Count() == 0 })
 	if len(curves) == 0 {
 		return nil
 	}
 	most, lowest, highest := int64(0), time.Duration(math.MaxInt64), time.Duration(0)
 	for _, c := range curves {
-		most, lowest, highest = max(most, c.h.Count()), min(lowest, c.h.Min()), max(highest, c.h.Max())
+		most, lowest, highest = max(most, c.h.Count()), min(lowest, c.h.Min()), max(highest, c.h.Done().Max())
 	}
 	c := &chart{ID: show.Harmless(id), Title: show.Harmless(title), Sub: sub, XTitle: "share of the values that are at or below"}
 	x, y := shares(most), logarithmic(lowest, highest)
@@ -201,9 +202,13 @@ func distributionOf(id, title, sub string, curves []curve) *chart {
 			if share >= last {
 				break
 			}
-			values = append(values, value{share, float64(cu.h.Quantile(share)), true})
+			if d := cu.h.Quantile(share); d != hist.Never {
+				values = append(values, value{share, float64(d), true})
+			}
 		}
-		values = append(values, value{last, float64(cu.h.Max()), true})
+		if cu.h.Max() != hist.Never {
+			values = append(values, value{last, float64(cu.h.Max()), true})
+		}
 		c.draw(cu.class, cu.label, x, y, values, false)
 	}
 	c.axes(x, y)

@@ -97,6 +97,10 @@ func TestHeadline(t *testing.T) {
 		{checked(func(r *result.Result) {
 			r.Problems, r.SLOs, r.Counts[result.LostSessions] = []string{"x"}, []result.Verdict{{}}, 1
 		}), headline{"bad", "0 wrong bytes", "in 3.0 GiB checked byte by byte, with up to 1,000 processes at once, but 1 lost session, 1 problem and 1 of 1 SLO missed"}},
+		{checked(func(r *result.Result) { r.Counts[result.Due], r.Counts[result.Missed] = 119_497, 85_752 }), headline{"bad", "0 wrong bytes", "in 3.0 GiB checked byte by byte, with up to 1,000 processes at once, but 71.8 % of 119,497 operations missed"}},
+		{checked(func(r *result.Result) {
+			r.Counts[result.Due], r.Counts[result.Missed], r.Plan.MayMiss = 119_497, 1, 0.01
+		}), headline{"good", "0 wrong bytes", "in 3.0 GiB checked byte by byte, with up to 1,000 processes at once, with less than 0.01 % of 119,497 operations missed"}},
 		{&result.Result{}, headline{"nothing", "0 wrong bytes", "but nothing was checked"}},
 		{&result.Result{Took: time.Second, Commands: &result.Commands{Codes: map[string]int64{"0": 2000}}}, headline{"good", "2,000 of 2,000 commands", "ended with exit code 0, within 1 s"}},
 		{&result.Result{Took: time.Second, Commands: &result.Commands{Codes: map[string]int64{"0": 3, "SIGKILL": 1}}}, headline{"bad", "3 of 4 commands", "ended with exit code 0, within 1 s"}},
@@ -346,6 +350,24 @@ func TestTextFits(t *testing.T) {
 				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > width {
 					t.Errorf("%s, width %d: a line has %d columns: %s", name, width, n, line)
 				}
+			}
+		}
+	}
+}
+
+// TestNever: missed operations are in the percentiles of all reports, and in no picture.
+func TestNever(t *testing.T) {
+	for _, done := range []int{0, 10} {
+		h := new(hist.H)
+		for range done {
+			h.Record(time.Millisecond)
+		}
+		h.Miss(20)
+		r := &result.Result{Counts: map[string]int64{result.CheckedBytes: 1, result.Due: int64(done + 20), result.Missed: 20}, Latency: map[string]*hist.H{result.Echo: h}}
+		compared := written(t, func(w io.Writer) error { return CompareHTML(w, r, r) })
+		for _, text := range []string{textOf(t, r), pageOf(t, r), compared} {
+			if !strings.Contains(text, "never") || !strings.Contains(text, " missed") || strings.Contains(text, "2562047") || strings.Contains(text, "NaN") {
+				t.Errorf("%d done and 20 missed:\n%.2000s", done, text)
 			}
 		}
 	}

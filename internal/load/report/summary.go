@@ -56,6 +56,9 @@ func headlineOf(r *result.Result) headline {
 	if cuts := n(result.Cuts); cuts > 0 {
 		where = append(where, "through "+several(cuts, "cut"))
 	}
+	if n(result.Missed) > 0 && !r.TooManyMissed() {
+		where = append(where, "with "+missedText(r))
+	}
 	if f := faults(r); f != "" {
 		h.Class = "bad"
 		where = append(where, f)
@@ -71,6 +74,9 @@ func faults(r *result.Result) string {
 	if lost := r.Counts[result.LostSessions]; lost > 0 {
 		list = append(list, several(lost, "lost session"))
 	}
+	if r.TooManyMissed() {
+		list = append(list, missedText(r))
+	}
 	if n := len(r.Problems); n > 0 {
 		list = append(list, several(int64(n), "problem"))
 	}
@@ -85,6 +91,15 @@ func faults(r *result.Result) string {
 		return "but " + list[0]
 	}
 	return "but " + strings.Join(list[:last], ", ") + " and " + list[last]
+}
+
+// missedText tells how many operations were missed: 71.8 % of 119,497 operations missed.
+func missedText(r *result.Result) string {
+	share := show.Significant(100 * r.MissedShare())
+	if share == "0" {
+		share = "less than 0.01"
+	}
+	return fmt.Sprintf("%s %% of %s missed", share, several(max(r.Counts[result.Due], r.Counts[result.Missed]), "operation"))
 }
 
 // several returns a number and a word: 1 cut, 1,203 cuts.

@@ -181,6 +181,9 @@ func countTable(r *result.Result) *table {
 		if result.IsBytes(name) {
 			each = size(r.Rate(name))
 		}
+		if name == result.Due || name == result.Missed { // some of them are counted after their time
+			each = ""
+		}
 		t.row(name, cell{countText(name, v), class}, each, cell{countMeanings[name], "dim"})
 	}
 	return t
@@ -409,7 +412,7 @@ var quantiles = []struct {
 // countOrder is the order of the counts of a report. The counts by kind follow their sum.
 var countOrder = []string{
 	result.Wrong, result.WrongBytes, result.CheckedBytes, result.StdinBytes, result.Output, result.Events, result.Sessions, result.LostSessions, result.Starts, result.StartsRefused,
-	result.Ends, result.Failed, result.Stopped, result.Runs, result.Operations, result.Late, result.Missed, result.Cuts, result.Resumes, result.Takeovers, result.Stalls, result.Kills, result.Freezes, result.Stops,
+	result.Ends, result.Failed, result.Stopped, result.Runs, result.Operations, result.Due, result.Late, result.Missed, result.Cuts, result.Resumes, result.Takeovers, result.Stalls, result.Kills, result.Freezes, result.Stops,
 }
 
 var countMeanings = map[string]string{
@@ -429,7 +432,8 @@ var countMeanings = map[string]string{
 	result.Runs:          "of programs, with restarts",
 	result.Operations:    "operations of the profiles",
 	result.Late:          "operations that the load generator itself began late",
-	result.Missed:        "operations due before the end of their phase that never began or got no answer",
+	result.Due:           "operations of an open run that were due",
+	result.Missed:        "of them, those that never began or got no answer: the latencies count them as slower than all others",
 	result.Cuts:          "connections cut by chaos",
 	result.Resumes:       "resumes that succeeded",
 	result.Takeovers:     "of a session by a second client",

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/load/hist"
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
@@ -27,6 +28,9 @@ const (
 func (u Unit) Text(v float64) string {
 	switch u {
 	case Nanoseconds:
+		if v >= float64(hist.Never) {
+			return "never"
+		}
 		return show.Latency(time.Duration(v))
 	case Bytes:
 		return show.Bytes(int64(v))
@@ -47,7 +51,7 @@ const Errors = "errors"
 
 // CountNames are the names of Counts.
 var CountNames = []string{
-	Wrong, WrongBytes, CheckedBytes, StdinBytes, Events, Sessions, Starts, StartsRefused, Ends, Runs, Operations, Late, Missed,
+	Wrong, WrongBytes, CheckedBytes, StdinBytes, Events, Sessions, Starts, StartsRefused, Ends, Runs, Operations, Due, Late, Missed,
 	Cuts, Cuts + " fin", Cuts + " rst", Cuts + " half-open", Cuts + " mid-frame", Cuts + " handshake", Cuts + " resume",
 	Resumes, LostSessions, Takeovers, Kills, Freezes, Stops, Stalls,
 	Output, Failed, Stopped,

@@ -27,8 +27,9 @@ func CountError(errors map[string]int64, text string, n int64) {
 	errors[text] += n
 }
 
-// Summarise returns the quantiles of a histogram.
+// Summarise returns the quantiles of the values of a histogram: a missed operation belongs to no step.
 func Summarise(h *hist.H) Summary {
+	h = h.Done()
 	return Summary{N: h.Count(), P50: h.Quantile(.5), P90: h.Quantile(.9), P99: h.Quantile(.99), Max: h.Max()}
 }
 

@@ -62,8 +62,20 @@ func (r *Result) Right() bool {
 	if r.NothingChecked() {
 		return false
 	}
-	return len(r.Problems) == 0 && len(r.Findings) == 0 && r.Counts[Wrong] == 0 && r.Counts[LostSessions] == 0 && r.Counts[Failed] == 0
+	return !r.TooManyMissed() && len(r.Problems) == 0 && len(r.Findings) == 0 && r.Counts[Wrong] == 0 && r.Counts[LostSessions] == 0 && r.Counts[Failed] == 0
 }
+
+// MissedShare returns the share of the due operations without an answer, 0 to 1.
+func (r *Result) MissedShare() float64 {
+	missed := r.Counts[Missed]
+	if missed == 0 {
+		return 0
+	}
+	return float64(missed) / float64(max(r.Counts[Due], missed))
+}
+
+// TooManyMissed reports whether more operations were missed than the plan allows.
+func (r *Result) TooManyMissed() bool { return r.MissedShare() > r.Plan.MayMiss }
 
 const (
 	// MaxSeconds is how many steps a Result has at most.
@@ -77,7 +89,7 @@ const (
 // Names of Counts.
 const (
 	Wrong         = "wrong"          // findings of the oracle
-	WrongBytes    = "wrong bytes"    // of output: missing, doubled, reordered, altered or foreign, or declared lost by a gap and not lost
+	WrongBytes    = "wrong bytes"    // bytes missing, doubled, reordered, altered or foreign, and bytes declared lost by a gap and not lost
 	CheckedBytes  = "checked bytes"  // output compared byte by byte
 	StdinBytes    = "stdin bytes"    // accepted by the server
 	Events        = "events"         // of processes, as received
@@ -88,7 +100,8 @@ const (
 	Runs          = "runs"           // with restarts
 	Operations    = "operations"     // of the profiles
 	Late          = "late"           // operations of an open run that the load generator itself began late
-	Missed        = "missed"         // operations of an open run that were due before the end of their phase, and never began or got no answer
+	Due           = "due"            // operations due in an open run
+	Missed        = "missed"         // due operations without an answer: most of them never began, though their phase waited for them
 	Cuts          = "cuts"           // connections that chaos cut; "cuts fin", "cuts rst", … by their kind: an act of handshake or resume is two cuts, fin or rst first
 	Resumes       = "resumes"        // that succeeded
 	LostSessions  = "lost sessions"  // that could not be resumed
@@ -135,7 +148,7 @@ type Second struct {
 	At      time.Duration      `json:"at"`      // its begin, since the begin of the run
 	Took    time.Duration      `json:"took"`    // rates of this step are Counts by Took, not by Result.Step
 	Counts  map[string]int64   `json:"counts"`  // in this step
-	Latency map[string]Summary `json:"latency"` // in this step
+	Latency map[string]Summary `json:"latency"` // in this step, without missed operations
 
 	Machine float64 `json:"machine"` // share of the CPUs that all programs of the load generator's machine used, 0 to 1; the greatest of several workers
 

@@ -305,15 +305,19 @@ func TestRight(t *testing.T) {
 		change func(r *Result)
 		want   bool
 	}{
-		"all is right":     {func(r *Result) {}, true},
-		"stdin only":       {func(r *Result) { r.Counts = map[string]int64{StdinBytes: 1} }, false},
-		"a command":        {func(r *Result) { r.Counts, r.Commands = nil, &Commands{} }, true},
-		"nothing checked":  {func(r *Result) { delete(r.Counts, CheckedBytes) }, false},
-		"a finding":        {func(r *Result) { r.Counts[Wrong] = 1 }, false},
-		"a lost session":   {func(r *Result) { r.Counts[LostSessions] = 1 }, false},
-		"a failed command": {func(r *Result) { r.Commands, r.Counts[Failed] = &Commands{}, 1 }, false},
-		"a missed SLO":     {func(r *Result) { r.SLOs = []Verdict{{Met: true}, {}} }, false},
-		"a problem":        {func(r *Result) { r.Problems = []string{"nobody looked"} }, false},
+		"all is right":               {func(r *Result) {}, true},
+		"stdin only":                 {func(r *Result) { r.Counts = map[string]int64{StdinBytes: 1} }, false},
+		"a command":                  {func(r *Result) { r.Counts, r.Commands = nil, &Commands{} }, true},
+		"nothing checked":            {func(r *Result) { delete(r.Counts, CheckedBytes) }, false},
+		"a finding":                  {func(r *Result) { r.Counts[Wrong] = 1 }, false},
+		"a lost session":             {func(r *Result) { r.Counts[LostSessions] = 1 }, false},
+		"a failed command":           {func(r *Result) { r.Commands, r.Counts[Failed] = &Commands{}, 1 }, false},
+		"a missed SLO":               {func(r *Result) { r.SLOs = []Verdict{{Met: true}, {}} }, false},
+		"a missed operation":         {func(r *Result) { r.Counts[Due], r.Counts[Missed] = 1000, 1 }, false},
+		"few missed operations":      {func(r *Result) { r.Counts[Due], r.Counts[Missed], r.Plan.MayMiss = 1000, 10, 0.01 }, true},
+		"too many missed operations": {func(r *Result) { r.Counts[Due], r.Counts[Missed], r.Plan.MayMiss = 1000, 11, 0.01 }, false},
+		"missed operations of a file without those due": {func(r *Result) { r.Counts[Missed], r.Plan.MayMiss = 1, 0.5 }, false},
+		"a problem": {func(r *Result) { r.Problems = []string{"nobody looked"} }, false},
 	} {
 		r := &Result{Counts: map[string]int64{CheckedBytes: 1, Errors: 5, StartsRefused: 3}}
 		if c.change(r); r.Right() != c.want {
@@ -546,5 +550,28 @@ func TestCompareCommands(t *testing.T) {
 	want := []string{"command.again: none before, true after", "phases[0].duration: none before, 1s after"}
 	if c := Compare(once, again); !slices.Equal(c.Differences, want) {
 		t.Errorf("the differences are %q, want %q", c.Differences, want)
+	}
+}
+
+// TestNeverInFigures: an SLO about a percentile with missed operations is missed, and a comparison has the percentile without a ratio.
+func TestNeverInFigures(t *testing.T) {
+	runs := [2]*Result{}
+	for i := range runs {
+		h := new(hist.H)
+		h.Record(time.Millisecond)
+		h.Miss(int64(i))
+		runs[i] = &Result{Counts: map[string]int64{}, Latency: map[string]*hist.H{Echo: h}}
+	}
+	slo, err := ParseSLO("echo.p99<50ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := slo.Check(runs[1]); v.Met || v.Unit.Text(v.Got) != "never" || v.String() != "echo.p99<50ms: missed, since so many operations were never done" {
+		t.Errorf("verdict %+v, %s", v, v)
+	}
+	for _, row := range Compare(runs[0], runs[1]).Rows {
+		if row.Name == "echo.p99" && (row.Better != -1 || row.Ratio != 0 || row.Unit.Text(*row.After) != "never") {
+			t.Errorf("row %+v", row)
+		}
 	}
 }

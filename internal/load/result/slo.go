@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/load/hist"
 )
 
 // An SLO is a condition on a figure of a Result, such as echo.p99<50ms, wrong=0, starts/s>100 or memory<1GiB. Figures of usage are the maximum
@@ -93,6 +95,8 @@ func (v Verdict) String() string {
 	switch {
 	case v.Missing != "":
 		return fmt.Sprintf("%s: missed, since %s", v.SLO, v.Missing)
+	case v.Unit == Nanoseconds && v.Got >= float64(hist.Never) && !v.Met:
+		return fmt.Sprintf("%s: missed, since so many operations were never done", v.SLO)
 	case v.Met:
 		return fmt.Sprintf("%s: met with %s", v.SLO, v.Unit.Text(v.Got))
 	}

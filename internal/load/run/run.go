@@ -48,16 +48,17 @@ const (
 // An engine is a run.
 type engine struct {
 	// Fixed by Run.
-	plan       *plan.Plan
-	access     Access
-	rec        *figures.Recorder
-	runID      string
-	began      time.Time     // when the recorder began: the times of findings count from then
-	deadAfter  time.Duration // of silence
-	goneWithin time.Duration
-	plain      bool          // for tests: treat every server as a server without the extensions of troupe
-	dials      chan struct{} // has a token for each connection being opened
-	meters     []usage.Meter // of the servers; one goroutine at a time reads them
+	plan        *plan.Plan
+	access      Access
+	rec         *figures.Recorder
+	runID       string
+	began       time.Time     // when the recorder began: the times of findings count from then
+	deadAfter   time.Duration // of silence
+	goneWithin  time.Duration
+	beginWithin time.Duration
+	plain       bool          // for tests: treat every server as a server without the extensions of troupe
+	dials       chan struct{} // has a token for each connection being opened
+	meters      []usage.Meter // of the servers; one goroutine at a time reads them
 
 	phases []*phase
 	seats  []*seat
@@ -113,20 +114,24 @@ func newEngine(p *plan.Plan, a Access, r *figures.Recorder) (*engine, error) {
 	id := make([]byte, 8)
 	rand.Read(id)
 	e := &engine{
-		plan:       p,
-		access:     a,
-		rec:        r,
-		runID:      hex.EncodeToString(id),
-		began:      r.Began(),
-		deadAfter:  deadAfter,
-		goneWithin: goneWithin,
-		dials:      make(chan struct{}, maxDials),
-		clocks:     make(map[string]time.Duration),
-		meters:     usage.Of(p),
+		plan:        p,
+		access:      a,
+		rec:         r,
+		runID:       hex.EncodeToString(id),
+		began:       r.Began(),
+		deadAfter:   deadAfter,
+		goneWithin:  goneWithin,
+		beginWithin: beginWithin,
+		dials:       make(chan struct{}, maxDials),
+		clocks:      make(map[string]time.Duration),
+		meters:      usage.Of(p),
 	}
 	e.hard, e.stop = context.WithCancelCause(context.Background())
 	if c := &p.Chaos; c.Stall > 0 || c.Stop > 0 {
 		e.deadAfter += 2 * time.Duration(c.StallFor)
+	}
+	if c := &p.Chaos; c.HalfOpen > 0 || c.Waits() {
+		e.beginWithin += e.deadAfter
 	}
 	if p.Program == "" {
 		own, err := os.Executable()
@@ -194,7 +199,10 @@ func (e *engine) work(ctx context.Context) {
 	}
 	start := time.Now()
 	e.rec.Loading()
-	e.phases = makePhases(e, start)
+	e.phases = makePhases(ctx, e, start)
+	for _, ph := range e.phases {
+		defer ph.over()
+	}
 	close(begin)
 
 	var others sync.WaitGroup
@@ -202,7 +210,7 @@ func (e *engine) work(ctx context.Context) {
 	defer end()
 	for i, ph := range e.phases {
 		if ph.moments != nil {
-			others.Go(func() { ph.deal(over, e) })
+			others.Go(func() { ph.deal(e) })
 		}
 		if i > 0 {
 			others.Go(func() {

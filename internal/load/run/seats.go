@@ -21,25 +21,36 @@ type phase struct {
 	plan.Phase
 	n          int
 	begin, end time.Time
+	during     context.Context    // of the tasks; done at the end, and in an open run when its last moment has a task, or beginWithin after the end
+	over       context.CancelFunc // ends during
 	weights    int
 	moments    chan time.Time // nil: a closed run, or no profile has operations
 	ramp       time.Duration  // the rate rises over this time
 }
 
-func makePhases(e *engine, start time.Time) (phases []*phase) {
+// beginWithin is how long after the end of its phase a due operation may still begin, before it is missed. A shorter stall of the machine at
+// the end of a phase is no fault of the server. A server that is too slow for the rate has more than that to do.
+const beginWithin = 2 * time.Second
+
+func makePhases(ctx context.Context, e *engine, start time.Time) (phases []*phase) {
 	ramp := time.Duration(e.plan.Ramp)
 	for n, p := range e.plan.Phases {
 		ph := &phase{Phase: p, n: n, begin: start, end: start.Add(time.Duration(p.Duration)), ramp: ramp}
 		ramp = max(0, ramp-time.Duration(p.Duration))
 		for _, part := range p.Mix {
 			ph.weights += part.Weight
-			if p.Rate > 0 && profile.Operations(part.Profile) && ph.moments == nil {
+			if p.Rate > 0 && profile.Operation(part.Profile) != "" && ph.moments == nil {
 				ph.moments = make(chan time.Time) // no buffer: a moment without a free task stays in deal
 			}
 		}
 		if p.Rate > 0 && ph.moments == nil {
 			e.rec.Note(fmt.Sprintf("phase %d has a rate, and no profile with operations: the rate has no effect", n+1))
 		}
+		until := ph.end
+		if ph.moments != nil {
+			until = until.Add(e.beginWithin)
+		}
+		ph.during, ph.over = context.WithDeadline(ctx, until)
 		phases = append(phases, ph)
 		start = ph.end
 	}
@@ -62,10 +73,11 @@ const lateBy = 10 * time.Millisecond
 
 // deal gives each moment of an open phase to a task, when the moment is due. A moment without a free task waits, and so do all later
 // moments. Waiting moments keep their times, so their latencies include the wait.
-func (ph *phase) deal(ctx context.Context, e *engine) {
-	ctx, cancel := context.WithDeadline(ctx, ph.end)
-	defer cancel()
+func (ph *phase) deal(e *engine) {
+	ctx := ph.during
+	defer ph.over()
 	next := ph.schedule(rand.New(rand.NewPCG(e.plan.Seed, uint64(ph.n)<<32|0xa1)))
+	random := rand.New(rand.NewPCG(e.plan.Seed, uint64(ph.n)<<32|0xa2))
 	waited := false      // a moment had to wait for a task since the last moment on time
 	var behind time.Time // when the load generator last woke up late: it is itself the reason for the delay of all moments before
 	at := next()
@@ -89,22 +101,34 @@ func (ph *phase) deal(ctx context.Context, e *engine) {
 			if late && !waited && !own {
 				e.rec.Add(result.Late, 1) // the load generator itself was late, too
 			}
+			e.rec.Add(result.Due, 1)
 			continue
 		default:
 			waited = true
 		}
 		select {
 		case ph.moments <- at:
+			e.rec.Add(result.Due, 1)
 			continue
 		case <-ctx.Done():
 		}
 		break
 	}
-	n, until := int64(0), time.Now() // the phase has ended, or the run
+	until := time.Now().Add(-e.beginWithin) // earlier than the end of the phase only if the run ends early
 	for ; at.Before(ph.end) && at.Before(until); at = next() {
-		n++
+		e.rec.Add(result.Due, 1)
+		e.rec.Miss(ph.operation(random), 1)
 	}
-	e.rec.Add(result.Missed, n)
+	sleep(ctx, time.Until(ph.end))
+}
+
+// operation returns the name of the latency of an operation without a task. As nobody knows which task it would have had, the weights decide.
+func (ph *phase) operation(r *rand.Rand) string {
+	for {
+		if name := profile.Operation(ph.pick(r).Profile); name != "" {
+			return name
+		}
+	}
 }
 
 // schedule returns a function that returns a moment at each call. While the sessions begin, the rate rises evenly.
@@ -221,13 +245,11 @@ func (s *seat) run(ctx context.Context, begin <-chan struct{}, ready chan<- bool
 		if sleep(ctx, time.Until(ph.begin)) != nil {
 			return
 		}
-		during, over := context.WithDeadline(ctx, ph.end)
 		var slots sync.WaitGroup
 		for _, sl := range s.slots {
-			slots.Go(func() { sl.run(during, ph) })
+			slots.Go(func() { sl.run(ph.during, ph) })
 		}
 		slots.Wait()
-		over()
 	}
 }
 
@@ -341,7 +363,7 @@ func (sl *slot) run(ctx context.Context, ph *phase) {
 			Acts:    sl.acts,
 			Clock:   e.clocks[session.server],
 		}
-		if ph.moments != nil && profile.Operations(part.Profile) {
+		if ph.moments != nil && profile.Operation(part.Profile) != "" {
 			task.Moments = ph.moments
 		}
 		sl.runs++

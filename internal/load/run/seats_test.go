@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/load/figures"
+	"github.com/b6f6fdd7/troupe/internal/load/hist"
 	"github.com/b6f6fdd7/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/internal/load/result"
 )
@@ -74,7 +76,7 @@ func evenEngine(t *testing.T) *engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &engine{plan: &p, rec: rec}
+	return &engine{plan: &p, rec: rec, beginWithin: time.Second}
 }
 
 // TestDeal: moments keep their times, even if a task takes them late. Moments without a task are counted.
@@ -82,8 +84,8 @@ func TestDeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := evenEngine(t)
 		begin := time.Now()
-		ph := makePhases(e, begin)[0]
-		go ph.deal(t.Context(), e)
+		ph := makePhases(t.Context(), e, begin)[0]
+		go ph.deal(e)
 		taken := 0
 		for range 50 { // on time
 			at := <-ph.moments
@@ -100,11 +102,57 @@ func TestDeal(t *testing.T) {
 				t.Fatalf("moment %d is %v, and came at %v", taken, at.Sub(begin), time.Since(begin))
 			}
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // to 800 ms after the end of the phase: its moments wait for a task
+		<-ph.moments
+		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
-		counts := e.rec.Now().Counts
-		if want := int64(99 - taken); counts[result.Missed] != want || counts[result.Late] != 0 {
-			t.Errorf("%d missed, %d late; want %d and 0", counts[result.Missed], counts[result.Late], want)
+		taken++
+		r := e.rec.Now()
+		if want := int64(99 - taken); r.Counts[result.Missed] != want || r.Counts[result.Late] != 0 || r.Counts[result.Due] != 99 {
+			t.Errorf("%d missed, %d late, %d due; want %d, 0 and 99", r.Counts[result.Missed], r.Counts[result.Late], r.Counts[result.Due], want)
+		}
+		if h := r.Latency[result.Spawned]; h.Max() != hist.Never || h.Count() != int64(99-taken) {
+			t.Errorf("%d operations count as slower than all others, with the maximum %v; want %d", h.Count(), h.Max(), 99-taken)
+		}
+	})
+}
+
+// TestDealAll: a phase whose last moments are taken late misses none of them, and ends no later than it must.
+func TestDealAll(t *testing.T) {
+	for _, late := range []time.Duration{0, 700 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			e := evenEngine(t)
+			begin := time.Now()
+			ph := makePhases(t.Context(), e, begin)[0]
+			go ph.deal(e)
+			time.Sleep(300*time.Millisecond + late)
+			for range 99 {
+				<-ph.moments
+			}
+			<-ph.during.Done()
+			if took := time.Since(begin); took != time.Second+max(0, late-700*time.Millisecond) {
+				t.Errorf("the phase ended after %v", took)
+			}
+			if n := e.rec.Now().Counts[result.Missed]; n != 0 {
+				t.Errorf("%d operations are missed", n)
+			}
+		})
+	}
+}
+
+// TestDealInterrupted: an operation that was due just before the end of a run is not missed.
+func TestDealInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := evenEngine(t)
+		e.beginWithin = 300 * time.Millisecond
+		ctx, cancel := context.WithCancel(t.Context())
+		ph := makePhases(ctx, e, time.Now())[0]
+		go ph.deal(e)
+		time.Sleep(505 * time.Millisecond)
+		cancel()
+		synctest.Wait()
+		if n := e.rec.Now().Counts[result.Missed]; n != 20 {
+			t.Errorf("%d operations are missed, want 20", n)
 		}
 	})
 }
@@ -113,8 +161,8 @@ func TestDeal(t *testing.T) {
 func TestDealOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := evenEngine(t)
-		ph := makePhases(e, time.Now().Add(-time.Minute))[0] // has ended: ctx is done before the first moment
-		ph.deal(t.Context(), e)
+		ph := makePhases(t.Context(), e, time.Now().Add(-time.Minute))[0] // has ended: during is done before the first moment
+		ph.deal(e)
 		if n := e.rec.Now().Counts[result.Missed]; n != 99 {
 			t.Errorf("%d missed, want 99", n)
 		}
