@@ -14,7 +14,7 @@ import (
 //	go test -tags slow ./tests -run TestLoadFindsLies -v -load-seeds 20
 var loadSeeds = flag.Int("load-seeds", 1, "with how many seeds TestLoadFindsLies tells each lie, with cuts and without")
 
-// A proxy tells 14 kinds of lies between `troupe load` and a server. All of them are found, and their places are named. Nothing else is found.
+// A proxy tells 15 kinds of lies between `troupe load` and a server. All of them are found, and their places are named. Nothing else is found.
 func TestLoadFindsLies(t *testing.T) {
 	for _, lies := range []struct {
 		profile string
@@ -24,7 +24,7 @@ func TestLoadFindsLies(t *testing.T) {
 		{"restart:size=256K:restarts=3", []string{"flip"}}, // two streams, and several runs
 		{"spawn", []string{"lose exited", "swap exited", "leave"}},
 		{"spawn:size=8K", []string{"a byte more"}},
-		{"lines:every=10ms", []string{"short repeat"}},
+		{"lines:every=10ms", []string{"short repeat", "mute signal"}},
 		{"restart:size=64:restarts=1000", []string{"other code in a repeat"}},
 		{"upload:life=300ms", []string{"none", "flip stdin", "drop stdin", "double stdin"}},
 	} {

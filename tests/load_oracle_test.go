@@ -99,6 +99,9 @@ func startLiar(t *testing.T, server, fault string, seed uint64, cuts bool) *liar
 			defer to.Close()
 			pass(to, from, func(data []byte) [][]byte {
 				changed := c.heard(data)
+				if changed == nil {
+					return nil
+				}
 				if strings.HasSuffix(fault, " repeat") && bytes.Contains(data, []byte(`"resumeFrom"`)) {
 					time.Sleep(100 * time.Millisecond) // the old connection still brings events: the new one brings them again
 				}
@@ -205,7 +208,7 @@ func (c *lyingConn) lie(v *victim, kind string, f loadFinding, also ...string) *
 	return said
 }
 
-// heard returns what the server gets instead of a message of the client.
+// heard returns what the server gets instead of a message of the client; nil: nothing.
 func (c *lyingConn) heard(data []byte) []byte {
 	var m struct {
 		Method string         `json:"method"`
@@ -213,7 +216,7 @@ func (c *lyingConn) heard(data []byte) []byte {
 		Params map[string]any `json:"params"`
 	}
 	interesting := func(method string) bool { return bytes.Contains(data, []byte(`"`+method+`"`)) }
-	if !interesting("initialize") && !interesting("process/start") && !interesting("process/write") || json.Unmarshal(data, &m) != nil {
+	if !interesting("initialize") && !interesting("process/start") && !interesting("process/write") && !interesting("process/signal") || json.Unmarshal(data, &m) != nil {
 		return data
 	}
 	c.mu.Lock()
@@ -239,6 +242,11 @@ func (c *lyingConn) heard(data []byte) []byte {
 			break
 		}
 		c.told = append(c.told, &lie{loadFinding: loadFinding{Kind: "left", Server: c.url}, pid: c.stray.Process.Pid})
+	case "process/signal":
+		if c.fault == "mute signal" && !c.tool() {
+			c.lie(c.victim(m.Params["processId"].(string)), "answer", loadFinding{}).Run = 0
+			return nil
+		}
 	case "process/write":
 		var w struct {
 			Params struct {
@@ -479,6 +487,10 @@ func loadWithLies(t *testing.T, profile, fault string, seed uint64, cuts bool) {
 	case cuts:
 		chaos = "fin=2/s,rst=2/s,mid-frame=1/s,handshake=1/s,resume=1/s"
 	}
+	within := "1m"
+	if fault == "mute signal" {
+		within = "5s"
+	}
 	var (
 		l    *liar
 		dir  string
@@ -490,7 +502,7 @@ func loadWithLies(t *testing.T, profile, fault string, seed uint64, cuts bool) {
 		l, dir = startLiar(t, s.url, fault, seed, cuts), t.TempDir()
 		file := filepath.Join(dir, "result.json")
 		load = startTroupe(t, nil, "load", "--url", l.url, "--encoding", "json", "--sessions", "2", "--processes", "2", "--profile", profile,
-			"--duration", fmt.Sprint(duration), "--chaos", chaos, "--seed", fmt.Sprint(seed), "--findings", dir, "--json", file, "--quiet")
+			"--duration", fmt.Sprint(duration), "--answer-within", within, "--chaos", chaos, "--seed", fmt.Sprint(seed), "--findings", dir, "--json", file, "--quiet")
 		code, r = load.exitCode(), loadResultIn(t, file)
 		l.mu.Lock()
 		if duration > factTimeout || (fault == "none" || slices.ContainsFunc(l.told, func(said *lie) bool { return !said.unread })) && (!cuts || r.Counts["cuts"] > 0) {
@@ -518,7 +530,7 @@ func loadWithLies(t *testing.T, profile, fault string, seed uint64, cuts bool) {
 	// What the program did and what is left are not in the events of a finding.
 	replayable := 0
 	for _, f := range found {
-		if f.Kind != "stdin" && f.Kind != "left" {
+		if f.Kind != "stdin" && f.Kind != "left" && f.Kind != "answer" {
 			replayable++
 		}
 	}

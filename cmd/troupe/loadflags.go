@@ -29,6 +29,7 @@ type loadFlags struct {
 	duration, ramp      time.Duration
 	rate, arrival       string
 	mayMiss             string // a share
+	answerWithin        time.Duration
 	tty                 bool
 	encoding            string
 	chaos               string
@@ -73,6 +74,7 @@ func (o *loadFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.rate, "rate", "", "begin operations at this `RATE` over all sessions, as in 500/s; default: each process begins\nthe next operation after the last")
 	fs.StringVar(&o.arrival, "arrival", "", "how operations with a rate come: `ARRIVAL` is poisson (as clients who know nothing of each other;\nthe default) or even")
 	fs.StringVar(&o.mayMiss, "may-miss", "0", "exit with 1 if more than this `SHARE` of the operations of a rate is missed, as in 1% or 0.01")
+	fs.DurationVar(&o.answerWithin, "answer-within", 30*time.Second, "a request without an answer for this `TIME` is a finding")
 	fs.BoolVarP(&o.tty, "tty", "t", false, "give the programs terminals instead of pipes")
 	fs.StringVar(&o.encoding, "encoding", "msgpack", "the `ENCODING` of the connections: json or msgpack")
 	fs.StringVar(&o.chaos, "chaos", "", "disturb the run: `CHAOS` as in cut=20/s,stall=1/s,stall-for=2s or rst=5/s,delay=20ms,loss=1%")
@@ -128,7 +130,7 @@ func (o *loadFlags) arguments(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if o.argv != nil {
-		for _, f := range []string{"profile", "profile-file", "rate", "arrival", "may-miss", "program", "upload", "chaos", "encoding", "replay"} {
+		for _, f := range []string{"profile", "profile-file", "rate", "arrival", "may-miss", "answer-within", "program", "upload", "chaos", "encoding", "replay"} {
 			if o.set(f) {
 				return fmt.Errorf("--%s is for a load without a COMMAND: leave it out", f)
 			}
@@ -201,6 +203,7 @@ func (o *loadFlags) plan() (plan.Plan, error) {
 		{"encoding", func() { p.Encoding = o.encoding }},
 		{"ramp", func() { p.Ramp = plan.Duration(o.ramp) }},
 		{"seed", func() { p.Seed = o.seed }},
+		{"answer-within", func() { p.AnswerWithin = plan.Duration(o.answerWithin) }},
 		{"tty", func() { p.TTY = o.tty }},
 		{"program", func() { p.Program = o.program }},
 		{"server-pid", func() { p.PIDs = o.pids }},

@@ -572,6 +572,12 @@ var mutants = []mutant{
 	{file: "internal/load/oracle/resync.go", old: `		if r.owed() {`, new: `		if false {`, breaks: "bytes lost in a gap are wrong bytes"},
 	{file: "internal/load/oracle/finish.go", old: `	if r.owed() {`, new: `	if false {`, breaks: "bytes lost in a gap at the end are wrong bytes"},
 	{file: "internal/load/oracle/replay.go", old: `f.ofBytes() || f.Kind == Order`, new: `f.ofBytes()`, breaks: "bytes that a gap declares lost, and that come all the same, are wrong bytes"},
+	{file: "internal/load/run/calls.go", old: `	s.foundAnswer(k.process(), err.Error())
+	k.done(`, new: `	k.done(`, breaks: "a request without an answer is found"},
+	{file: "internal/load/run/calls.go", old: `ok && r.ProcessID != k.process() {`, new: `ok && false {`, breaks: "the answer to a start names the process"},
+	{file: "internal/load/profile/process.go", old: `		case <-unanswered:
+			return p.terminate()
+`, new: ``, breaks: "nobody waits for the end of a program after a request without an answer"},
 	{file: "internal/load/result/result.go", old: `!r.TooManyMissed() && `, new: ``, breaks: "missed operations make a run no success"},
 	{file: "internal/load/figures/figures.go", old: `	s.histogram(name).Miss(n)
 `, new: ``, breaks: "missed operations are in the percentiles"},

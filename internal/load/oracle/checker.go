@@ -203,7 +203,7 @@ func (c *Checker) apply(e *Event) {
 		}
 		if e.Reason != "" {
 			c.ended = true
-			if c.o.Ended != nil {
+			if c.o.Ended != nil && !c.killed {
 				c.o.Ended(e.Reason)
 			}
 		}

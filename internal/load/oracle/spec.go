@@ -54,7 +54,7 @@ type Options struct {
 
 	// Line is called for each correct line with a clock, including hellos and ends. printed is a time of the program's clock.
 	Line func(printed, received time.Time)
-	// Ended is called with the reason if the server says why it ended a run.
+	// Ended is called with the reason if the server says why it ended a run, unless Killed was called before.
 	Ended func(reason string)
 	// Answer is called for each correct answer about stdin. bytes is the number of stdin bytes read by the program.
 	Answer func(bytes int64, end bool, received time.Time)

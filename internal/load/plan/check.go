@@ -25,8 +25,9 @@ const (
 	maxTime      = Duration(7 * 24 * time.Hour)
 	// maxStall is well below the times after which a silent server, a session without a connection, or a program that does not end counts as
 	// lost.
-	maxStall = Duration(20 * time.Second)
-	minPhase = Duration(10 * time.Millisecond)
+	maxStall     = Duration(20 * time.Second)
+	answerWithin = Duration(30 * time.Second)
+	minPhase     = Duration(10 * time.Millisecond)
 )
 
 // Profiles returns all profiles, also Mixed, in the order of the documentation.
@@ -73,6 +74,7 @@ var mixed = []Part{
 // Complete fills in what is left out, replaces Mixed by its profiles, and checks the plan. Its errors name the member as in a file.
 func (p *Plan) Complete() error {
 	p.Encoding = cmp.Or(p.Encoding, "msgpack")
+	p.AnswerWithin = cmp.Or(p.AnswerWithin, answerWithin)
 	if p.Chaos.StallFor == 0 && p.Chaos.Waits() {
 		p.Chaos.StallFor = Duration(time.Second)
 	}
@@ -163,6 +165,9 @@ func (p *Plan) Check() error {
 	}
 	if !(p.MayMiss >= 0 && p.MayMiss <= 1) {
 		fault("may-miss is %v, expected a share from 0 to 1", p.MayMiss)
+	}
+	if p.AnswerWithin < 0 || p.AnswerWithin > maxTime {
+		fault("answer-within is %v, expected a duration such as 30s", p.AnswerWithin)
 	}
 	for _, pid := range p.PIDs {
 		if pid < 2 {

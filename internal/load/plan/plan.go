@@ -30,6 +30,9 @@ type Plan struct {
 	// MayMiss is the share of the operations of an open run that may be missed, 0 to 1. More of them make the run no success.
 	MayMiss float64 `json:"mayMiss,omitempty" yaml:"may-miss"`
 
+	// AnswerWithin is how long a server may take to answer a request. A request without an answer is a finding. 0: 30s.
+	AnswerWithin Duration `json:"answerWithin,omitempty" yaml:"answer-within"`
+
 	// Metrics is the URL of the server's Prometheus metrics, and PIDs are the pids of servers of this machine: where the use of
 	// CPU, memory, descriptors and threads comes from. Chaos with Stop stops these PIDs, too.
 	Metrics string `json:"metrics,omitempty" yaml:"metrics"`

@@ -207,7 +207,7 @@ func (p *process) begin() error {
 		p.Rec.Error(err)
 	case !errors.Is(err, ErrLost):
 		p.Rec.Error(err)
-		if p.calls.Err() == nil {
+		if p.calls.Err() == nil && !errors.Is(err, ErrAnswer) {
 			p.Rec.Problem("A start had no answer, and nobody checked its program: see the errors.")
 		}
 		if !p.withdraw() {
@@ -302,13 +302,17 @@ func (p *process) finish(ctx context.Context) (closed bool) {
 	})()
 	var asked time.Time
 	finished := make(chan struct{})
-	go func() { // a goroutine of its own, because requests wait while the session is away
+	unanswered := make(chan struct{}) // closed if the server owes the answer to the request that ends the program
+	go func() {                       // a goroutine of its own, because requests wait while the session is away
 		defer close(finished)
 		select {
 		case <-p.closed: // of its own accord
 		case <-p.given:
 		case <-p.began:
-			asked = p.ask()
+			var err error
+			if asked, err = p.ask(); errors.Is(err, ErrAnswer) {
+				close(unanswered)
+			}
 		}
 	}()
 	defer func() {
@@ -329,6 +333,8 @@ func (p *process) finish(ctx context.Context) (closed bool) {
 		select {
 		case <-p.closed:
 			return true
+		case <-unanswered:
+			return p.terminate()
 		case <-lost:
 			return false
 		case <-look.C:
@@ -379,10 +385,10 @@ func (p *process) lost() bool {
 	return errors.Is(p.Session.Call(ctx, protocol.MethodEnvironmentStatus, protocol.Empty{}, nil), ErrLost)
 }
 
-// ask asks the program to end, and returns the time of the request. Zero means: the program ends by itself, or the request was impossible.
-func (p *process) ask() (asked time.Time) {
+// ask asks the program to end, and returns the time of the request. Zero means: the program ends by itself, or the request was impossible. The
+// error is the reason why the server did not accept the request.
+func (p *process) ask() (asked time.Time, err error) {
 	p.acting.Wait() // a frozen program cannot end
-	var err error
 	switch p.end {
 	case endsItself:
 	case endsBySignal:
@@ -393,7 +399,7 @@ func (p *process) ask() (asked time.Time) {
 		asked = time.Now()
 		err = p.call(protocol.MethodProcessSignal, protocol.ProcessSignalParams{ProcessID: p.Name, Signal: signal}, nil)
 	case endsByStdin:
-		if p.typedAll() {
+		if err = p.typedAll(); err == nil {
 			asked = time.Now()
 			err = p.endStdin()
 		}
@@ -414,7 +420,7 @@ func (p *process) ask() (asked time.Time) {
 	if err != nil && !ended && !errors.Is(err, ErrLost) {
 		p.Rec.Error(err)
 	}
-	return asked
+	return asked, err
 }
 
 // force kills a program that did not end in time, and reports whether the process has then closed.
@@ -424,6 +430,11 @@ func (p *process) force() bool {
 		what = "closed has not come"
 	}
 	p.checker.Report(oracle.LostExit, fmt.Sprintf("%s within %v of the request that ends the program", what, patience), time.Now())
+	return p.terminate()
+}
+
+// terminate kills the program, and reports whether the process has then closed.
+func (p *process) terminate() bool {
 	p.expectKill()
 	err := p.call(protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: p.Name, Tree: p.Session.Ours()}, nil)
 	if err != nil {

@@ -76,6 +76,9 @@ type Task struct {
 // end of the ctx of the session's Tasks. The checks of a Task end there: events that can no longer arrive are no finding.
 var ErrLost = errors.New("the session is lost")
 
+// ErrAnswer means that a request had no answer in time, or an answer that cannot be right. The session has reported the finding.
+var ErrAnswer = errors.New("the server owes the answer")
+
 // Operation returns the name of the latency of the operations of p; "": the programs of p have no operations. An open run deals out operations
 // by Moments.
 func Operation(p plan.Profile) string {

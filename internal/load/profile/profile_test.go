@@ -854,6 +854,36 @@ func TestStartWithoutAnswer(t *testing.T) {
 	})
 }
 
+// TestOwedEnd: after a request without an answer that was to end a program, nobody waits for the end of the program: the client kills it.
+func TestOwedEnd(t *testing.T) {
+	for _, profile := range []plan.Profile{plan.Lines, plan.Echo, plan.Restart} {
+		t.Run(string(profile), func(t *testing.T) {
+			t.Parallel()
+			s := newFake(t)
+			s.mute = true
+			s.answer = func(params any, err error) error {
+				switch params.(type) {
+				case protocol.ProcessSignalParams, protocol.ProcessCloseStdinParams, protocol.ProcessSetRestartParams:
+					return ErrAnswer
+				}
+				return err
+			}
+			task := newTask(t, s, plan.Part{Profile: profile})
+			task.Part.Restarts = 1
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			began := time.Now()
+			if err := Run(ctx, task); err != nil {
+				t.Fatal(err)
+			}
+			r := task.Rec.Now()
+			if took := time.Since(began); took > patience/2 || r.Counts[result.Ends] != 1 || len(r.Findings) > 0 {
+				t.Errorf("after %v, counts %v, findings %+v", took, r.Counts, r.Findings)
+			}
+		})
+	}
+}
+
 // late is a context whose deadline is over, and that has not noticed yet.
 type late struct{ context.Context }
 

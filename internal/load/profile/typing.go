@@ -111,7 +111,7 @@ func (p *process) typeOn(due time.Time) bool {
 func (p *process) written(n int64, err error) {
 	p.mu.Lock()
 	p.writes--
-	wrong := err != nil && p.refused == nil && !p.killed && !p.starved.Load() && !errors.Is(err, ErrLost)
+	wrong := err != nil && p.refused == nil && !p.killed && !p.starved.Load() && !errors.Is(err, ErrLost) && !errors.Is(err, ErrAnswer)
 	if err == nil {
 		p.accepted += n
 	} else if p.refused == nil {
@@ -129,24 +129,22 @@ func (p *process) written(n int64, err error) {
 	p.tell()
 }
 
-// typedAll waits until the server has accepted all typed bytes. typedAll returns false if the server will not accept them all.
-func (p *process) typedAll() bool {
+// typedAll waits until the server has accepted all typed bytes, and returns why the server will not accept them all. nil also means that nobody
+// waits any more.
+func (p *process) typedAll() error {
 	for {
 		p.mu.Lock()
 		writes, refused := p.writes, p.refused
 		p.mu.Unlock()
-		if refused != nil { // the program has ended, or the session
-			return false
-		}
-		if writes == 0 {
-			return true
+		if refused != nil || writes == 0 {
+			return refused
 		}
 		select {
 		case <-p.news:
 		case <-p.closed:
-			return false
+			return nil
 		case <-p.given:
-			return false
+			return nil
 		}
 	}
 }

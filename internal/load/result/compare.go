@@ -112,7 +112,7 @@ func medianRate(name string) figure {
 	return f
 }
 
-// differences are the fields in which two plans differ. Servers, pids, metrics, the seed and what makes a run a success may differ between runs that are comparable.
+// differences are the fields in which two plans differ. Servers, pids, metrics, the seed and the limits of a successful run may differ between runs that are comparable.
 func differences(a, b plan.Plan) []string {
 	x, y := flat(a), flat(b)
 	keys := maps.Clone(x)
@@ -128,7 +128,7 @@ func differences(a, b plan.Plan) []string {
 
 // flat has the fields of a plan by their paths, such as phases[0].mix[1].weight.
 func flat(p plan.Plan) map[string]string {
-	p.Servers, p.Program, p.Metrics, p.PIDs, p.Seed, p.MayMiss = nil, "", "", nil, 0, 0
+	p.Servers, p.Program, p.Metrics, p.PIDs, p.Seed, p.MayMiss, p.AnswerWithin = nil, "", "", nil, 0, 0, 0
 	if p.Command != nil { // the profiles of its phases have no meaning
 		p.Phases = slices.Clone(p.Phases)
 		for i := range p.Phases {

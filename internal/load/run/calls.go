@@ -28,6 +28,7 @@ type call struct {
 
 	// Guarded by calls.mu.
 	on    *link // the connection on which the request was sent; nil: no living connection
+	sent  time.Time
 	sends int
 }
 
@@ -94,7 +95,7 @@ func (c *calls) next(l *link) *call {
 		if c.pending[k.n] != k {
 			continue // the caller has given up
 		}
-		k.on = l
+		k.on, k.sent = l, time.Now()
 		k.sends++
 		c.inFlight++
 		return k
@@ -126,6 +127,30 @@ func (c *calls) answered(l *link, k *call, lost bool) (claimed, again bool) {
 	return !lost && c.claimed(k), k.sends > 1
 }
 
+// overdue claims the requests sent on l that have no answer in time: the server owes their answers, and nobody waits for them any more.
+func (c *calls) overdue(l *link, now time.Time, within time.Duration) (owed []*call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.pending {
+		if k.on == l && now.Sub(k.sent) > k.within(within) {
+			k.on = nil
+			c.inFlight--
+			c.claimed(k)
+			owed = append(owed, k)
+		}
+	}
+	return owed
+}
+
+// within returns how long the server may take to answer the request, if most requests have the time d. A start has more: beside the server, it
+// needs the machine, where all other programs of the run start, too.
+func (k *call) within(d time.Duration) time.Duration {
+	if k.method == protocol.MethodProcessStart {
+		return 3 * d
+	}
+	return d
+}
+
 // again makes all pending requests due on the next connection.
 func (c *calls) again() {
 	c.mu.Lock()
@@ -154,6 +179,30 @@ func (c *calls) end(err error) {
 	for _, k := range pending {
 		k.done(fmt.Errorf("%s: %w", k.method, err))
 	}
+}
+
+// collect reports the requests without an answer on l within answerWithin. After a cut, a request counts from its repetition.
+func (s *session) collect(l *link) {
+	for _, k := range s.calls.overdue(l, time.Now(), s.answerWithin) {
+		s.owe(k, fmt.Sprintf("no answer within %v", k.within(s.answerWithin)))
+	}
+}
+
+// owe reports a request whose answer is not there or cannot be right, and ends the wait for the answer.
+func (s *session) owe(k *call, why string) {
+	err := fmt.Errorf("%s: %s", k.method, why)
+	s.foundAnswer(k.process(), err.Error())
+	k.done(fmt.Errorf("%w: %w", err, profile.ErrAnswer))
+}
+
+// process returns the process that the request is about; "": none.
+func (k *call) process() string {
+	if v := reflect.Indirect(reflect.ValueOf(k.params)); v.Kind() == reflect.Struct {
+		if id := v.FieldByName("ProcessID"); id.IsValid() && id.Kind() == reflect.String {
+			return id.String()
+		}
+	}
+	return ""
 }
 
 // Call implements profile.Session.
@@ -273,7 +322,10 @@ func (s *session) answered(l *link, k *call, payload []byte, err error) {
 	case k.result != nil:
 		if wrong := l.conn.Unmarshal(payload, k.result); wrong != nil {
 			err = fmt.Errorf("%s: the answer cannot be read: %w", k.method, wrong)
-			s.foundAnswer(err.Error())
+			s.foundAnswer(k.process(), err.Error())
+		} else if r, ok := k.result.(*protocol.ProcessStartResult); ok && r.ProcessID != k.process() {
+			s.owe(k, fmt.Sprintf("the answer names the process %q", r.ProcessID))
+			return
 		}
 	}
 	k.done(err)

@@ -46,7 +46,7 @@ type server struct {
 
 // meet opens a session on each server, and asks for the server's name, version and clock.
 func (e *engine) meet(ctx context.Context) (servers []*server, err error) {
-	ctx, cancel := context.WithTimeout(ctx, meetFor)
+	ctx, cancel := context.WithTimeout(ctx, meetFor+e.answerWithin)
 	defer cancel()
 	defer func() {
 		if err != nil {
@@ -101,7 +101,7 @@ func (e *engine) meet(ctx context.Context) (servers []*server, err error) {
 
 // part closes the control sessions. Otherwise they would stay on the servers for detachedTTL.
 func (e *engine) part(servers []*server) {
-	ctx, cancel := context.WithTimeout(e.hard, partFor)
+	ctx, cancel := context.WithTimeout(e.hard, partFor+e.answerWithin)
 	defer cancel()
 	var wait sync.WaitGroup
 	for _, s := range servers {
@@ -145,7 +145,7 @@ func (s *server) withTools(ctx context.Context, use func(c *session) error) erro
 		return err
 	}
 	err = use(c)
-	if failed := c.close(ctx); err == nil {
+	if failed := c.close(ctx); err == nil && !errors.Is(failed, profile.ErrAnswer) {
 		err = failed
 	}
 	return err
@@ -354,7 +354,7 @@ func (e *engine) leave(servers []*server) {
 // leaving is the outcome for the sessions of the seats.
 type leaving struct {
 	mu      sync.Mutex
-	closed  map[string]bool    // by id: the server has confirmed session/close
+	closed  map[string]bool    // by id: the server has got session/close
 	unknown map[string][]error // by server: why the processes of a session are not known
 }
 
@@ -380,7 +380,7 @@ func (e *engine) leaveSession(ctx context.Context, s *session, l *leaving) {
 		}
 	}
 	switch err := s.close(ctx); {
-	case err == nil:
+	case err == nil || errors.Is(err, profile.ErrAnswer): // then nobody asks again, and the server must still end the session
 		l.mu.Lock()
 		l.closed[s.ID()] = true
 		l.mu.Unlock()

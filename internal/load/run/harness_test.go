@@ -81,6 +81,7 @@ type fakeServer struct {
 	refuse   atomic.Bool    // initialize is refused
 	drop     atomic.Bool    // the connection ends instead of an answer to initialize
 	nameless atomic.Bool    // the next answer to initialize names no session
+	mute     sync.Map       // methods without an answer
 }
 
 // A fakeConn is the server's side of a connection.
@@ -132,6 +133,8 @@ func (f *fakeServer) serve(c *fakeConn) {
 			return
 		case m.Kind != protocol.Request:
 			continue
+		case f.isMute(m.Method):
+			continue
 		case m.Method != protocol.MethodInitialize:
 			err = c.send(protocol.JSON.AppendResponse(nil, m.ID, protocol.Empty{}))
 		case f.drop.Load():
@@ -148,6 +151,11 @@ func (f *fakeServer) serve(c *fakeConn) {
 			return
 		}
 	}
+}
+
+func (f *fakeServer) isMute(method string) bool {
+	_, mute := f.mute.Load(method)
+	return mute
 }
 
 // next returns the next connection with a session.

@@ -112,7 +112,7 @@ func (s *session) readOn(l *link, f *follower) {
 		case err != nil: // the connection has ended; the next connection reads
 		default:
 			if wrong := l.conn.Unmarshal(payload, &read); wrong != nil {
-				s.foundAnswer(fmt.Sprintf("%s: the answer cannot be read: %v", protocol.MethodProcessRead, wrong))
+				s.foundAnswer(f.name, fmt.Sprintf("%s: the answer cannot be read: %v", protocol.MethodProcessRead, wrong))
 				l.conn.Close()
 				return
 			}

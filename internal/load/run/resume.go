@@ -67,6 +67,12 @@ func (s *session) serve(l *link) (*link, error) {
 		defer t.Stop()
 		acks = t.C
 	}
+	var owed <-chan time.Time
+	if s.answerWithin > 0 {
+		t := time.NewTicker(max(s.answerWithin/20, time.Millisecond))
+		defer t.Stop()
+		owed = t.C
+	}
 	var retry <-chan time.Time
 	for {
 		if retry == nil {
@@ -92,6 +98,8 @@ func (s *session) serve(l *link) (*link, error) {
 		case <-s.wake:
 		case <-retry:
 			retry = nil
+		case <-owed:
+			s.collect(l)
 		case <-acks:
 			s.acknowledge(l)
 			if s.silent(l) {
@@ -203,7 +211,7 @@ func (s *session) connect(l *link, timeout time.Duration, old *link) error {
 	if hello.SessionID == "" {
 		if err == nil {
 			err = errors.New("the answer to initialize names no session")
-			s.foundAnswer(err.Error())
+			s.foundAnswer("", err.Error())
 		}
 		if _, refused := errors.AsType[*protocol.Error](err); !refused {
 			s.ghosts++
@@ -354,14 +362,14 @@ func (s *session) acknowledge(l *link) {
 // checkEnd reports a forbidden message that has ended a connection. No cut or takeover of the run explains such a message.
 func (s *session) checkEnd(err error) {
 	if wrong, ok := errors.AsType[*wire.ViolationError](err); ok {
-		s.foundAnswer(wrong.What)
+		s.foundAnswer("", wrong.What)
 	}
 }
 
-// foundAnswer reports a message of the server that the protocol forbids.
-func (s *session) foundAnswer(detail string) {
+// foundAnswer reports a message of the server that the protocol forbids, or that is missing. process may be "".
+func (s *session) foundAnswer(process, detail string) {
 	s.rec.Found(oracle.Finding{
-		Kind: oracle.Answer, Server: s.server, Session: s.name, At: time.Since(s.began), Cuts: s.Cuts(), Detail: show.Cut(detail, 200),
+		Kind: oracle.Answer, Server: s.server, Session: s.name, Process: process, At: time.Since(s.began), Cuts: s.Cuts(), Detail: show.Cut(detail, 200),
 	})
 }
 

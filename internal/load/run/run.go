@@ -41,6 +41,8 @@ const (
 	// endFor is how long programs may take to end after the last phase. A task gives its program up after two minutes.
 	endFor = 3 * time.Minute
 
+	onTheWay = 8 << 20 // bytes of output that a link and its sockets hold
+
 	// A client notices a half-open connection by the silence. A server stopped by the chaos is silent, too, and must not count as half-open.
 	deadAfter = 10 * time.Second // and twice the time of a stop
 )
@@ -48,17 +50,18 @@ const (
 // An engine is a run.
 type engine struct {
 	// Fixed by Run.
-	plan        *plan.Plan
-	access      Access
-	rec         *figures.Recorder
-	runID       string
-	began       time.Time     // when the recorder began: the times of findings count from then
-	deadAfter   time.Duration // of silence
-	goneWithin  time.Duration
-	beginWithin time.Duration
-	plain       bool          // for tests: treat every server as a server without the extensions of troupe
-	dials       chan struct{} // has a token for each connection being opened
-	meters      []usage.Meter // of the servers; one goroutine at a time reads them
+	plan         *plan.Plan
+	access       Access
+	rec          *figures.Recorder
+	runID        string
+	began        time.Time     // when the recorder began: the times of findings count from then
+	deadAfter    time.Duration // of silence
+	goneWithin   time.Duration
+	beginWithin  time.Duration
+	answerWithin time.Duration // 0: a server may take as long as it likes
+	plain        bool          // for tests: treat every server as a server without the extensions of troupe
+	dials        chan struct{} // has a token for each connection being opened
+	meters       []usage.Meter // of the servers; one goroutine at a time reads them
 
 	phases []*phase
 	seats  []*seat
@@ -114,24 +117,33 @@ func newEngine(p *plan.Plan, a Access, r *figures.Recorder) (*engine, error) {
 	id := make([]byte, 8)
 	rand.Read(id)
 	e := &engine{
-		plan:        p,
-		access:      a,
-		rec:         r,
-		runID:       hex.EncodeToString(id),
-		began:       r.Began(),
-		deadAfter:   deadAfter,
-		goneWithin:  goneWithin,
-		beginWithin: beginWithin,
-		dials:       make(chan struct{}, maxDials),
-		clocks:      make(map[string]time.Duration),
-		meters:      usage.Of(p),
+		plan:         p,
+		access:       a,
+		rec:          r,
+		runID:        hex.EncodeToString(id),
+		began:        r.Began(),
+		deadAfter:    deadAfter,
+		goneWithin:   goneWithin,
+		beginWithin:  beginWithin,
+		answerWithin: time.Duration(p.AnswerWithin),
+		dials:        make(chan struct{}, maxDials),
+		clocks:       make(map[string]time.Duration),
+		meters:       usage.Of(p),
 	}
 	e.hard, e.stop = context.WithCancelCause(context.Background())
 	if c := &p.Chaos; c.Stall > 0 || c.Stop > 0 {
 		e.deadAfter += 2 * time.Duration(c.StallFor)
 	}
-	if c := &p.Chaos; c.HalfOpen > 0 || c.Waits() {
-		e.beginWithin += e.deadAfter
+	c, wait := &p.Chaos, time.Duration(0)
+	if c.HalfOpen > 0 || c.Waits() {
+		wait = deadAfter + 2*time.Duration(c.StallFor)
+	}
+	e.beginWithin += wait
+	if e.answerWithin > 0 {
+		e.answerWithin += wait + 4*time.Duration(c.Delay)
+		if c.Speed > 0 { // the answer comes after the output that is on its way
+			e.answerWithin += time.Duration(float64(onTheWay) / float64(c.Speed) * float64(time.Second))
+		}
 	}
 	if p.Program == "" {
 		own, err := os.Executable()

@@ -112,6 +112,86 @@ func TestSessionSurvives(t *testing.T) {
 	}
 }
 
+// TestOwedAnswers: a request without an answer in time is a finding with its session, process and method, and nobody waits for it any more. So
+// is a start whose answer does not name the process.
+func TestOwedAnswers(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{protocol.MethodProcessSignal, protocol.MethodProcessCloseStdin, protocol.MethodProcessWrite, protocol.MethodSessionClose, protocol.MethodProcessStart} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			f := serveFake(t)
+			p := testPlan(f.url, time.Second, plan.Part{Profile: plan.Idle, Weight: 1})
+			p.Encoding, p.AnswerWithin = "json", plan.Duration(20*time.Millisecond)
+			if method == protocol.MethodProcessStart { // which is answered
+				p.AnswerWithin = plan.Duration(patience)
+			} else {
+				f.mute.Store(method, true)
+			}
+			e := newTestEngine(t, p)
+			s := openSession(t, e, f.url)
+			f.next(t)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			process, detail := "p0.3", method+": no answer within 20ms"
+			var err error
+			switch method {
+			case protocol.MethodProcessSignal:
+				err = s.Call(ctx, method, protocol.ProcessSignalParams{ProcessID: process, Signal: protocol.SignalTerminate}, nil)
+			case protocol.MethodProcessCloseStdin:
+				err = s.Call(ctx, method, protocol.ProcessCloseStdinParams{ProcessID: process}, nil)
+			case protocol.MethodProcessWrite:
+				done := make(chan error)
+				if err := s.Write(process, []byte("x"), func(err error) { done <- err }); err != nil {
+					t.Fatal(err)
+				}
+				err = <-done
+			case protocol.MethodSessionClose:
+				process = ""
+				err = s.close(ctx)
+			case protocol.MethodProcessStart:
+				detail = method + `: the answer names the process ""`
+				err = s.Call(ctx, method, protocol.ProcessStartParams{ProcessID: process}, &protocol.ProcessStartResult{})
+			}
+			if !errors.Is(err, profile.ErrAnswer) || !s.calls.none() {
+				t.Errorf("the request: %v", err)
+			}
+			found := e.rec.Now().Findings
+			if len(found) != 1 || found[0].Kind != oracle.Answer || found[0].Session != "s0" || found[0].Process != process || found[0].Detail != detail {
+				t.Errorf("found %+v, want %q of %q", found, detail, process)
+			}
+		})
+	}
+}
+
+// TestOverdueAfterACut: a request counts from its repetition after a cut.
+func TestOverdueAfterACut(t *testing.T) {
+	t.Parallel()
+	c, first, second := newCalls(), newLink(), newLink()
+	k := &call{method: protocol.MethodProcessSignal, done: func(error) {}}
+	if err := c.add(k, "run"); err != nil {
+		t.Fatal(err)
+	}
+	c.next(first)
+	c.again()
+	if owed := c.overdue(second, time.Now().Add(time.Hour), time.Minute); len(owed) > 0 {
+		t.Error("a request of the connection before is overdue")
+	}
+	resumed := time.Now()
+	c.next(second)
+	if owed := c.overdue(second, resumed.Add(time.Minute), time.Minute); len(owed) > 0 {
+		t.Error("a request is overdue that has just been sent again")
+	}
+	start := &call{method: protocol.MethodProcessStart, on: second, sent: k.sent}
+	c.pending[0] = start // 3 minutes
+	if owed := c.overdue(second, k.sent.Add(3*time.Minute), time.Minute); len(owed) != 1 || owed[0] != k {
+		t.Errorf("%d requests are overdue", len(owed))
+	}
+	delete(c.pending, 0)
+	if !c.none() || c.inFlight != 1 { // that of first is not answered yet
+		t.Errorf("%d requests are in flight", c.inFlight)
+	}
+}
+
 // TestSessionOfPeer: without replay and takeover, missed events are read and merged, and nothing is lost or doubled.
 func TestSessionOfPeer(t *testing.T) {
 	t.Parallel()
