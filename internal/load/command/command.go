@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -83,7 +84,7 @@ func Run(ctx context.Context, p plan.Plan, a Access, rec *figures.Recorder) (*re
 	}
 	all.Wait()
 	endSteps()
-	return r.outcome(), nil
+	return r.outcome(r.serversPeak(clients)), nil
 }
 
 type runner struct {
@@ -371,12 +372,40 @@ func (r *runner) sample(u protocol.Rusage, output int64) {
 	}
 }
 
-// A server on Linux starts a command with vfork. Until execve the child uses the memory of the server, and execve adds the server's peak to
-// the child's usage (setmax_mm_hiwater_rss in fs/exec.c). A server that has given memory back has the same peak.
-const memoryNote = "The peak memory of a command is never below the peak of its server at the start of the command: Linux counts both as one. " +
-	"A higher value is the command's own."
+// serversPeak returns the greatest peak memory of a server that counts as the peak memory of its commands. A server on Linux starts a command
+// with vfork. Until execve the child uses the memory of the server, and execve adds the server's peak to the child's usage (setmax_mm_hiwater_rss in
+// fs/exec.c). A server that has given memory back has the same peak. So a command that uses next to nothing shows the peak of the server. If it
+// cannot run, the peak is unknown, and counts as endless.
+func (r *runner) serversPeak(clients []*member) (peak int64) {
+	ctx, cancel := context.WithTimeout(r.hard, endTime)
+	defer cancel()
+	unasked := map[string]bool{} // by server
+	for _, m := range clients {
+		unasked[m.server] = true
+	}
+	for _, m := range clients {
+		if !unasked[m.server] || m.lost.Load() {
+			continue
+		}
+		delete(unasked, m.server)
+		cmd := m.Command("sh", "-c", ":")
+		if r.access.Prepare != nil {
+			r.access.Prepare(m.server, cmd)
+		}
+		if err := cmd.Run(ctx); err != nil {
+			return math.MaxInt64
+		}
+		status, _ := cmd.Status()
+		peak = max(peak, int64(status.Rusage.MaxRSSBytes))
+	}
+	if len(unasked) > 0 { // all sessions there are lost
+		return math.MaxInt64
+	}
+	return peak
+}
 
-func (r *runner) outcome() *result.Commands {
+// outcome returns the outcome of all runs. The peak memory of a command is known if it is above the peak of the servers.
+func (r *runner) outcome(serversPeak int64) *result.Commands {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended > 0 && !r.sums {
@@ -385,8 +414,10 @@ func (r *runner) outcome() *result.Commands {
 	}
 	slices.Sort(r.out.Memory)
 	slices.Sort(r.out.CPU)
-	if len(r.out.Memory) > 0 {
-		r.rec.Note(memoryNote)
+	all := len(r.out.Memory)
+	r.out.Memory = slices.DeleteFunc(r.out.Memory, func(peak int64) bool { return peak <= serversPeak })
+	if unknown := all - len(r.out.Memory); unknown > 0 {
+		r.rec.Note(fmt.Sprintf("The peak memory of %d of %d commands is not known, and left out: it is not above the peak of their server, and Linux counts both as one.", unknown, all))
 	}
 	slices.Sort(r.out.Output)
 	return &r.out

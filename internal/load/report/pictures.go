@@ -270,7 +270,7 @@ var serverClasses = []string{"c1", "c2", "c3", "c4"}
 // commandCharts returns the charts of commands: memory, CPU and output of each, sorted.
 func commandCharts(c *result.Commands) []*chart {
 	return []*chart{
-		sorted("command-memory", "Peak memory of each command", "resident", c.Memory, bytesScale(size)),
+		sorted("command-memory", "Peak memory of each command, if known", "resident", c.Memory, bytesScale(size)),
 		sorted("command-cpu", "CPU time of each command", "duration", c.CPU, func(lowest, highest float64) axis { return logarithmic(time.Duration(lowest), time.Duration(highest)) }),
 		sorted("command-output", "Output of each command", "bytes", c.Output, bytesScale(size)),
 	}

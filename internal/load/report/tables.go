@@ -343,7 +343,11 @@ func codeTable(r *result.Result) *table {
 func commandTable(r *result.Result) *table {
 	t := tableOf("commands", "Each command", append([]column{{Title: "of each command"}}, right("least", "p50", "p90", "p99", "most", "mean")...)...)
 	if c := r.Commands; c != nil {
-		eachRow(t, "peak memory", c.Memory, func(v int64) string { return show.Bytes(v) })
+		memory := "peak memory"
+		if len(c.Memory) < len(c.Output) {
+			memory += fmt.Sprintf(" of %s of them", show.Number(len(c.Memory)))
+		}
+		eachRow(t, memory, c.Memory, func(v int64) string { return show.Bytes(v) })
 		eachRow(t, "CPU time", c.CPU, show.Latency)
 		eachRow(t, "output", c.Output, func(v int64) string { return show.Bytes(v) })
 	}

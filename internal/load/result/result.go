@@ -183,7 +183,7 @@ type Commands struct {
 	Argv     []string         `json:"argv"`
 	Codes    map[string]int64 `json:"codes"`    // by exit code, signal ("SIGKILL"), "stopped", "not started" or "no exit code"
 	Failures []Failure        `json:"failures"` // the first MaxFailures
-	Memory   []int64          `json:"memory"`   // the peak of each, in bytes, sorted
+	Memory   []int64          `json:"memory"`   // the peaks above the peaks of the servers, in bytes, sorted; the other peaks are unknown
 	CPU      []time.Duration  `json:"cpu"`      // of each, sorted
 	Output   []int64          `json:"output"`   // of each, in bytes, sorted
 }
