@@ -318,7 +318,7 @@ func TestLoadReportInBrowser(t *testing.T) {
 	}{
 		{"10.html", "up to 10 processes at once", []string{"Bytes checked, per second", "Processes, sessions, connections, at once", "echo, ", "lag, ", "CPU, cores in use"}},
 		{"5000.html", "up to 5,000 processes at once", []string{"Bytes checked, per second", "Processes, sessions, connections, at once", "Cuts and resumes, per second", "Distribution of all latencies, ", "CPU, cores in use"}},
-		{"compared.html", "before", nil},
+		{"compared.html", "5000.json is", nil},
 	} {
 		for _, v := range []view{{"wide", 1200, "light"}, {"narrow", 400, "dark"}} {
 			where := c.file + ", " + v.name

@@ -59,6 +59,7 @@ func TestLoadPlan(t *testing.T) {
 		{"--profile echo --rate 30/m --arrival even --tty --seed 9 --chaos rst=2", func(p *plan.Plan) bool {
 			return p.Phases[0].Rate == 0.5 && p.Phases[0].Arrival == plan.Even && p.TTY && p.Seed == 9 && p.Chaos.RST == 2
 		}},
+		{"--rate 5 --may-miss 2% --answer-within 4s", func(p *plan.Plan) bool { return p.MayMiss == 0.02 && p.AnswerWithin == seconds(4) }},
 		{"--profile-file " + file, func(p *plan.Plan) bool {
 			return p.Sessions == 3 && p.Processes == 5 && p.Seed == 5 && p.Chaos.MidFrame == 0.25 && len(p.Phases) == 2 && p.Took() == 40*time.Second
 		}},
@@ -96,6 +97,9 @@ func TestLoadArguments(t *testing.T) {
 		"--json /no/such/dir/x":             "there is no directory /no/such/dir",
 		"--html -":                          "the report for people goes to stdout",
 		"--duration 0s":                     "--duration is 0s, expected more than 0",
+		"--threshold 5%":                    "--threshold is for a comparison",
+		"--compare a --threshold much b":    "--threshold is \"much\", expected a share such as 10% or 0.1",
+		"--may-miss some":                   "--may-miss is \"some\", expected a share such as 1% or 0.01",
 		"--compare a --json c b":            "--json has no effect on a comparison of two files",
 		"--compare a --sessions 3 b":        "--sessions has no effect on a comparison of two files",
 		"--replay a --sessions 3":           "--sessions has no effect on a replay",

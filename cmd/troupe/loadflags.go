@@ -43,7 +43,9 @@ type loadFlags struct {
 	json, html string
 	slo        []string
 	compare    string
-	pictures   string // a directory
+	share      string  // --threshold
+	threshold  float64 // of share
+	pictures   string  // a directory
 	replay     string
 	findings   string
 	quiet      bool
@@ -90,6 +92,7 @@ func (o *loadFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.pictures, "pictures", "", "write each picture of the report as an SVG file to this `DIR`, for documents")
 	fs.StringArrayVar(&o.slo, "slo", nil, "exit with 1 unless this `SLO` is met, such as 'echo.p99<50ms', 'wrong=0' or 'starts/s>100'; repeatable")
 	fs.StringVar(&o.compare, "compare", "", "print the result beside that of a JSON `FILE` of another run; with a second file as the argument:\ncompare the two, and run nothing")
+	fs.StringVar(&o.share, "threshold", "10%", "in a comparison, a figure is better or worse only if it differs by this `SHARE` or more")
 	fs.StringVar(&o.replay, "replay", "", "check the findings in this `FILE` of another run again, without a server")
 	fs.StringVar(&o.findings, "findings", "", "write what is wrong to findings.jsonl in this `DIR`; default: a new directory, if something is wrong;\nwith --worker: in a new subdirectory for each run")
 	fs.StringVar(&o.worker, "worker", "", "be a worker: wait at `HOST:PORT` for controllers (--workers), and run their loads; :PORT is for this machine only")
@@ -101,6 +104,13 @@ func (o *loadFlags) register(fs *pflag.FlagSet) {
 // arguments takes the command, and refuses flags that contradict each other.
 func (o *loadFlags) arguments(cmd *cobra.Command, args []string) error {
 	o.set = cmd.Flags().Changed
+	var err error
+	if o.threshold, err = plan.ParseShare(o.share, "--threshold"); err != nil || !(o.threshold >= 0) {
+		return fmt.Errorf("--threshold is %q, expected a share such as 10%% or 0.1", o.share)
+	}
+	if o.set("threshold") && o.compare == "" {
+		return errors.New("--threshold is for a comparison: name the other run with --compare")
+	}
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		if dash > 0 {
 			return fmt.Errorf("%q is before the --: write all of the command after it", args[:dash])
@@ -117,7 +127,7 @@ func (o *loadFlags) arguments(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	case o.argv == nil && len(args) == 1:
-		if err := only(cmd, "a comparison of two files", "compare", "html", "slo", "quiet"); err != nil {
+		if err := only(cmd, "a comparison of two files", "compare", "threshold", "html", "slo", "quiet"); err != nil {
 			return err
 		}
 	}

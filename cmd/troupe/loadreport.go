@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/term"
@@ -60,7 +61,7 @@ func (o *loadFlags) report(stdout, stderr io.Writer, res, before *result.Result)
 	}
 	if before != nil {
 		fmt.Fprintln(text)
-		if err := report.Compare(text, before, res); err != nil {
+		if err := report.Compare(text, report.Pair{Before: before, After: res, Names: [2]string{filepath.Base(o.compare), "this run"}, Threshold: o.threshold}); err != nil {
 			return err
 		}
 	}
@@ -177,7 +178,11 @@ func (o *loadFlags) compareFiles(w io.Writer, after string) error {
 		v := slo.Check(b)
 		b.SLOs, missed = append(b.SLOs, v), missed || !v.Met
 	}
-	err = report.Compare(w, a, b)
+	pair := report.Pair{Before: a, After: b, Names: [2]string{filepath.Base(o.compare), filepath.Base(after)}, Threshold: o.threshold}
+	if pair.Names[0] == pair.Names[1] {
+		pair.Names = [2]string{o.compare, after}
+	}
+	err = report.Compare(w, pair)
 	for i, v := range b.SLOs {
 		if i == 0 {
 			fmt.Fprintln(w)
@@ -185,7 +190,7 @@ func (o *loadFlags) compareFiles(w io.Writer, after string) error {
 		fmt.Fprintln(w, show.Harmless(v.String()))
 	}
 	if o.html != "" {
-		err = errors.Join(err, writeFile(o.html, func(w io.Writer) error { return report.CompareHTML(w, a, b) }))
+		err = errors.Join(err, writeFile(o.html, func(w io.Writer) error { return report.CompareHTML(w, pair) }))
 	}
 	switch {
 	case err != nil:

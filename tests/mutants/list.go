@@ -579,6 +579,7 @@ var mutants = []mutant{
 			return p.terminate()
 `, new: ``, breaks: "nobody waits for the end of a program after a request without an answer"},
 	{file: "internal/load/command/command.go", old: `return peak <= serversPeak })`, new: `return false })`, breaks: "the peak memory of a command is its own"},
+	{file: "internal/load/result/compare.go", old: `max(hist.Precision*max(a, b), threshold*b)`, new: `hist.Precision * max(a, b)`, breaks: "a comparison has a threshold"},
 	{file: "internal/load/result/result.go", old: `!r.TooManyMissed() && `, new: ``, breaks: "missed operations make a run no success"},
 	{file: "internal/load/figures/figures.go", old: `	s.histogram(name).Miss(n)
 `, new: ``, breaks: "missed operations are in the percentiles"},

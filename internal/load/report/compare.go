@@ -14,19 +14,40 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
+// A Pair is two runs to compare.
+type Pair struct {
+	Before, After *result.Result
+	Names         [2]string // of the two, for the columns
+	Threshold     float64   // the share of a figure of Before below which a difference is neither better nor worse
+}
+
+// compare returns the comparison, and sentences about how to read it.
+func (p *Pair) compare() (c result.Comparison, notes []string) {
+	c = result.Compare(p.Before, p.After, p.Threshold)
+	notes = []string{fmt.Sprintf("The ratio is %s by %s. A difference of less than %s %% is neither better nor worse.", p.name(1), p.name(0), show.Significant(100*p.Threshold))}
+	for _, d := range c.Differences {
+		notes = append(notes, "The plans differ: "+show.Harmless(d))
+	}
+	return c, notes
+}
+
+// name returns a name of the two for people.
+func (p *Pair) name(i int) string { return show.Cut(show.Harmless(p.Names[i]), 24) }
+
 // Compare writes two results side by side, with ratios. A terminal gets colours.
-func Compare(w io.Writer, before, after *result.Result) error {
+func Compare(w io.Writer, pair Pair) error {
 	out := show.To(w)
 	var b bytes.Buffer
 	p := printer{Out: show.Out{Writer: &b, Width: out.Width, Colour: out.Colour}, b: &b, rows: math.MaxInt}
-	c := result.Compare(before, after)
-	p.line(show.Bold, "Two runs: before and after")
-	p.wrap("before: ", headlineOf(before).Big+" "+headlineOf(before).Rest+". "+kicker(before))
-	p.wrap("after: ", headlineOf(after).Big+" "+headlineOf(after).Rest+". "+kicker(after))
-	for _, d := range c.Differences {
-		p.wrap("the plans differ: ", show.Harmless(d))
+	c, notes := pair.compare()
+	p.line(show.Bold, fmt.Sprintf("Two runs: %s and %s", pair.name(0), pair.name(1)))
+	for i, r := range []*result.Result{pair.Before, pair.After} {
+		p.wrap(pair.name(i)+": ", headlineOf(r).Big+" "+headlineOf(r).Rest+". "+kicker(r))
 	}
-	for _, t := range comparisonTables(c) {
+	for _, note := range notes {
+		p.wrap("note: ", note)
+	}
+	for _, t := range comparisonTables(&pair, c) {
 		p.table(t)
 	}
 	_, err := w.Write(b.Bytes())
@@ -38,10 +59,10 @@ var groups = []struct{ name, title string }{
 	{"rates", "Rates, medians of the steps"}, {"latencies", "Latencies"}, {"counts", "Counts"}, {"use", "Use of the machines"},
 }
 
-func comparisonTables(c result.Comparison) []*table {
+func comparisonTables(pair *Pair, c result.Comparison) []*table {
 	var list []*table
 	for _, g := range groups {
-		t := tableOf("compare-"+g.name, g.title, column{Title: "figure"}, column{Title: "before", Right: true}, column{Title: "after", Right: true}, column{Title: "ratio", Right: true}, column{Title: "after is"})
+		t := tableOf("compare-"+g.name, g.title, column{Title: "figure"}, column{Title: pair.name(0), Right: true}, column{Title: pair.name(1), Right: true}, column{Title: "ratio", Right: true}, column{Title: pair.name(1) + " is"})
 		for _, row := range c.Rows {
 			if row.Group != g.name {
 				continue
@@ -56,23 +77,13 @@ func comparisonTables(c result.Comparison) []*table {
 			if row.Ratio > 0 {
 				ratio = "× " + ratioText(row.Ratio)
 			}
-			word := map[int]cell{1: {"better", "good"}, -1: {"worse", "bad"}}[change(row)]
+			word := map[int]cell{1: {"better", "good"}, -1: {"worse", "bad"}}[row.Better]
 			t.row(row.Name, value(row.Before), value(row.After), ratio, word)
 		}
 		list = append(list, t)
 	}
 	return withRows(list...)
 }
-
-// change returns row.Better, and 0 for less than noticeable: two runs are never equal.
-func change(row result.Row) int {
-	if row.Ratio > 0 && math.Abs(row.Ratio-1) < noticeable {
-		return 0
-	}
-	return row.Better
-}
-
-const noticeable = 0.05
 
 // ratioText returns a ratio with three digits: 0.0123, 0.98, 1.25, 12.5, 340.
 func ratioText(v float64) string {
@@ -88,12 +99,13 @@ func ratioText(v float64) string {
 	return fmt.Sprintf("%.*f", digits, v)
 }
 
-// CompareHTML writes one file with two results side by side, and the SLOs of after. It opens without a network and without scripts.
-func CompareHTML(w io.Writer, before, after *result.Result) error {
-	c := result.Compare(before, after)
+// CompareHTML writes one file with two results side by side, and the SLOs of the second. It opens without a network and without scripts.
+func CompareHTML(w io.Writer, pair Pair) error {
+	before, after := pair.Before, pair.After
+	c, notes := pair.compare()
 	better, worse := 0, 0
 	for _, row := range c.Rows {
-		switch change(row) {
+		switch row.Better {
 		case 1:
 			better++
 		case -1:
@@ -109,25 +121,24 @@ func CompareHTML(w io.Writer, before, after *result.Result) error {
 		then.Big += ","
 	}
 	p := page{
-		Title:    "Load tests: before and after",
+		Title:    fmt.Sprintf("Load tests: %s and %s", pair.name(0), pair.name(1)),
 		Kicker:   kicker(after),
 		Footer:   "Written by troupe load.",
-		Headline: headline{class, "Before and after", fmt.Sprintf("%s better, %d worse. Afterwards: %s %s", several(int64(better), "figure"), worse, then.Big, then.Rest)},
+		Headline: headline{class, fmt.Sprintf("%s and %s", pair.name(0), pair.name(1)), fmt.Sprintf("%s better, %d worse. The second: %s %s", several(int64(better), "figure"), worse, then.Big, then.Rest)},
 		Tiles: []tile{
-			{"wide", "before", headlineOf(before).Big, []string{kicker(before)}},
-			{"wide", "after", headlineOf(after).Big, []string{kicker(after)}},
+			{"wide", pair.name(0), headlineOf(before).Big, []string{kicker(before)}},
+			{"wide", pair.name(1), headlineOf(after).Big, []string{kicker(after)}},
 		},
 		First:    withRows(sloTable(after)),
-		Sections: comparisonSections(before, after),
-		Tables:   comparisonTables(c),
-	}
-	for _, d := range c.Differences {
-		p.Notes = append(p.Notes, "The plans differ: "+show.Harmless(d))
+		Sections: comparisonSections(&pair),
+		Tables:   comparisonTables(&pair, c),
+		Notes:    notes,
 	}
 	return write(w, "page", p)
 }
 
-func comparisonSections(before, after *result.Result) []section {
+func comparisonSections(pair *Pair) []section {
+	before, after := pair.Before, pair.After
 	runs := [2]*result.Result{before, after}
 	all := [2][]point{points(before), points(after)}
 	over := func(id, title, unit string, of func(p *point) float64, scale func(lowest, highest float64) axis) *chart {
@@ -149,7 +160,7 @@ func comparisonSections(before, after *result.Result) []section {
 				p := &all[i][j]
 				values = append(values, value{float64(p.At + p.length/2), of(p), true})
 			}
-			c.draw(class.class, class.label, x, y, values, false)
+			c.draw(class, pair.name(i), x, y, values, false)
 		}
 		c.axes(x, y)
 		return c
@@ -180,7 +191,7 @@ func comparisonSections(before, after *result.Result) []section {
 	for _, name := range latencyNames(before, after) {
 		_, text := meaning(name)
 		charts = append(charts, distributionOf("distribution-"+name, name, text, []curve{
-			{beforeAfter[0].class, beforeAfter[0].label, before.Latency[name]}, {beforeAfter[1].class, beforeAfter[1].label, after.Latency[name]},
+			{beforeAfter[0], pair.name(0), before.Latency[name]}, {beforeAfter[1], pair.name(1), after.Latency[name]},
 		}))
 	}
 	add("Distributions of the latencies", "The axis of the durations is logarithmic. The rarest and slowest values are at the right.", charts...)
@@ -190,7 +201,8 @@ func comparisonSections(before, after *result.Result) []section {
 	return list
 }
 
-var beforeAfter = [2]struct{ class, label string }{{"c8", "before"}, {"c1", "after"}}
+// beforeAfter are the classes of the two curves.
+var beforeAfter = [2]string{"c8", "c1"}
 
 // A curve is a histogram of a chart of distributions.
 type curve struct {

@@ -194,7 +194,7 @@ func TestReportsAreHarmless(t *testing.T) {
 	other := fake(shape{sessions: 1, processes: 2, seconds: 4, servers: 1})
 	for name, write := range map[string]func(w io.Writer) error{
 		"text": func(w io.Writer) error { return Text(w, r, 80) }, "page": func(w io.Writer) error { return HTML(w, r) },
-		"comparison": func(w io.Writer) error { return Compare(w, r, other) }, "page of the comparison": func(w io.Writer) error { return CompareHTML(w, r, other) },
+		"comparison": func(w io.Writer) error { return Compare(w, pairOf(r, other)) }, "page of the comparison": func(w io.Writer) error { return CompareHTML(w, pairOf(r, other)) },
 	} {
 		got := written(t, write)
 		if i := strings.IndexAny(got, "\x1b\x07\x00\r\u202e"); i >= 0 {
@@ -246,7 +246,7 @@ func TestReportsOfAnything(t *testing.T) {
 			}
 		}
 		for _, write := range []func() error{
-			func() error { return Text(io.Discard, r, 40) }, func() error { return HTML(io.Discard, r) }, func() error { return CompareHTML(io.Discard, r, r) }, func() error { return Compare(io.Discard, r, r) },
+			func() error { return Text(io.Discard, r, 40) }, func() error { return HTML(io.Discard, r) }, func() error { return CompareHTML(io.Discard, pairOf(r, r)) }, func() error { return Compare(io.Discard, pairOf(r, r)) },
 		} {
 			if err := write(); err != nil {
 				t.Fatal(err)
@@ -269,10 +269,14 @@ func TestReportsOfAnything(t *testing.T) {
 	})
 }
 
+func pairOf(before, after *result.Result) Pair {
+	return Pair{Before: before, After: after, Names: [2]string{"old.json", "new.json"}, Threshold: 0.1}
+}
+
 func TestComparisons(t *testing.T) {
-	before, after := fake(shape{sessions: 20, processes: 5, seconds: 60, servers: 1}), fake(shape{sessions: 20, processes: 10, seconds: 50, servers: 1, cuts: 2})
-	page := written(t, func(w io.Writer) error { return CompareHTML(w, before, after) })
-	text := written(t, func(w io.Writer) error { return Compare(w, before, after) })
+	pair := pairOf(fake(shape{sessions: 20, processes: 5, seconds: 60, servers: 1}), fake(shape{sessions: 20, processes: 10, seconds: 50, servers: 1, cuts: 2}))
+	page := written(t, func(w io.Writer) error { return CompareHTML(w, pair) })
+	text := written(t, func(w io.Writer) error { return Compare(w, pair) })
 	if *pagesTo != "" {
 		os.WriteFile(filepath.Join(*pagesTo, "compare.html"), []byte(page), 0o644)
 		os.WriteFile(filepath.Join(*pagesTo, "compare.txt"), []byte(text), 0o644)
@@ -281,7 +285,8 @@ func TestComparisons(t *testing.T) {
 		t.Errorf("the page has %q", m)
 	}
 	for _, want := range []string{
-		`the plans differ: processes: 5 before, 10 after`, `operations/s +[\d,]+/s +[\d,]+/s +× \d\.\d\d +(better|worse)`, `echo\.p99 +\S+ [mµ]s +\S+ [mµ]s +× \d\.\d\d`,
+		`\nold\.json: 0 wrong bytes in `, `\nnew\.json: 0 wrong bytes in `, `The ratio is new\.json by old\.json\. A difference of less than 10 % is neither better nor worse\.`,
+		`\nfigure +old\.json +new\.json +ratio +new\.json is\n`, `The plans differ: processes: 5 before, 10 after`, `events/s +[\d,]+/s +[\d,]+/s +× \d\.\d\d +-\n`, `operations/s +[\d,]+/s +[\d,]+/s +× \d\.\d\d +(better|worse)`, `echo\.p99 +\S+ [mµ]s +\S+ [mµ]s +× \d\.\d\d`,
 		`\nwrong +0 +0 +- +-\n`, `\ncuts +0 +\d+ +- +-\n`, `cpu +\S+ cores +\S+ cores +× \d\.\d\d`,
 	} {
 		if !regexp.MustCompile(want).MatchString(text) {
@@ -322,18 +327,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-func TestNoticeable(t *testing.T) {
-	for _, c := range []struct {
-		row  result.Row
-		want int
-	}{
-		{result.Row{Ratio: 1.04, Better: -1}, 0}, {result.Row{Ratio: 0.96, Better: 1}, 0}, {result.Row{Ratio: 1.06, Better: -1}, -1}, {result.Row{Ratio: 0.9, Better: 1}, 1},
-		{result.Row{Better: -1}, -1}, // from 0 to something
-	} {
-		if got := change(c.row); got != c.want {
-			t.Errorf("change(%+v) = %d, want %d", c.row, got, c.want)
-		}
-	}
+func TestRatioText(t *testing.T) {
 	for v, want := range map[float64]string{0.01234: "0.0123", 0.98: "0.98", 1.254: "1.25", 12.54: "12.5", 340.2: "340"} {
 		if got := ratioText(v); got != want {
 			t.Errorf("ratioText(%g) = %q, want %q", v, got, want)
@@ -364,7 +358,7 @@ func TestNever(t *testing.T) {
 		}
 		h.Miss(20)
 		r := &result.Result{Counts: map[string]int64{result.CheckedBytes: 1, result.Due: int64(done + 20), result.Missed: 20}, Latency: map[string]*hist.H{result.Echo: h}}
-		compared := written(t, func(w io.Writer) error { return CompareHTML(w, r, r) })
+		compared := written(t, func(w io.Writer) error { return CompareHTML(w, pairOf(r, r)) })
 		for _, text := range []string{textOf(t, r), pageOf(t, r), compared} {
 			if !strings.Contains(text, "never") || !strings.Contains(text, " missed") || strings.Contains(text, "2562047") || strings.Contains(text, "NaN") {
 				t.Errorf("%d done and 20 missed:\n%.2000s", done, text)

@@ -27,13 +27,14 @@ type Row struct {
 	After  *float64 `json:"after"`
 	Ratio  float64  `json:"ratio"` // After/Before; 0 if one of them is not there, or Before is 0
 
-	// Better is 1 if the second run is better, and -1 if it is worse. It is 0 if they are equal as far as the figures
-	// are precise, or if neither less nor more is better.
+	// Better is 1 if the second run is better, and -1 if it is worse. It is 0 if they differ by less than the threshold or the precision of the
+	// figures, or if neither less nor more is better.
 	Better int `json:"better"`
 }
 
 // Compare puts two results side by side. A rate is the median of the steps under load, so the begin and the end of a run do not lower it.
-func Compare(before, after *Result) Comparison {
+// threshold is the share of the first figure below which a difference is neither better nor worse.
+func Compare(before, after *Result, threshold float64) Comparison {
 	c := Comparison{Rows: []Row{}, Differences: differences(before.Plan, after.Plan)}
 	add := func(group string, f figure, better int) {
 		row := Row{Group: group, Name: f.name, Unit: f.unit}
@@ -52,7 +53,7 @@ func Compare(before, after *Result) Comparison {
 			if b > 0 && max(a, b) < float64(hist.Never) {
 				row.Ratio = a / b
 			}
-			switch same := hist.Precision * max(a, b); {
+			switch same := max(hist.Precision*max(a, b), threshold*b); {
 			case a > b+same:
 				row.Better = better
 			case a < b-same:
@@ -61,8 +62,11 @@ func Compare(before, after *Result) Comparison {
 		}
 		c.Rows = append(c.Rows, row)
 	}
-	for _, name := range []string{Starts, Operations, CheckedBytes, StdinBytes, Output, Events} {
+	for _, name := range []string{Operations, CheckedBytes, StdinBytes, Output} {
 		add("rates", medianRate(name), 1)
+	}
+	for _, name := range []string{Starts, Events} { // the same work may take fewer
+		add("rates", medianRate(name), 0)
 	}
 	for _, name := range LatencyNames {
 		for _, part := range []string{"p50", "p90", "p99", "p99.9", "max"} {

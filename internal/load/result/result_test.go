@@ -498,7 +498,7 @@ func TestCompare(t *testing.T) {
 	after.Plan.Sessions = 20
 	after.Plan.Phases[0].Mix[0].Weight = 2
 	after.Counts[Wrong] = 1
-	c := Compare(before, after)
+	c := Compare(before, after, 0.1)
 	rows := map[string]Row{}
 	for _, r := range c.Rows {
 		rows[r.Group+" "+r.Name] = r
@@ -520,7 +520,7 @@ func TestCompare(t *testing.T) {
 			t.Errorf("%s: %v, %v, ratio %v, better %d; want %v, %v, %v, %d", name, value(r.Before), value(r.After), r.Ratio, r.Better, before, after, ratio, better)
 		}
 	}
-	check("rates starts/s", 400, 600, 1.5, 1)
+	check("rates starts/s", 400, 600, 1.5, 0)
 	check("latencies echo.p50", 2e6, 1e6, .5, 1)
 	check("latencies lag.max", -1, 1e9, 0, 0)
 	check("counts wrong", 0, 1, 0, -1)
@@ -535,8 +535,28 @@ func TestCompare(t *testing.T) {
 	if want := []string{"phases[0].mix[0].weight: 1 before, 2 after", "sessions: 10 before, 20 after"}; !slices.Equal(c.Differences, want) {
 		t.Errorf("the differences are %q, want %q", c.Differences, want)
 	}
-	if c := Compare(before, run(100, 2*time.Millisecond)); len(c.Differences) != 0 || c.Rows == nil {
+	if c := Compare(before, run(100, 2*time.Millisecond), 0); len(c.Differences) != 0 || c.Rows == nil {
 		t.Errorf("the same plans differ: %q", c.Differences)
+	}
+}
+
+// TestThreshold: a difference below the threshold is neither better nor worse. From nothing to something, each difference counts.
+func TestThreshold(t *testing.T) {
+	for _, c := range []struct {
+		before, after time.Duration
+		threshold     float64
+		want          int
+	}{
+		{100, 109, 0.1, 0}, {100, 91, 0.1, 0}, {100, 112, 0.1, -1}, {100, 88, 0.1, 1}, {100, 103, 0, -1}, {1000, 1003, 0, 0},
+	} {
+		run := func(d time.Duration, late int64) *Result {
+			return &Result{Counts: map[string]int64{Late: late}, Latency: map[string]*hist.H{Echo: histOf(d * time.Millisecond)}}
+		}
+		for _, row := range Compare(run(c.before, 0), run(c.after, 1), c.threshold).Rows {
+			if want, ok := map[string]int{"echo.max": c.want, Late: -1}[row.Name]; ok && row.Better != want {
+				t.Errorf("%s from %v to %v with the threshold %v: better %d, want %d", row.Name, *row.Before, *row.After, c.threshold, row.Better, want)
+			}
+		}
 	}
 }
 
@@ -548,7 +568,7 @@ func TestCompareCommands(t *testing.T) {
 		Phases:  []plan.Phase{{Duration: plan.Duration(time.Second), Mix: []plan.Part{{Profile: plan.Spawn, Weight: 6}}}},
 	}}
 	want := []string{"command.again: none before, true after", "phases[0].duration: none before, 1s after"}
-	if c := Compare(once, again); !slices.Equal(c.Differences, want) {
+	if c := Compare(once, again, 0); !slices.Equal(c.Differences, want) {
 		t.Errorf("the differences are %q, want %q", c.Differences, want)
 	}
 }
@@ -569,7 +589,7 @@ func TestNeverInFigures(t *testing.T) {
 	if v := slo.Check(runs[1]); v.Met || v.Unit.Text(v.Got) != "never" || v.String() != "echo.p99<50ms: missed, since so many operations were never done" {
 		t.Errorf("verdict %+v, %s", v, v)
 	}
-	for _, row := range Compare(runs[0], runs[1]).Rows {
+	for _, row := range Compare(runs[0], runs[1], 0).Rows {
 		if row.Name == "echo.p99" && (row.Better != -1 || row.Ratio != 0 || row.Unit.Text(*row.After) != "never") {
 			t.Errorf("row %+v", row)
 		}
