@@ -120,7 +120,6 @@ func TestAfterEndInGroup(t *testing.T) {
 	c.awaitStand("g", "ended: db left 1 r web left 1 r")
 	time.Sleep(50 * time.Millisecond) // more than the retention
 	c.call("process/restart", obj{"processId": "web"})
-	c.awaitStand("g", "restarting: db left 1 r web running 2")
 	c.awaitStand("g", "ready: db left 1 r web running 2 r")
 	c.call("process/restart", obj{"processId": "db"})
 	c.awaitStand("g", "ready: db running 2 r web running 2 r")
