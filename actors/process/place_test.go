@@ -166,3 +166,14 @@ type hears func(message any)
 func (h hears) SendUserMessage(_ *actor.PID, m any) { h(actor.UnwrapEnvelopeMessage(m)) }
 func (hears) SendSystemMessage(*actor.PID, any)     {}
 func (hears) Stop(*actor.PID)                       {}
+
+// A refused process/restart leaves the place to the descendants of a closed process.
+func TestPlaceAfterARefusedRestart(t *testing.T) {
+	searched(t, func(free func(bool, string), answers chan<- found, root *actor.RootContext, pid *actor.PID, _ *fake.Child) {
+		free(true, "before the first answer")
+		answers <- found{}
+		free(false, "a descendant lives")
+		root.Send(pid, message.Request{Params: protocol.ProcessRestartParams{}})
+		free(false, "after the refusal")
+	})
+}

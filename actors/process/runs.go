@@ -20,16 +20,12 @@ func (p *process) forgetStart() {
 
 // restartNow is process/restart.
 func (p *process) restartNow() *protocol.Error {
-	closed := p.life.Phase() == life.Closed
-	if closed && p.afterEnd() {
-		if err := p.place.again(); err != nil {
+	if p.life.Phase() == life.Closed && p.afterEnd() {
+		if err := p.place.again(); err != nil { // a process that stops now gives the place back when its actor stops
 			return err
 		}
 	}
 	if err := p.life.Restart(p.now()); err != nil {
-		if closed {
-			p.place.leave()
-		}
 		return protocol.Errorf(kindOfRefusal(err), protocol.CodeInvalidRequest, "process %s %v", p.id, err)
 	}
 	return nil
