@@ -33,6 +33,9 @@ type Member struct {
 	OnSuccess bool
 }
 
+// EndedByRequest is the Reason of a member that somebody has ended outside of its Group.
+const EndedByRequest = "ended by request"
+
 // MemberState is the state of a member of a Group.
 type MemberState uint8
 

@@ -384,7 +384,7 @@ func TestGroupInvariants(t *testing.T) {
 			default:
 				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
 					what += "is gone"
-					s.Gone(s.now, id, "ended by request", false)
+					s.Gone(s.now, id, EndedByRequest, false)
 				}
 			}
 			check(what, before, status())
@@ -513,7 +513,7 @@ func TestExtendedGroup(t *testing.T) {
 	s := newTroop(t, Independent, Intensity{}, web, db, Member{ID: "worker"})
 	s.tick(0)
 	s.ready("worker")
-	s.Gone(s.now, "db", "ended by request", false)
+	s.Gone(s.now, "db", EndedByRequest, false)
 	s.want(t, "starting: db left 1, web waiting 0, worker running 1 r")
 	db.After = []string{"disk"}
 	members := []Member{web, db, {ID: "worker"}, {ID: "disk", OnSuccess: true}}
@@ -550,7 +550,7 @@ func TestRejoin(t *testing.T) {
 	s.tick(0)
 	s.ready("worker")
 	s.ended("db", End{ExitCode: 2}, own)
-	s.Gone(s.now, "web", "ended by request", false)
+	s.Gone(s.now, "web", EndedByRequest, false)
 	s.want(t, "ready: db left 1, web left 0, worker running 1 r")
 	s.Rejoin(s.now, "web", 1)
 	if st := s.Status("web"); st.Reason != "waits for db, which has ended and was not ready" {

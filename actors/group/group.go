@@ -85,7 +85,7 @@ func (g *group) Receive(ctx actor.Context) {
 		g.group.Ended(now, m.ID, m.Run, m.End, m.Restart, rand.Float64())
 	case message.MemberGone:
 		if g.has(m.ID, m.Name) {
-			g.group.Gone(now, m.ID, cmp.Or(m.Reason, "ended by request"), m.GivenUp)
+			g.group.Gone(now, m.ID, cmp.Or(m.Reason, supervision.EndedByRequest), m.GivenUp)
 		}
 	case message.MemberRejoins:
 		if g.has(m.ID, m.Name) {

@@ -252,7 +252,7 @@ func (u *upper) await(ctx context.Context) map[string]lastEnd {
 // file, for example.
 func (u *upper) mayGoOn(has []protocol.GroupMember) bool {
 	return slices.ContainsFunc(has, func(m protocol.GroupMember) bool {
-		return m.State == supervision.Left.String() && m.Reason == "ended by request" && slices.ContainsFunc(u.wanted, func(w compose.Unit) bool { return w.ID == m.ProcessID })
+		return m.State == supervision.Left.String() && m.Reason == supervision.EndedByRequest && slices.ContainsFunc(u.wanted, func(w compose.Unit) bool { return w.ID == m.ProcessID })
 	})
 }
 

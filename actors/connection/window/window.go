@@ -123,8 +123,8 @@ func New[T any](size int64) Window[T] { return Window[T]{size: size, serial: 1} 
 // Full reports whether nothing more may be sent until a Pong has come.
 func (w *Window[T]) Full() bool { return w.unread >= w.size }
 
-// Offer has a delivery wait for its turn. A delivery that does not continue the stream is refused. Then the owner asks Resume where to subscribe again. A new
-// delivery replaces a waiting delivery, and the stream keeps its place in the queue.
+// Offer has a delivery wait for its turn. A delivery that does not continue the stream is refused. Then the owner asks
+// Resume where to subscribe again. A new delivery replaces a waiting delivery, and the stream keeps its place in the queue.
 func (w *Window[T]) Offer(s *Stream[T], d Delivery) bool {
 	if d.First > 0 {
 		if !s.placed {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -505,11 +506,8 @@ func TestReplay(t *testing.T) {
 				continue
 			}
 			w := watchOf(t, s)
-			q := tamper(p, 1000, 100)
-			for len(q) > 0 {
-				n := min(len(q), 300)
-				w.output(q[:n])
-				q = q[n:]
+			for part := range slices.Chunk(tamper(p, 1000, 100), 300) {
+				w.output(part)
 			}
 			w.at(w.seq+3, Event{Kind: "exited", Code: 9})
 			w.event(Event{Kind: "exited", Code: 9})
@@ -556,8 +554,8 @@ func TestReplayOfRightBytes(t *testing.T) {
 				continue
 			}
 			w := watchOf(t, s)
-			for q := tamper(p, 1000, 100); len(q) > 0; q = q[min(len(q), 300):] {
-				w.output(q[:min(len(q), 300)])
+			for part := range slices.Chunk(tamper(p, 1000, 100), 300) {
+				w.output(part)
 			}
 			w.end()
 			for _, f := range w.found {
