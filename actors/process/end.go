@@ -153,11 +153,16 @@ const forSession = 100 * 365 * 24 * time.Hour
 
 // keeps returns how long the process can be read after closed.
 func (p *process) keeps() time.Duration {
-	switch {
-	case p.feed.Ephemeral:
-		return 0
-	case p.afterEnd():
+	if p.afterEnd() && !p.feed.Ephemeral {
 		return forSession
+	}
+	return p.retention()
+}
+
+// retention is how long the owner of a closed process has to read the rest.
+func (p *process) retention() time.Duration {
+	if p.feed.Ephemeral {
+		return 0
 	}
 	return max(p.env.ClosedRetention, 0)
 }

@@ -9,7 +9,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
 )
 
 // fakeParent is fakeProcess whose child has descendants, until the test closes tree.
@@ -96,6 +98,35 @@ func TestKilledKeepsItsChild(t *testing.T) {
 		defer record.mu.Unlock()
 		if record.handle != nil {
 			t.Error("the child was not forgotten when its tree was gone")
+		}
+	})
+}
+
+// A closed process with afterEnd stays, until its session needs the place. Then its owner has as long to read the rest as the owner of any other.
+func TestAfterEndGivesWay(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		owner := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
+		restart := &protocol.Restart{Policy: protocol.RestartTemporary, AfterEnd: true}
+		pid, record, c := fakeProcessOf(protocol.ProcessStartParams{Restart: restart}, spawn, func(r *processRecord) {
+			r.restart = &supervision.Restart{Policy: supervision.Temporary}
+		})
+		write(record, 100)
+		system.Root.RequestWithCustomSender(pid, message.Subscribe{Now: true, Owner: true, Explicit: true}, owner)
+		synctest.Wait()
+		from := record.feed.Last()
+		c.End()
+		synctest.Wait()
+		system.Root.RequestWithCustomSender(pid, message.Ack{From: from, To: record.feed.Last()}, owner)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if phase := record.life.Phase(); phase != life.Closed {
+			t.Errorf("after an hour it is %v", phase)
+		}
+		system.Root.Send(pid, message.GiveWay{})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if phase := record.life.Phase(); phase != life.Retired {
+			t.Errorf("it does not give way: it is %v", phase)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func (p *process) now() life.Now {
 		now.Full, now.Paced = p.full(), p.place.paced(now.Time)
 	case life.Closed:
 		keep := p.life.Keep()
-		now.Served = p.feed.Done(now.Time, p.life.ClosedAt().Add(keep), p.keeps(), max(keep, life.StallTime))
+		now.Served = p.feed.Done(now.Time, p.life.ClosedAt().Add(keep), p.retention(), max(keep, life.StallTime))
 	case life.Retired:
 		now.TreeEmpty = h == nil || h.TreeEmpty()
 	}
