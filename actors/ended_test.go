@@ -15,7 +15,7 @@ import (
 func TestEndedProcessesAreSmall(t *testing.T) {
 	measured(t)
 	const processes = 50
-	p := connect(t, start(t, actors.Config{KillGrace: -1, ClosedRetention: time.Hour, MaxProcessesEach: 1 << 20})) // with places, the server looks for descendants at once
+	p := connect(t, start(t, actors.Config{KillGrace: -1, ClosedRetention: time.Hour, MaxProcessesEach: 1 << 20, MaxEvents: -1})) // with places, the server looks for descendants at once
 	p.open("")
 	children := func(want int) {
 		t.Helper()

@@ -27,6 +27,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files/changes"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/journal"
 	"github.com/b6f6fdd7/troupe/actors/internal/policy"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
@@ -125,6 +126,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	e.ClientBudget = budget.New(e.Budget / 4)
 	e.KeptBudget = budget.New(e.Budget / 8)
 	e.StartBudget = budget.New(e.Budget / 8)
+	e.Journal = journal.New(e.MaxEvents)
 	e.Quotas = quota.New(quota.Limits{
 		Processes:  e.MaxProcessesEach,
 		Starts:     e.MaxStartsEach,

@@ -21,6 +21,14 @@ func (c *Client) ServerInfo(ctx context.Context) (protocol.ServerInfoResult, err
 	return info, err
 }
 
+// ServerEvents returns events of the sessions that this client may observe, the oldest first. To follow what happens, send each
+// NextUs as the next AfterUs: then no event is told twice, and a WholeUs later than AfterUs tells of events that the server has forgotten.
+func (c *Client) ServerEvents(ctx context.Context, params protocol.ServerEventsParams) (protocol.ServerEventsResult, error) {
+	var result protocol.ServerEventsResult
+	err := c.call(ctx, protocol.MethodServerEvents, params, &result)
+	return result, err
+}
+
 // Environment describes the machine of the server: its user, directories, shell and capabilities.
 func (c *Client) Environment(ctx context.Context) (protocol.EnvironmentInfo, error) {
 	var info protocol.EnvironmentInfo

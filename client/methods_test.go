@@ -162,6 +162,9 @@ func TestClientHasAllMethods(t *testing.T) {
 		t.Fatal(err)
 	}
 	everything(ctx, c, t.TempDir())
+	if _, err := c.ServerEvents(ctx, protocol.ServerEventsParams{}); err != nil {
+		t.Error(err)
+	}
 	eventually(t, "the acknowledgement of the output", func() bool { return slices.Contains(h.methods(), protocol.MethodSessionAck) })
 	if err := c.CloseSession(ctx); err != nil {
 		t.Error(err)

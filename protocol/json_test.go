@@ -354,7 +354,7 @@ func TestAppendFails(t *testing.T) {
 var wireTypes = []any{
 	Error{}, Empty{}, NoParams{},
 	InitializeParams{}, InitializeResult{}, EnvironmentInfo{}, EnvironmentStatusResult{},
-	SessionInfoResult{}, SessionListParams{}, SessionListResult{}, SessionSummary{}, SessionProcessesResult{}, SessionProcesses{}, SessionDetailsResult{}, SessionDetails{}, ServerInfoResult{}, AboutServer{}, SessionCloseParams{}, SessionUpdateParams{}, SessionAckParams{}, SessionShareParams{}, SessionShareResult{}, SessionSharesResult{}, ShareInfo{}, SessionUnshareParams{}, SessionUnshareResult{}, SessionEvictedNotification{}, SessionExpiringNotification{},
+	SessionInfoResult{}, SessionListParams{}, SessionListResult{}, SessionSummary{}, SessionProcessesResult{}, SessionProcesses{}, SessionDetailsResult{}, SessionDetails{}, ServerInfoResult{}, AboutServer{}, ServerEventsParams{}, ServerEventsResult{}, ServerEvent{}, SessionCloseParams{}, SessionUpdateParams{}, SessionAckParams{}, SessionShareParams{}, SessionShareResult{}, SessionSharesResult{}, ShareInfo{}, SessionUnshareParams{}, SessionUnshareResult{}, SessionEvictedNotification{}, SessionExpiringNotification{},
 	ProcessStartParams{}, ProcessStartResult{}, ProcessReadParams{}, ProcessReadResult{}, ReadEvent{}, ProcessSubscribeParams{},
 	ProcessWriteParams{}, ProcessWriteResult{}, ProcessCloseStdinParams{}, ProcessResizeParams{}, ProcessSignalParams{},
 	ProcessTerminateParams{}, ProcessTerminateResult{}, OtherRun{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListParams{}, ProcessListResult{}, ProcessInfoParams{}, ProcessInfoResult{},

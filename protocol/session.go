@@ -16,6 +16,7 @@ const (
 
 	// Ours.
 	MethodServerInfo   = "server/info"   // Empty → ServerInfoResult
+	MethodServerEvents = "server/events" // ServerEventsParams → ServerEventsResult
 	MethodSessionInfo  = "session/info"  // Empty → SessionInfoResult
 	MethodSessionList  = "session/list"  // SessionListParams → SessionListResult, SessionProcessesResult, SessionDetailsResult
 	MethodSessionClose = "session/close" // SessionCloseParams → Empty

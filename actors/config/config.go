@@ -115,6 +115,9 @@ type Config struct {
 	// that a client may ask for, and the default where DefaultLimits has none. Nice and OOMScoreAdj of
 	// MaxLimits are the smallest. Nil fields mean no limit.
 	DefaultLimits, MaxLimits protocol.ProcessLimits
+	// MaxEvents bounds the events of all sessions that the server keeps for server/events, each of 250 to 1,500 bytes. 0 means 8,192;
+	// negative means that the server keeps none.
+	MaxEvents int
 	// MaxPending bounds the requests of a connection that wait for an answer. Beyond MaxPending, and
 	// beyond 16 MiB of such requests, the server stops reading the connection. 0 means 1,024.
 	MaxPending int
@@ -187,6 +190,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.MaxSessions, 10_000)
 	setDefault(&c.MaxProcesses, 10_000)
 	setDefault(&c.StartsBurst, 10)
+	setDefault(&c.MaxEvents, 8<<10)
 	setDefault(&c.MaxPending, 1024)
 	return c
 }

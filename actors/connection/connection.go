@@ -180,6 +180,8 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.reply(ctx, m)
 	case listWritten:
 		c.listWritten(ctx)
+	case eventsDue:
+		c.eventsDue(ctx, m)
 	case sandboxTried:
 		c.sandboxTried(ctx, m)
 	case fileDone, fileTurn, fileWritten, missingChanged, filesChanged:

@@ -53,6 +53,9 @@ func (c *connection) end() {
 	for _, s := range c.streams {
 		s.forget()
 	}
+	for _, p := range c.pending {
+		p.events.stop()
+	}
 	if c.files != nil {
 		c.files.end(c.env.FileTurns)
 	}

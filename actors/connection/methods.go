@@ -129,6 +129,7 @@ var table = []section{
 	}},
 	{family: execFamily, about: "server", methods: []method{
 		{name: protocol.MethodServerInfo, handler: handles(ignored, (*connection).tellServer), observer: reads},
+		{name: protocol.MethodServerEvents, handler: handles(optional, (*connection).readEvents), observer: reads, guests: anyGuest},
 	}},
 	{family: execFamily, about: "session", methods: []method{
 		{name: protocol.MethodSessionInfo, handler: ofSession(ignored[message.SessionInfoRequest]), observer: reads, guests: anyGuest},

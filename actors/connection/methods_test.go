@@ -100,7 +100,7 @@ func TestMethodsChangeByDefault(t *testing.T) {
 func TestGuestsOfMethods(t *testing.T) {
 	decided := map[guests][]string{
 		anyGuest: {"initialize", "initialized", "environment/status", "session/info", "session/list", "process/list", "group/list",
-			"process/read", "process/subscribe", "process/wait", "process/info"},
+			"process/read", "process/subscribe", "process/wait", "process/info", "server/events"},
 		typists: {"process/write", "process/resize"},
 		noGuest: {"environment/info", "server/info", "session/close", "session/update", "session/ack", "session/share", "session/shares", "session/unshare",
 			"process/start", "process/signal", "process/terminate", "process/closeStdin", "process/restart", "process/setRestart",

@@ -26,6 +26,7 @@ type pending struct {
 	actor   string          // of list: the name of the actor that is asked
 	command *runningCommand // nil: the request is not about a command
 	call    *dialect.Call   // to command; nil: the start of command
+	events  *eventsWait     // of server/events; nil: another request
 	server  bool            // the answer waits for the server alone
 	closes  bool            // session/close
 }

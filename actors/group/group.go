@@ -10,6 +10,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/journal"
 	"github.com/b6f6fdd7/troupe/actors/internal/policy"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
@@ -31,16 +32,18 @@ type groupRecord struct {
 	id, name string // the client's, and the actor's
 	strategy protocol.GroupStrategy
 	session  *actor.PID
+	events   *journal.Source       // of the session; nil: nobody is told
 	members  map[string]*actor.PID // by process id
 	labels   map[string]string     // by process id
 
 	group    *supervision.Group
-	extended uint64             // Serial of the last ExtendGroup
-	serial   uint64             // of the newest Order
-	info     protocol.GroupInfo // the last GroupReport to the session
-	tickAt   env.Alarm          // set to group.Next
-	endedAt  env.Alarm          // set once the group has ended
-	overdue  bool               // endedAt has come: the group stops as soon as no process can come back
+	extended uint64               // Serial of the last ExtendGroup
+	serial   uint64               // of the newest Order
+	info     protocol.GroupInfo   // the last GroupReport to the session
+	state    protocol.ServerEvent // the last event
+	tickAt   env.Alarm            // set to group.Next
+	endedAt  env.Alarm            // set once the group has ended
+	overdue  bool                 // endedAt has come: the group stops as soon as no process can come back
 }
 
 // group is the actor of a group. It decides nothing: it tells supervision.Group each event, and sends the
@@ -169,6 +172,7 @@ func (g *group) follow(ctx actor.Context, now time.Time) {
 	} else {
 		g.tickAt.Set(ctx, next.Sub(now), tickDue{})
 	}
+	g.happened()
 	if !g.telling {
 		g.telling = true
 		ctx.Send(ctx.Self(), tellDue{})
@@ -181,6 +185,16 @@ func (g *group) follow(ctx actor.Context, now time.Time) {
 		ctx.Stop(ctx.Self())
 	case !g.overdue && !g.endedAt.IsSet():
 		g.endedAt.Set(ctx, max(g.env.ClosedRetention, 0), endedDue{})
+	}
+}
+
+// happened tells the readers of server/events a new state of the group.
+func (g *group) happened() {
+	state, reason := g.group.State()
+	e := protocol.ServerEvent{Kind: protocol.ServerGroup, GroupID: g.id, State: string(state), Reason: reason}
+	if e.State != g.state.State || e.Reason != g.state.Reason {
+		g.events.Put(e)
+		g.state = e
 	}
 }
 
@@ -210,6 +224,7 @@ type Options struct {
 	Name    string // of the actor
 	Params  protocol.GroupStartParams
 	Session *actor.PID
+	Events  *journal.Source       // of the session; nil: nobody is told
 	Members map[string]*actor.PID // the actors of the processes, by process id; they need not be there yet
 }
 
@@ -240,7 +255,7 @@ func New(e *env.Env, o Options) (Prepared, *protocol.Error) {
 	if err != nil {
 		return Prepared{}, err
 	}
-	record := &groupRecord{env: e, id: id, name: o.Name, strategy: strategy, session: o.Session, members: maps.Clone(members.PIDs), labels: maps.Clone(members.Labels), group: machine}
+	record := &groupRecord{env: e, id: id, name: o.Name, strategy: strategy, session: o.Session, events: o.Events, members: maps.Clone(members.PIDs), labels: maps.Clone(members.Labels), group: machine}
 	return Prepared{
 		Start: message.Spawn{
 			Name:  o.Name,

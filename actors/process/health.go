@@ -227,6 +227,7 @@ func (p *process) isReady(ctx actor.Context) {
 	if p.params.Ready != nil {
 		p.feed.Log.NowMs = time.Now().UnixMilli()
 		p.feed.Log.AppendReady(p.life.Run())
+		p.happened(protocol.ServerEvent{Kind: protocol.ServerReady, Run: p.life.Run()})
 		p.spread(ctx)
 	}
 	p.life.Report(p.now())

@@ -116,6 +116,9 @@ func (p *process) doRun(ctx actor.Context, a life.Action) bool {
 		return true
 	case life.Begin:
 		p.begin(ctx)
+		if p.life.Run() == 1 {
+			p.happened(protocol.ServerEvent{Kind: protocol.ServerStarted, Run: 1, Argv: p.params.Argv})
+		}
 	case life.Unwatch:
 		p.unwatch()
 	case life.Finish:
@@ -153,6 +156,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 	case life.LogExited:
 		p.recordEnd(a.Status)
 		p.feed.Log.AppendExited(a.Status, p.confined.ended(a.Status))
+		p.happened(protocol.ServerEvent{Kind: protocol.ServerExited, Run: a.Status.Run, Status: &a.Status})
 		p.life.Done()
 		p.env.At(ctx, env.ExitLogged)
 		p.acceptStdin(ctx) // answers the waiting requests, unless another run follows
@@ -162,10 +166,12 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 			lost = h.StdinUnread()
 		}
 		p.feed.Log.AppendRestarted(outlog.Restart{Run: a.Run, Reason: a.Reason, Delay: a.Delay, StdinLost: lost})
+		p.happened(protocol.ServerEvent{Kind: protocol.ServerRestarted, Run: a.Run, Reason: a.Reason})
 		p.life.Done()
 		p.env.At(ctx, env.RestartLogged)
 	case life.LogEvicted:
 		p.feed.Log.AppendEvicted(a.Reason)
+		p.happened(protocol.ServerEvent{Kind: protocol.ServerEvicted, Reason: a.Reason})
 		p.life.Done()
 	case life.LogClosed:
 		p.env.At(ctx, env.ClosePhase)
@@ -175,6 +181,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		}
 		ctx.Send(p.session, message.ProcessClosed{Name: p.name})
 		p.feed.Log.AppendClosed()
+		p.happened(protocol.ServerEvent{Kind: protocol.ServerClosed})
 		p.life.Done()
 		p.env.At(ctx, env.CloseLogged)
 		p.seekTree(ctx)
@@ -198,6 +205,12 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		return false
 	}
 	return true
+}
+
+// happened tells the readers of server/events.
+func (p *process) happened(e protocol.ServerEvent) {
+	e.ProcessID, e.Instance, e.GroupID = p.id, p.instance(), p.origin.group()
+	p.events.Put(e)
 }
 
 // doTell does an action that sends a message or writes to the server's log. doTell may be repeated.

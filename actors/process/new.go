@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/journal"
 	"github.com/b6f6fdd7/troupe/actors/internal/policy"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
@@ -27,6 +28,7 @@ type Options struct {
 	Identity  string          // to whom the session belongs
 	Gauge     *message.Gauge  // of the session
 	MaxChunk  *uint64         // as in protocol.SessionOptions
+	Events    *journal.Source // of the session; nil: nobody is told
 	Ephemeral bool            // nobody reads the process again: the process is retired as soon as its owner has had the end
 	Group     *actor.PID      // nil: none
 	GroupID   string          // the client's
@@ -108,6 +110,7 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 		ownIntensity: o.Group == nil || o.Independent,
 		origin:       originOf(o, e.Audit != nil),
 		gauge:        o.Gauge,
+		events:       o.Events,
 		place:        placeOf(o.Place),
 		created:      time.Now(),
 	}

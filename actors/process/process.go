@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/journal"
 	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
@@ -52,23 +53,24 @@ const turnBytes = 128 << 10
 // record; mu guards only the fields that the spawner sets.
 type processRecord struct {
 	// Fixed at spawn.
-	env          *env.Env
-	id, name     string // the client's, and the actor's
-	params       *protocol.ProcessStartParams
-	spec         child.Spec
-	spool        *spool.File // nil: output beyond the retention waits
-	session      *actor.PID
-	group        *actor.PID     // nil: the process has no group
-	ownIntensity bool           // its own restart.intensity counts: it has no group, or an independent one
-	origin       *origin        // nil: the process has no group, and there is no audit log
-	gauge        *message.Gauge // of the session
-	place        *place         // among the running processes of the owner key; nil: none is counted
-	created      time.Time
-	user         *choice // nil: the server has no policy for users
+	env      *env.Env
+	id, name string // the client's, and the actor's
+	params   *protocol.ProcessStartParams
+	spec     child.Spec
+	spool    *spool.File // nil: output beyond the retention waits
+	session  *actor.PID
+	group    *actor.PID      // nil: the process has no group
+	origin   *origin         // nil: the process has no group, and there is no audit log
+	gauge    *message.Gauge  // of the session
+	events   *journal.Source // of the session; nil: nobody is told
+	place    *place          // among the running processes of the owner key; nil: none is counted
+	created  time.Time
+	user     *choice // nil: the server has no policy for users
 	// The memory of the arguments and of the environment in spec and params.
 	keptArgv, keptEnv hold
 	shell             *shellstate.Start // the state that each run starts from; nil: none
 	shellOnce         sync.Once         // releases shell.Capture
+	ownIntensity      bool              // its own restart.intensity counts: it has no group, or an independent one
 	confined          *confined         // nil: the client asks for no sandbox
 
 	mu       sync.Mutex

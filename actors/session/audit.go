@@ -40,6 +40,7 @@ func (s *sessionRecord) recordEnd() {
 	if !closing {
 		reason = "the server stopped its actor"
 	}
+	s.events.Become(protocol.ServerGone, reason)
 	who := audit.Who{Identity: s.identity, Session: s.id}
 	s.env.Audit.Put(audit.SessionEnded{Who: who, Reason: audit.Text(reason), DurationMs: time.Since(s.life.Created()).Milliseconds()})
 }

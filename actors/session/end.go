@@ -24,9 +24,23 @@ func (s *session) live(ctx actor.Context) {
 	s.follow(ctx, s.life.Running(time.Now(), s.processes.Running()))
 	s.follow(ctx, s.life.Tick(time.Now(), s.gauge.LastWrite()))
 	s.lifeAt.SetTo(ctx, s.life.Next(), lifeDue{})
+	s.tellEvents()
 	s.expireShares(ctx)
 	if is := s.standing(); is != s.told && !(is.since.IsZero() && s.told.since.IsZero()) {
 		s.tellStanding(ctx)
+	}
+}
+
+// tellEvents tells the readers of server/events the state of the session. It may be repeated.
+func (s *session) tellEvents() {
+	reason, closing := s.life.Closing()
+	switch {
+	case closing:
+		s.events.Become(protocol.ServerClosing, reason)
+	case s.owner == nil:
+		s.events.Become(protocol.ServerDetached, "")
+	default:
+		s.events.Become(protocol.ServerAttached, "")
 	}
 }
 

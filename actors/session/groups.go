@@ -155,7 +155,7 @@ func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams, 
 			return group.Prepared{}, nil, notInGroup(p.ProcessID, errExists)
 		}
 	}
-	o := group.Options{Name: "g-" + ulid.Make().String(), Params: params, Session: ctx.Self()}
+	o := group.Options{Name: "g-" + ulid.Make().String(), Params: params, Session: ctx.Self(), Events: s.events}
 	starts, err = s.newMembers(ctx, o.Name, params, func(pids map[string]*actor.PID) (err *protocol.Error) {
 		o.Members = pids
 		prepared, err = group.New(s.env, o)

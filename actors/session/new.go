@@ -37,6 +37,9 @@ func New(e *env.Env, o Options) message.SpawnRequest {
 		first:    &o.First,
 		gauge:    &message.Gauge{Account: e.StartBudget.Account()},
 	}
+	if !o.Life.Limits().Ephemeral {
+		record.events = e.Journal.Source(record.identity, o.ID, o.Name)
+	}
 	record.closes, record.giveUp = context.WithCancelCause(context.Background())
 	return message.SpawnRequest{
 		Spawn: message.Spawn{

@@ -117,6 +117,7 @@ func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStart
 		Identity:  s.identity,
 		Gauge:     s.gauge,
 		MaxChunk:  s.maxChunk,
+		Events:    s.events,
 		Ephemeral: s.commands,
 		Shells:    &s.shells,
 		Place:     place,

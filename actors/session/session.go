@@ -8,6 +8,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/journal"
 	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
@@ -26,10 +27,11 @@ type sessionRecord struct {
 	// Fixed at spawn.
 	env        *env.Env
 	id, name   string
-	from       string  // the owner key, as in Attach
-	identity   string  // the name of the identity that opened the session
-	maxChunk   *uint64 // as in protocol.SessionOptions
-	commands   bool    // the session is for a program of the sister APIs
+	from       string          // the owner key, as in Attach
+	identity   string          // the name of the identity that opened the session
+	maxChunk   *uint64         // as in protocol.SessionOptions
+	events     *journal.Source // nil: nobody is told, since the session ends with its connection
+	commands   bool            // the session is for a program of the sister APIs
 	registry   *actor.PID
 	supervisor *actor.PID
 	first      *message.AttachRequest // of the client that opens the session; nil once attached

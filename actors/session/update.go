@@ -38,6 +38,7 @@ func (s *session) update(ctx actor.Context, m message.Request, p protocol.Sessio
 	reply := replyOf(m.Token, err)
 	if err == nil {
 		s.name = name
+		s.events.Rename(name)
 		s.follow(ctx, s.life.Update(time.Now(), ttl, keep))
 	}
 	s.answers.Add(p, reply.Result, reply.Err)

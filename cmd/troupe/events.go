@@ -1,30 +1,24 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/b6f6fdd7/troupe/client"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/events"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/logs"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
-)
-
-// Times of troupe events.
-const (
-	lookEvery = 500 * time.Millisecond // unless the server is slow
-	lookLeast = 10 * time.Second       // however slow the server is
 )
 
 // eventsFlags are the flags of troupe events.
@@ -40,11 +34,11 @@ func newEvents(t *target.Flags) *cobra.Command {
 		Use:   "events [flags]",
 		Short: "Print the events of sessions and processes",
 		Long: `Prints a line for each event, until ^C: processes that start, become ready, exit, restart, are given up and
-close; groups that change their state; sessions that come, get and lose their owner, and go. Times of
-processes are those of the server.
+close; groups that change their state; sessions that come, get and lose their owner, and go. The times are those of the
+server.
 
-Events of a process are told also if they happened while the connection was lost. Of groups and sessions
-only the newest state is told.`,
+Events are told also if they happened while the connection was lost. The server keeps the last 8,192 events. If it
+has forgotten some before they were read, a line on stderr says so, and with --json an object of the kind lost.`,
 		Example: `  troupe events
   troupe events --since start
   troupe events --since 10m --json | jq 'select(.kind == "exited")'`,
@@ -67,118 +61,164 @@ only the newest state is told.`,
 	return cmd
 }
 
-func (o *eventsFlags) run(ctx context.Context, w io.Writer) error {
-	watcher, since := &events.Watcher{Past: o.since != ""}, time.Time{}
-	if o.since != "" && o.since != "start" {
-		after, at, err := logs.ParseSince(o.since, time.Now())
-		if err != nil || after > 0 || at.IsZero() {
-			return fmt.Errorf("--since is %q: write start, how long ago such as 10m, or a time such as 15:04", o.since)
-		}
-		since = at
+// from returns the time of --since, for protocol.ServerEventsParams.
+func (o *eventsFlags) from(now time.Time) (*uint64, error) {
+	switch o.since {
+	case "":
+		return nil, nil
+	case "start":
+		return new(uint64), nil
 	}
-	source, err := newAsker(ctx, o.target)
+	after, at, err := logs.ParseSince(o.since, now)
+	if err != nil || after > 0 || at.IsZero() {
+		return nil, fmt.Errorf("--since is %q: write start, how long ago such as 10m, or a time such as 15:04", o.since)
+	}
+	us := uint64(max(at.UnixMicro(), 0))
+	return &us, nil
+}
+
+func (o *eventsFlags) run(ctx context.Context, w io.Writer) error {
+	after, err := o.from(time.Now())
+	if err != nil {
+		return err
+	}
+	server, err := newAsker(ctx, o.target)
 	if err != nil {
 		return exitError{1, err}
 	}
-	server := &eventServer{asker: source, sight: sight{target: o.target, observe: true, clients: make(map[string]*client.Client)}}
-	defer source.close()
-	defer server.sight.close()
-	out, lost := show.To(w), false
+	defer server.close()
+	var refused *protocol.Error
+	out, lost, read := show.To(w), false, false
 	for {
-		begun := time.Now()
-		list, err := watcher.Look(ctx, server, time.Now())
+		r, err := server.events(ctx, after)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && !lost:
-			fmt.Fprintf(os.Stderr, "troupe events: %s: %s\n", show.Lost, show.Harmless(err.Error()))
-			lost = true
-		case err == nil && lost:
+		case errors.As(err, &refused) && refused.Code == protocol.CodeMethodNotFound:
+			return exitError{1, err}
+		case err != nil:
+			if !lost {
+				fmt.Fprintf(os.Stderr, "troupe events: %s: %s\n", show.Lost, show.Harmless(err.Error()))
+				lost = true
+			}
+			if err := pause(ctx, time.Second); err != nil {
+				return err
+			}
+			continue
+		case lost:
 			fmt.Fprintln(os.Stderr, "troupe events: "+show.Again)
 			lost = false
 		}
-		for i := range list {
-			if list[i].At.Before(since) {
-				continue
-			}
-			if err := o.print(out, &list[i]); err != nil {
+		if read && r.WholeUs > *after {
+			if err := o.tellLost(out, *after, r.WholeUs); err != nil {
 				return err
 			}
 		}
-		select {
-		case <-time.After(max(lookEvery, min(9*time.Since(begun), lookLeast))):
-		case <-ctx.Done():
-			return ctx.Err()
+		for i := range r.Events {
+			if err := o.print(out, &r.Events[i]); err != nil {
+				return err
+			}
 		}
+		after, read = &r.NextUs, true
 	}
 }
 
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// events asks for events, and waits for one as long as a connection may be silent.
+func (a *asker) events(ctx context.Context, after *uint64) (protocol.ServerEventsResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*answerTime)
+	defer cancel()
+	c, err := a.connected(ctx)
+	if err != nil {
+		return protocol.ServerEventsResult{}, err
+	}
+	r, err := c.ServerEvents(ctx, protocol.ServerEventsParams{AfterUs: after, WaitMs: uint64(answerTime.Milliseconds())})
+	if err != nil {
+		a.drop(c)
+	}
+	return r, err
+}
+
+// An eventLine is a line of troupe events --json.
+type eventLine struct {
+	At time.Time `json:"at"`
+	protocol.ServerEvent
+}
+
+// eventsLost is the kind of an eventLine that stands for forgotten events.
+const eventsLost protocol.ServerEventKind = "lost"
+
+// tellLost says that events between two times were lost.
+func (o *eventsFlags) tellLost(out show.Out, fromUs, toUs uint64) error {
+	reason := fmt.Sprintf("events from %s to %s may be missing: they came faster than they were read, or the server was restarted", clock(fromUs), clock(toUs))
+	fmt.Fprintln(os.Stderr, "troupe events: "+reason)
+	if !o.json {
+		return nil
+	}
+	return o.print(out, &protocol.ServerEvent{AtUs: toUs, Kind: eventsLost, Reason: reason})
+}
+
+func clock(us uint64) string {
+	return time.UnixMicro(int64(us)).Local().Format("2006-01-02 15:04:05.000")
+}
+
 // print prints an event as a line.
-func (o *eventsFlags) print(out show.Out, e *events.Event) error {
+func (o *eventsFlags) print(out show.Out, e *protocol.ServerEvent) error {
 	if o.json {
-		line, err := json.Marshal(e)
+		line, err := json.Marshal(eventLine{time.UnixMicro(int64(e.AtUs)).UTC(), *e})
 		if err == nil {
 			_, err = fmt.Fprintf(out, "%s\n", line)
 		}
 		return err
 	}
-	name := e.SessionName
-	if name == "" {
-		name = e.SessionID[:min(8, len(e.SessionID))]
-	}
+	name := cmp.Or(e.SessionName, e.SessionID[:min(8, len(e.SessionID))])
 	if e.ProcessID != "" {
 		name += "/" + e.ProcessID
 	}
 	style := show.Plain
 	switch {
-	case e.Kind == events.Evicted, e.Status != nil && e.Status.ExitCode != 0:
+	case e.Kind == protocol.ServerEvicted, e.Status != nil && e.Status.ExitCode != 0:
 		style = show.Bad
-	case e.Kind == events.Restarted:
+	case e.Kind == protocol.ServerRestarted:
 		style = show.Warn
-	case e.Kind == events.Ready:
+	case e.Kind == protocol.ServerReady:
 		style = show.Good
 	}
-	_, err := fmt.Fprintf(out, "%s  %s  %s\n", out.Paint(show.Dim, e.At.Local().Format("2006-01-02 15:04:05.000")),
-		out.Paint(show.Note, show.Harmless(name)), out.Paint(style, show.Harmless(e.Text())))
+	_, err := fmt.Fprintf(out, "%s  %s  %s\n", out.Paint(show.Dim, clock(e.AtUs)),
+		out.Paint(show.Note, show.Harmless(name)), out.Paint(style, show.Harmless(eventText(e))))
 	return err
 }
 
-// An eventServer asks a server for package events.
-type eventServer struct {
-	*asker
-	sight sight
-}
-
-func (s *eventServer) Sessions(ctx context.Context) ([]protocol.SessionDetails, error) {
-	return s.list(ctx, protocol.DetailProcesses)
-}
-
-func (s *eventServer) Events(ctx context.Context, r pick.Ref, after uint64) (protocol.ProcessReadResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	p, err := s.sight.process(ctx, r, client.Options{ReconnectFor: -1})
-	if err != nil {
-		return protocol.ProcessReadResult{}, err
+// eventText describes an event in words.
+func eventText(e *protocol.ServerEvent) string {
+	text, reason := string(e.Kind), e.Reason
+	switch e.Kind {
+	case protocol.ServerStarted:
+		reason = strings.Join(e.Argv, " ")
+	case protocol.ServerExited:
+		if e.Status != nil {
+			return fmt.Sprintf("exited: run %d, %s", e.Run, why.Ended(e.Status))
+		}
+	case protocol.ServerRestarted, protocol.ServerReady:
+		text = fmt.Sprintf("%s: run %d", e.Kind, e.Run)
+	case protocol.ServerEvicted:
+		text = "given up"
+	case protocol.ServerGroup:
+		text = "group " + e.GroupID + ": " + e.State
+	case protocol.ServerOpened, protocol.ServerAttached, protocol.ServerDetached, protocol.ServerClosing, protocol.ServerGone:
+		text = "session " + string(e.Kind)
 	}
-	result, err := p.Read(ctx, &client.ReadOptions{After: after, Detail: protocol.ReadEvents})
-	return result, s.leave(r.Session, err)
-}
-
-func (s *eventServer) Groups(ctx context.Context, session string) ([]protocol.GroupInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	if _, err := s.sight.process(ctx, pick.Ref{Session: session}, client.Options{ReconnectFor: -1}); err != nil {
-		return nil, err
+	if reason == "" {
+		return text
 	}
-	groups, err := s.sight.clients[session].Groups(ctx)
-	return groups, s.leave(session, err)
-}
-
-// leave closes the connection to a session after an error, and returns the error. The next look connects again.
-func (s *eventServer) leave(session string, err error) error {
-	if c := s.sight.clients[session]; err != nil && c != nil {
-		go c.Close()
-		delete(s.sight.clients, session)
-	}
-	return err
+	return text + ": " + reason
 }

@@ -194,9 +194,12 @@ var methods = map[string]func(h *Hunt) any{
 	protocol.MethodEnvironmentInfo:   func(h *Hunt) any { return obj{} },
 	protocol.MethodEnvironmentStatus: func(h *Hunt) any { return obj{} },
 	protocol.MethodServerInfo:        func(h *Hunt) any { return obj{} },
-	protocol.MethodSessionInfo:       func(h *Hunt) any { return obj{} },
-	protocol.MethodSessionList:       func(h *Hunt) any { return pick(h, obj{}, obj{"detail": "processes"}, obj{"detail": "info"}) },
-	protocol.MethodSessionClose:      func(h *Hunt) any { return obj{} },
+	protocol.MethodServerEvents: func(h *Hunt) any {
+		return pick(h, obj{}, obj{"afterUs": 0}, obj{"waitMs": 20}, obj{"afterUs": 1 << 52, "waitMs": 20})
+	},
+	protocol.MethodSessionInfo:  func(h *Hunt) any { return obj{} },
+	protocol.MethodSessionList:  func(h *Hunt) any { return pick(h, obj{}, obj{"detail": "processes"}, obj{"detail": "info"}) },
+	protocol.MethodSessionClose: func(h *Hunt) any { return obj{} },
 	protocol.MethodSessionShare: func(h *Hunt) any {
 		return obj{"access": pick(h, "read", "type"), "expiresInMs": 1 + h.IntN(50)}
 	},

@@ -2,6 +2,14 @@ package main
 
 // mutants are changes to the code. The tests of each package must notice the changes of the package.
 var mutants = []mutant{
+	{file: "actors/internal/journal/journal.go", old: `max(uint64(j.now().UnixMicro()), j.last+1)`, new: `uint64(j.now().UnixMicro())`, breaks: "no two events of a server have the same time"},
+	{file: "actors/internal/journal/journal.go", old: `if w.who.MayObserve(e.SessionID, owner) {`, new: `if true {`, breaks: "nobody is woken by events of other identities"},
+	{file: "actors/internal/journal/journal.go", old: `return who.Guest.Host == owner`, new: `return true`, breaks: "a guest does not learn when other identities lose events", run: "^TestGuestOfFull$"},
+	{file: "actors/internal/journal/journal.go", old: `r.dropped = r.events[n-1].AtUs`, new: `r.dropped = 0`, breaks: "who reads too slowly is told that events are forgotten"},
+	{file: "actors/internal/journal/journal.go", old: `cmp.Or(cmp.Compare(len(j.rings[b].events), len(j.rings[a].events)), `, new: `cmp.Or(`, breaks: "who floods the journal costs nobody else an event"},
+	{file: "actors/internal/journal/source.go", old: `state == s.state || s.state == protocol.ServerGone`, new: `state == s.state`, breaks: "nothing follows the end of a session in its events"},
+	{file: "actors/connection/end.go", old: `p.events.stop()`, new: `_ = p`, breaks: "a server/events that waits ends with its connection", run: "^TestEventsWait$"},
+	{file: "actors/connection/events.go", old: `len(result.Events) > 0 || p.WaitMs == 0`, new: `true`, breaks: "a server/events waits for an event", run: "^TestEventsWait$"},
 	{file: "internal/audit/event.go", old: `return inert(share.Redact(append(out, members...)))`, new: `return share.Redact(append(out, members...))`, breaks: "a line of the audit log controls no terminal"},
 	{file: "internal/audit/event.go", old: `text := inert(bytes`, new: `text := (bytes`, breaks: "a line of the audit log is bounded once it is escaped"},
 	{file: "transport/websocket.go", old: `return every - time.Duration(time.Now().UnixNano())%beat`, new: `return every`, breaks: "the connections of a server are pinged together", run: "^TestPingsComeTogether$"},

@@ -16,6 +16,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files/changes"
 	"github.com/b6f6fdd7/troupe/actors/files/remote"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
+	"github.com/b6f6fdd7/troupe/actors/internal/journal"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/actors/spool"
@@ -45,6 +46,8 @@ type Env struct {
 	// StartBudget bounds the arguments and environments kept by sessions to start processes, in
 	// bytes: an eighth of Config.Budget. Nil: no bound.
 	StartBudget *budget.Pool
+	// Journal has the events of all sessions. Nil: events are forgotten, and nobody may ask for them.
+	Journal *journal.Journal
 	// Quotas bounds the processes of each owner key. Nil: no bound.
 	Quotas *quota.Quotas
 	// Disk has the files of processes with a spool.

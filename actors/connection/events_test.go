@@ -1,0 +1,76 @@
+package connection
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/internal/journal"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// A server/events without an event waits for one, or for waitMs. The end of the connection ends the wait.
+func TestEventsWait(t *testing.T) {
+	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(), Journal: journal.New(100)}
+		troupe := spawn(func() actor.Actor { return &crowd{} })
+		ours, theirs := transport.Pipe("")
+		spawn(func() actor.Actor { return connectionOf(e, troupe, theirs, false) })
+		send := func(text string) {
+			t.Helper()
+			if err := ours.WriteMessage([]byte(text), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		receive := func() string {
+			t.Helper()
+			m, err := ours.ReadMessage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(m)
+		}
+		send(`{"id":1,"method":"initialize","params":{"clientName":"test"}}`)
+		receive()
+		send(`{"method":"initialized"}`)
+		waitMs := func(id, ms int) {
+			send(fmt.Sprintf(`{"id":%d,"method":"server/events","params":{"waitMs":%d}}`, id, ms))
+			synctest.Wait()
+		}
+
+		begun := time.Now()
+		waitMs(2, 30_000)
+		if answer := receive(); !strings.Contains(answer, `"events":[]`) || time.Since(begun) != 30*time.Second {
+			t.Errorf("after %v: %s, want no event after 30 s", time.Since(begun), answer)
+		}
+		begun = time.Now()
+		waitMs(3, 30_000)
+		waitMs(4, 40_000)
+		e.Journal.Source("", "s", "").Put(protocol.ServerEvent{Kind: protocol.ServerStarted, ProcessID: "p"})
+		for range 2 {
+			if answer := receive(); !strings.Contains(answer, `"kind":"opened"`) || !strings.Contains(answer, `"id":`) {
+				t.Errorf("got %s, want both events or the first", answer)
+			}
+		}
+		if time.Since(begun) != 0 {
+			t.Errorf("an event waits for %v", time.Since(begun))
+		}
+		waitMs(5, 1000_000)
+		if n := e.Journal.Waiting(); n != 1 {
+			t.Errorf("%d wait, want 1", n)
+		}
+		ours.Close(protocol.CloseNormal, "")
+		synctest.Wait()
+		if n := e.Journal.Waiting(); n != 0 {
+			t.Errorf("%d wait after the end of the connection", n)
+		}
+	})
+}

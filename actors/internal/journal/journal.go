@@ -1,0 +1,187 @@
+// Package journal has the last events of the sessions of a server, for server/events.
+package journal
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/identity"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	// maxPage bounds an answer, in bytes of JSON. A single event always fits.
+	maxPage = 64 << 10
+	// eventBytes is the JSON of an event without its texts, in bytes.
+	eventBytes = 350
+)
+
+// A Journal has the last events of a server. The events of each identity have a ring of their own, and the largest rings lose
+// events first: who floods the journal costs nobody else an event. Any goroutine may use a Journal.
+type Journal struct {
+	now  func() time.Time
+	most int // events in all rings
+
+	mu      sync.Mutex
+	rings   map[string]*ring // by the identity that has opened the sessions
+	total   int              // events in all rings
+	last    uint64           // the newest time that was given out, in microseconds since the Unix epoch
+	dropped uint64           // the time of the newest event that was lost with its ring; at first, the beginning of the journal
+	waits   map[*wait]bool
+}
+
+// A ring has the events of the sessions of an identity, the oldest first.
+type ring struct {
+	events  []protocol.ServerEvent
+	dropped uint64 // the time of the newest event that the ring has lost; 0: none
+}
+
+// A wait is a client that waits for an event.
+type wait struct {
+	who  identity.Identity
+	wake func()
+}
+
+// New returns a Journal that keeps so many events; without events if most is negative.
+func New(most int) *Journal { return newJournal(most, time.Now) }
+
+func newJournal(most int, now func() time.Time) *Journal {
+	j := &Journal{now: now, most: max(most, 0), rings: make(map[string]*ring), waits: make(map[*wait]bool)}
+	j.dropped = j.time()
+	return j
+}
+
+// time returns the present time, in microseconds since the Unix epoch. Each call returns a later time than the call before, even if
+// the clock is set back. The caller holds mu.
+func (j *Journal) time() uint64 {
+	j.last = max(uint64(j.now().UnixMicro()), j.last+1)
+	return j.last
+}
+
+// put adds an event of a session that owner has opened, and wakes who waits for the event. The caller holds mu.
+func (j *Journal) put(owner string, e protocol.ServerEvent) {
+	e.AtUs = j.time()
+	r := j.rings[owner]
+	if r == nil {
+		r = &ring{}
+		j.rings[owner] = r
+	}
+	r.events = append(r.events, e)
+	if j.total++; j.total > j.most {
+		j.makeRoom()
+	}
+	for w := range j.waits {
+		if w.who.MayObserve(e.SessionID, owner) {
+			delete(j.waits, w)
+			w.wake()
+		}
+	}
+}
+
+// makeRoom drops the older halves of rings, of the largest first, until an eighth of the room is free. The caller holds mu.
+func (j *Journal) makeRoom() {
+	owners := slices.SortedFunc(maps.Keys(j.rings), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(j.rings[b].events), len(j.rings[a].events)), cmp.Compare(j.rings[a].events[0].AtUs, j.rings[b].events[0].AtUs))
+	})
+	for _, owner := range owners {
+		if j.total <= j.most*7/8 {
+			return
+		}
+		r := j.rings[owner]
+		n := (len(r.events) + 1) / 2
+		j.total -= n
+		r.dropped = r.events[n-1].AtUs
+		r.events = slices.Clone(r.events[n:]) // a copy: the memory of the others is free
+		if len(r.events) == 0 {
+			delete(j.rings, owner)
+			j.dropped = max(j.dropped, r.dropped)
+		}
+	}
+}
+
+// Read returns the oldest events after a time that a client may see, as many as an answer may have. Without events in the answer,
+// every later event is after the NextUs of the answer.
+func (j *Journal) Read(who identity.Identity, afterUs uint64) protocol.ServerEventsResult {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	result := protocol.ServerEventsResult{Events: []protocol.ServerEvent{}, WholeUs: j.dropped, NextUs: j.time()}
+	for owner, r := range j.rings {
+		if sees(who, owner) {
+			result.WholeUs = max(result.WholeUs, r.dropped)
+			result.Events = append(result.Events, r.after(who, owner, afterUs)...)
+		}
+	}
+	slices.SortFunc(result.Events, func(a, b protocol.ServerEvent) int { return cmp.Compare(a.AtUs, b.AtUs) })
+	room := maxPage
+	for i := range result.Events {
+		if room -= size(&result.Events[i]); room < 0 && i > 0 {
+			result.Events, result.NextUs = result.Events[:i], result.Events[i-1].AtUs
+			break
+		}
+	}
+	return result
+}
+
+// sees reports whether a client may see sessions of an identity. A guest may see one of them.
+func sees(who identity.Identity, owner string) bool {
+	if who.Guest != nil {
+		return who.Guest.Host == owner
+	}
+	return who.MayObserve("", owner)
+}
+
+// after returns the oldest events of the ring after a time that a client may see, at most as many as an answer may have.
+func (r *ring) after(who identity.Identity, owner string, afterUs uint64) (events []protocol.ServerEvent) {
+	first, found := slices.BinarySearchFunc(r.events, afterUs, func(e protocol.ServerEvent, at uint64) int { return cmp.Compare(e.AtUs, at) })
+	if found {
+		first++
+	}
+	for _, e := range r.events[first:] {
+		if len(events) > maxPage/eventBytes {
+			break
+		}
+		if who.MayObserve(e.SessionID, owner) {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// size returns the JSON of an event, in bytes, about.
+func size(e *protocol.ServerEvent) int {
+	n := eventBytes + len(e.SessionID) + len(e.SessionName) + len(e.ProcessID) + len(e.GroupID) + len(e.Reason)
+	for _, arg := range e.Argv {
+		n += len(arg) + 3
+	}
+	return n
+}
+
+// Wait calls wake once there is an event after a time that the client may see, perhaps before Wait returns. wake must not wait, and not
+// use the Journal. After cancel, wake is not called any more. Whoever waits calls cancel in the end.
+func (j *Journal) Wait(who identity.Identity, afterUs uint64, wake func()) (cancel func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for owner, r := range j.rings {
+		if sees(who, owner) && len(r.after(who, owner, afterUs)) > 0 {
+			wake()
+			return func() {}
+		}
+	}
+	w := &wait{who, wake}
+	j.waits[w] = true
+	return func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		delete(j.waits, w)
+	}
+}
+
+// Waiting returns how many clients wait, for tests.
+func (j *Journal) Waiting() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.waits)
+}
