@@ -56,11 +56,12 @@ type SessionUpdate struct {
 	Name        *string
 	DetachedTTL *time.Duration // negative: forever, if the server allows this; otherwise 1 ms or more
 	KeepRunning *bool
+	Left        *string // how this client is about to leave, for whoever comes next; at most 1,024 bytes
 }
 
 // UpdateSession changes the session of this client. Observers and guests may not.
 func (c *Client) UpdateSession(ctx context.Context, u SessionUpdate) error {
-	params := protocol.SessionUpdateParams{Name: u.Name, KeepRunning: u.KeepRunning, Repeatable: repeatable()}
+	params := protocol.SessionUpdateParams{Name: u.Name, KeepRunning: u.KeepRunning, Left: u.Left, Repeatable: repeatable()}
 	if u.DetachedTTL != nil {
 		ms := millis(*u.DetachedTTL)
 		if ms == 0 && *u.DetachedTTL >= 0 {

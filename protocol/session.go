@@ -325,6 +325,12 @@ type SessionSummary struct {
 	Processes   int    `json:"processes"` // including closed processes not forgotten yet
 	KeepRunning bool   `json:"keepRunning,omitempty"`
 	State       string `json:"state"` // SessionAttached, SessionDetached or SessionClosing
+
+	// Of a detached session. DetachedAtMs is when it has lost its owner, and Left how, in words for people; "": the owner has closed its
+	// connection. EndsAtMs is when the session ends if nobody attaches; 0: it has no such time, or not yet, since a program runs.
+	DetachedAtMs int64  `json:"detachedAtMs,omitempty"` // since the Unix epoch, like EndsAtMs
+	Left         string `json:"left,omitempty"`
+	EndsAtMs     int64  `json:"endsAtMs,omitempty"`
 }
 
 // SessionProcessesResult is SessionListResult for DetailProcesses. (Ours.)
@@ -368,6 +374,9 @@ type SessionUpdateParams struct {
 	Name          *string `json:"name,omitempty"`
 	DetachedTTLMs *uint64 `json:"detachedTtlMs,omitempty"` // as in SessionOptions
 	KeepRunning   *bool   `json:"keepRunning,omitempty"`
+	// Left is how the owner is about to leave, in words for whoever comes next: the Left of a SessionSummary until somebody attaches as
+	// owner. At most 1,024 bytes.
+	Left *string `json:"left,omitempty"`
 	Repeatable
 }
 

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -73,5 +74,54 @@ func TestDetach(t *testing.T) {
 				t.Errorf("the second connection began with seq %d, the first ended with %d", again.first, p.lastSeq())
 			}
 		})
+	}
+}
+
+// TestLeft: session/list says since when a session has no owner, until when it lives, and how the owner has left if it has not closed
+// its connection.
+func TestLeft(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	looks := s.session(nil)
+	for _, test := range []struct {
+		name, left string
+		leave      func(*conn)
+	}{
+		{"Close frame", "", (*conn).close},
+		{"reset", "the connection was lost", (*conn).cutRST},
+		{"end of TCP", "the connection was lost", (*conn).cutFIN},
+		{"words", "gone to lunch", func(c *conn) {
+			c.call("session/update", obj{"left": "gone to lunch"})
+			c.cutRST()
+		}},
+	} {
+		c := s.session(obj{"session": obj{"detachedTtlMs": 600_000}})
+		summary := func() obj {
+			for _, l := range looks.call("session/list", obj{})["sessions"].([]any) {
+				if l := l.(obj); l["sessionId"] == c.sessionID {
+					return l
+				}
+			}
+			t.Fatalf("%s: the session is gone", test.name)
+			return nil
+		}
+		attached := func(c *conn) {
+			t.Helper()
+			if l := summary(); l["left"] != nil || l["detachedAtMs"] != nil || l["endsAtMs"] != nil {
+				t.Errorf("%s: with an owner: %s", test.name, jsonText(l))
+			}
+		}
+		attached(c)
+		test.leave(c)
+		eventually(t, "a session without an owner", func() bool { return summary()["state"] == "detached" })
+		l := summary()
+		left, _ := l["left"].(string)
+		if left != test.left || num(l["endsAtMs"])-num(l["detachedAtMs"]) != 600_000 {
+			t.Errorf("%s: %s", test.name, jsonText(l))
+		}
+		attached(s.session(obj{"resumeSessionId": c.sessionID}))
+		if code, text := looks.callError("session/update", obj{"left": strings.Repeat("x", 1025)}); code != -32602 {
+			t.Errorf("%d %s", code, text)
+		}
 	}
 }

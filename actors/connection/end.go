@@ -28,6 +28,9 @@ func (c *connection) ended(ctx actor.Context, err error) {
 	if !errors.As(err, &input) || !input.InputEnded() {
 		c.broken = true
 		c.because(err.Error())
+		if c.session != nil && !errors.Is(err, io.EOF) {
+			ctx.Request(c.session, message.Lost{})
+		}
 		ctx.Stop(ctx.Self())
 		return
 	}

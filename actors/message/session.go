@@ -50,6 +50,12 @@ type ProcessStarted struct {
 	Sandbox  string          // the sandboxType of the answer; empty if Err is set
 }
 
+// Lost is from a connection to its session: the connection has ended, and the client has not closed it.
+type Lost struct{}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the session may have ended.
+func (Lost) IgnoreDeadLetterLogging() {}
+
 // ProcessClosed is from a process to its session: its last run has ended, and its log is complete. It may come more
 // than once.
 type ProcessClosed struct{ Name string } // of the actor

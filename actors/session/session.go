@@ -5,6 +5,7 @@ package session
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
@@ -43,6 +44,7 @@ type sessionRecord struct {
 	attaching *actor.PID                 // the sender of an Attach under way, if not attached before; nil: nobody
 	owner     *actor.PID                 // nil: detached
 	by        audit.Who                  // the owner, or the last one, for the record
+	departure string                     // how the owner leaves or has left, in words; "": it closes its connection
 	observers map[message.Key]viewer     // everybody attached but the owner
 	former    map[message.Key]*actor.PID // viewers that have lost the session, until they stop
 	life      *lifetime.Life
@@ -62,6 +64,9 @@ type sessionRecord struct {
 }
 
 type request = members.Request
+
+// leftLost is how an owner has left whose connection broke.
+const leftLost = "the connection was lost"
 
 // A viewer is a connection, or an actor of the host, that is attached beside the owner: an observer, a
 // controller or a guest.
@@ -122,6 +127,10 @@ func (s *session) Receive(ctx actor.Context) {
 		}
 	case message.GroupReport:
 		s.groupReport(ctx, m)
+	case message.Lost:
+		if s.departure == "" && s.owner.Equal(ctx.Sender()) {
+			s.departure = leftLost
+		}
 	case message.CaptureOver:
 		s.captureOver(ctx, m)
 	case lifeDue:
@@ -277,7 +286,7 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 		if !m.Sender.Equal(s.owner) {
 			s.attaching = m.Sender
 		}
-		s.owner, s.by = m.Sender, s.whoIs(m)
+		s.owner, s.by, s.departure = m.Sender, s.whoIs(m), ""
 		s.env.At(ctx, env.OwnerSet)
 	} else {
 		if _, again := s.observers[message.KeyOf(m.Sender)]; !again {
@@ -416,11 +425,21 @@ func (s *session) summary(asked message.SummaryRequest) any {
 		sum.State = protocol.SessionClosing
 	} else if s.owner != nil {
 		sum.State = protocol.SessionAttached
+	} else {
+		sum.Left, sum.DetachedAtMs, sum.EndsAtMs = s.departure, unixMs(s.life.Detached()), unixMs(s.life.Expires())
 	}
 	if asked.Started {
 		sum.Started = s.started()
 	}
 	return sum
+}
+
+// unixMs returns a time in milliseconds since the Unix epoch; 0 for the zero time.
+func unixMs(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
 }
 
 // roleOf returns the role of whoever is attached by an actor; "": nobody is.

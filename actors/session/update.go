@@ -32,12 +32,17 @@ func (s *session) update(ctx actor.Context, m message.Request, p protocol.Sessio
 	if p.KeepRunning != nil {
 		keep = *p.KeepRunning
 	}
+	departure := s.departure
+	if p.Left != nil {
+		departure = *p.Left
+		err = cmp.Or(err, wireerr.BadName("left", departure))
+	}
 	if limits.Ephemeral && (p.DetachedTTLMs != nil || keep) {
 		err = cmp.Or(err, errEphemeral)
 	}
 	reply := replyOf(m.Token, err)
 	if err == nil {
-		s.name = name
+		s.name, s.departure = name, departure
 		s.events.Rename(name)
 		s.follow(ctx, s.life.Update(time.Now(), ttl, keep))
 	}

@@ -6,11 +6,13 @@ import (
 	"io"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -98,6 +100,9 @@ func (a *attacher) run(name string) (int, error) {
 		cmd.Stderr = cmd.Stdout // one writer gets both in the order of the program
 	}
 	cmd.OnGap = a.gap
+	if text := sight.left(at.Session); text != "" {
+		a.con.Note("%s", text)
+	}
 	ended := at.info.Status != nil
 	if a.terminal() && at.info.TTY && !ended {
 		a.raw.Store(true)
@@ -163,6 +168,16 @@ func (a *attacher) join(session string, owned bool) (*client.Client, error) {
 		return a.target.Dial(a.ctx, &o)
 	}
 	return c, err
+}
+
+// left is why.Left of a session.
+func (s *sight) left(session string) string {
+	for _, d := range s.sessions {
+		if d.SessionID == session {
+			return why.Left(&d.SessionSummary, time.Now())
+		}
+	}
+	return ""
 }
 
 // owned reports whether the session has an owner.

@@ -3,11 +3,14 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // listens is a program that tells what reaches it.
@@ -45,6 +48,7 @@ func TestRunOutlivesItsTerminal(t *testing.T) {
 		}
 		time.Sleep(200 * time.Millisecond) // more than --detached-ttl: whether the session is gone after it is what the test asks
 		d = atDesk(t, 30, 100, "attach", "--url", url, "work")
+		d.want(t, "ago: the terminal is gone")
 		d.enter("again\r")
 		d.want(t, "got again")
 		if shown := d.before + d.text; strings.Contains(shown, "got SIG") || strings.Contains(shown, "the end") {
@@ -86,8 +90,51 @@ func TestRunOutlivesItsClient(t *testing.T) {
 			t.Errorf("%v: %v", sig, err)
 		}
 		time.Sleep(200 * time.Millisecond) // as above
+		left := map[syscall.Signal]string{syscall.SIGHUP: "ago: the terminal is gone\n", syscall.SIGKILL: "ago: the connection was lost\n"}[sig]
+		if out, err := troupe(t, "ps", "--url", url).CombinedOutput(); err != nil || !strings.HasSuffix(string(out), left) {
+			t.Errorf("%v: %q, %v, want %q", sig, out, err, left)
+		}
 		if out, err := troupe(t, "stop", "--url", url, name).CombinedOutput(); err != nil || string(out) != name+" has ended: SIGTERM\n" {
 			t.Errorf("%v: %q, %v", sig, out, err)
 		}
+	}
+}
+
+// A program of run --ephemeral ends 30 s after the end of its client.
+func TestRunEphemeralEnds(t *testing.T) {
+	t.Parallel()
+	url, _ := startServer(t)
+	cmd := troupe(t, "run", "--ephemeral", "--name", "work", "--url", url, "--", "sh", "-c", "echo up; exec sleep 1000")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "up\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		out, err := troupe(t, "sessions", "list", "--json", "--url", url).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []protocol.SessionSummary
+		if err := json.Unmarshal(out, &list); err != nil {
+			t.Fatal(err)
+		}
+		if len(list) != 1 || list[0].State != protocol.SessionDetached {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s", out)
+			}
+			continue
+		}
+		if ms := list[0].EndsAtMs - list[0].DetachedAtMs; ms != 30_000 {
+			t.Errorf("the session ends %d ms after its client, want 30,000", ms)
+		}
+		return
 	}
 }

@@ -38,6 +38,7 @@ func newInfo(t *target.Flags) *cobra.Command {
 			list := []psEntry{}
 			for _, n := range found {
 				e := psEntry{SessionID: n.Session, ProcessInfoResult: n.info}
+				e.left = s.left(n.Session)
 				for _, session := range s.sessions {
 					if session.SessionID == n.Session {
 						e.SessionName = session.Name
@@ -103,6 +104,9 @@ func printInfo(out show.Out, e *psEntry) {
 		state += ", in a terminal"
 	}
 	line("state", "%s", state)
+	if e.left != "" {
+		line("client", "%s", e.left)
+	}
 	if text := why.Quiet(p); text != "" {
 		line("waits for", "%s", text)
 	}

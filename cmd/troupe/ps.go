@@ -114,14 +114,14 @@ func (o *psFlags) list(ctx context.Context, w io.Writer) error {
 		}
 		sessions = slices.DeleteFunc(slices.Clone(sessions), func(s protocol.SessionDetails) bool { return s.SessionID != chosen.ID })
 	}
-	list := []psEntry{}
+	now, list := time.Now(), []psEntry{}
 	for _, session := range sessions {
 		if session.ListOmitted {
 			fmt.Fprintf(os.Stderr, "troupe ps: the processes of session %s are left out, because the answer was too long: see them with --session %[1]s\n", show.Harmless(pick.Label(all, session.SessionID)))
 		}
 		for _, p := range session.List {
 			if o.all || !pick.Ended(&p.ProcessInfo) {
-				list = append(list, psEntry{session.SessionID, session.Name, p})
+				list = append(list, psEntry{session.SessionID, session.Name, p, why.Left(&session.SessionSummary, now)})
 			}
 		}
 	}
@@ -148,11 +148,10 @@ func (o *psFlags) list(ctx context.Context, w io.Writer) error {
 	}
 	table := &show.Table{Columns: []show.Column{{Title: "ID", Shrink: 12}, {Title: "SESSION", Shrink: 8}, {Title: "STATE"}, {Title: "RUN", Right: true},
 		{Title: "AGE", Right: true}, {Title: "CPU", Right: true}, {Title: "MEMORY", Right: true}, {Title: "COMMAND", Shrink: 12}, {Title: "WHY", Shrink: 12}}}
-	now := time.Now()
 	for i := range list {
 		p := &list[i]
 		table.Row(p.ProcessID, pick.Label(all, p.SessionID), stateCell(&p.ProcessInfoResult), p.Run, age(p, now), cpu(&p.ProcessInfoResult),
-			memory(&p.ProcessInfoResult), strings.Join(p.Argv, " "), why.Quiet(&p.ProcessInfoResult))
+			memory(&p.ProcessInfoResult), strings.Join(p.Argv, " "), why.Join(why.Quiet(&p.ProcessInfoResult), p.left))
 	}
 	return table.Write(out)
 }
@@ -162,6 +161,7 @@ type psEntry struct {
 	SessionID   string `json:"sessionId"`
 	SessionName string `json:"sessionName,omitempty"`
 	protocol.ProcessInfoResult
+	left string // why.Left of the session
 }
 
 // stateCell is the state of a process for people.

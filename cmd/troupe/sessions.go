@@ -12,6 +12,7 @@ import (
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -145,7 +146,7 @@ connected, detached while it waits for the owner, and closing while its programs
 
 func sessionsTable(list []protocol.SessionDetails, now time.Time) *show.Table {
 	table := &show.Table{Columns: []show.Column{{Title: "SESSION", Shrink: 8}, {Title: "STATE"}, {Title: "AGE", Right: true},
-		{Title: "RUN", Right: true}, {Title: "ENDED", Right: true}, {Title: "WATCH", Right: true}, {Title: "IDENTITY", Shrink: 6}, {Title: "ID", Shrink: 8}}}
+		{Title: "RUN", Right: true}, {Title: "ENDED", Right: true}, {Title: "WATCH", Right: true}, {Title: "IDENTITY", Shrink: 6}, {Title: "ID", Shrink: 8}, {Title: "WHY", Shrink: 12}}}
 	for _, s := range list {
 		state := show.Cell{Text: s.State}
 		switch s.State {
@@ -155,7 +156,7 @@ func sessionsTable(list []protocol.SessionDetails, now time.Time) *show.Table {
 			state.Style = show.Warn
 		}
 		run := running(s)
-		table.Row(s.Name, state, show.Age(now.Sub(time.UnixMilli(s.CreatedAtMs))), run, s.Processes-run, s.Observers, s.Identity, s.SessionID)
+		table.Row(s.Name, state, show.Age(now.Sub(time.UnixMilli(s.CreatedAtMs))), run, s.Processes-run, s.Observers, s.Identity, s.SessionID, why.Left(&s.SessionSummary, now))
 	}
 	return table
 }

@@ -327,7 +327,7 @@ func (v *viewer) suspendBoth() {
 
 // suspend stops this command until the shell continues it. The server keeps the program meanwhile.
 func (v *viewer) suspend() {
-	v.keep()
+	v.keep("")
 	if err := v.con.Suspend(); err != nil {
 		v.con.Note("%v", err)
 	}
@@ -368,16 +368,16 @@ func (v *viewer) typing() {
 	}
 }
 
-// keep asks the server to keep the session without a client while its programs run. keep returns false if the server did
+// keep asks the server to keep the session without a client while its programs run, and tells how this command leaves; "": it has not left. keep returns false if the server did
 // not answer in time.
-func (v *viewer) keep() bool {
+func (v *viewer) keep(how string) bool {
 	c := v.client.Load()
 	if c == nil || !v.keeps || v.con.Lost() {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
 	defer cancel()
-	return keepSession(ctx, c) == nil
+	return keepSession(ctx, c, how) == nil
 }
 
 // dialKept opens a session that the server keeps without a client while its programs run, and for keptFor after; or for
@@ -393,11 +393,11 @@ func dialKept(ctx context.Context, t *target.Flags, o *client.Options) (*client.
 }
 
 // keepSession asks the server to keep the session without a client while its programs run, and for keptFor
-// after.
-func keepSession(ctx context.Context, c *client.Client) error {
-	err := c.UpdateSession(ctx, client.SessionUpdate{KeepRunning: new(true), DetachedTTL: new(keptFor)})
+// after. how is for whoever looks at the session next.
+func keepSession(ctx context.Context, c *client.Client, how string) error {
+	err := c.UpdateSession(ctx, client.SessionUpdate{KeepRunning: new(true), DetachedTTL: new(keptFor), Left: &how})
 	if client.Kind(err) == protocol.KindLimit { // this server keeps sessions for less: for its default after the last program
-		err = c.UpdateSession(ctx, client.SessionUpdate{KeepRunning: new(true)})
+		err = c.UpdateSession(ctx, client.SessionUpdate{KeepRunning: new(true), Left: &how})
 	}
 	return err
 }
@@ -460,7 +460,7 @@ func (v *viewer) ending(err error) (int, error) {
 	l, isLeft := errors.AsType[left](context.Cause(v.ctx))
 	kept := !v.keeps // the session has another owner, and this command changes nothing for it
 	if isLeft && v.keeps && v.state.Load() == stateRunning {
-		kept = v.keep()
+		kept = v.keep(l.how)
 	}
 	v.con.Restore()
 	back := v.comeBack()

@@ -91,6 +91,9 @@ func (l *Life) Limits() Limits { return l.limits }
 // owner, and for ephemeral sessions.
 func (l *Life) Detached() time.Time { return l.detached }
 
+// Expires returns when the session ends if nobody attaches. The time is zero with an owner, and if there is no such time.
+func (l *Life) Expires() time.Time { return l.expires }
+
 // Closing reports whether the session ends, and why.
 func (l *Life) Closing() (reason string, closing bool) { return l.reason, l.closing }
 

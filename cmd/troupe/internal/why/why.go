@@ -9,6 +9,19 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
+// Left says how long ago the owner of a session has left without closing its connection, and how. Empty: there is an owner, or it has
+// closed its connection. The text may have words of a client: pass it through show.Harmless.
+func Left(s *protocol.SessionSummary, now time.Time) string {
+	if s.Left == "" {
+		return ""
+	}
+	text := "left " + show.Age(now.Sub(time.UnixMilli(s.DetachedAtMs))) + " ago: " + s.Left
+	if s.EndsAtMs > 0 {
+		text += "; ends in " + show.Age(time.UnixMilli(s.EndsAtMs).Sub(now)) + " unless somebody attaches"
+	}
+	return text
+}
+
 // quiet is the length of silence from which Quiet mentions the silence of a process without a wait.
 const quiet = 10 * time.Second
 
@@ -22,7 +35,7 @@ func Quiet(p *protocol.ProcessInfoResult) string {
 		text = Ended(p.Status)
 	}
 	if p.PendingWrites > 0 {
-		text = join(text, "does not read its stdin")
+		text = Join(text, "does not read its stdin")
 	}
 	return text
 }
@@ -97,9 +110,10 @@ func paren(text, reason string) string {
 	return text + " (" + reason + ")"
 }
 
-func join(a, b string) string {
-	if a == "" {
-		return b
+// Join returns both texts. An empty one is left out.
+func Join(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
 	}
 	return a + "; " + b
 }

@@ -2,6 +2,7 @@ package why
 
 import (
 	"testing"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -42,5 +43,25 @@ func TestQuiet(t *testing.T) {
 		if got := Quiet(&c.p); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.p.WaitsFor, got, c.want)
 		}
+	}
+}
+
+func TestLeft(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_000)
+	for _, c := range []struct {
+		s    protocol.SessionSummary
+		want string
+	}{
+		{protocol.SessionSummary{State: protocol.SessionAttached}, ""},
+		{protocol.SessionSummary{DetachedAtMs: now.UnixMilli() - 61_000, EndsAtMs: now.UnixMilli() + 9000}, ""}, // it closed its connection
+		{protocol.SessionSummary{DetachedAtMs: now.UnixMilli() - 61_000, Left: "detached"}, "left 1m ago: detached"},
+		{protocol.SessionSummary{DetachedAtMs: now.UnixMilli() - 61_000, EndsAtMs: now.UnixMilli() + 9000, Left: "lost"}, "left 1m ago: lost; ends in 9s unless somebody attaches"},
+	} {
+		if got := Left(&c.s, now); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.s, got, c.want)
+		}
+	}
+	if got := Join("a", "") + Join("", "b") + Join("c", "d"); got != "abc; d" {
+		t.Error(got)
 	}
 }
