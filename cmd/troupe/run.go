@@ -82,10 +82,9 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	if r.tty == unset && !r.detach && r.terminal() {
 		r.tty = yes
 	}
-	if r.name == "" {
+	named := r.name != ""
+	if !named {
 		r.name = newName(r.argv[0])
-	} else if err := r.nameIsFree(); err != nil {
-		return r.failed(err)
 	}
 	c, shutdown, err := r.dial(server)
 	if err != nil {
@@ -93,6 +92,11 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	}
 	defer shutdown()
 	r.client.Store(c)
+	if named {
+		if err := r.nameIsFree(c); err != nil {
+			return r.notStarted(c, err)
+		}
+	}
 
 	cmd := c.Command(r.argv[0], r.argv[1:]...)
 	if err := r.prepare(cmd, c.Limits()); err != nil {
@@ -151,21 +155,20 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 
 // nameIsFree returns an error if a process with the name runs, in any session that this command sees. In a session named by
 // --session, the server refuses a second process of the name.
-func (r *runner) nameIsFree() error {
+func (r *runner) nameIsFree(c *client.Client) error {
 	if r.here || r.session != "" {
 		return nil
 	}
-	sight, err := look(r.ctx, r.target, protocol.DetailProcesses)
+	list, err := c.Sessions(r.ctx, protocol.DetailProcesses)
 	if err != nil {
 		return err
 	}
-	for _, n := range sight.all("") {
-		if n.Process == r.name && !pick.ProgramEnded(&n.info.ProcessInfo) {
-			name := show.Harmless(n.name)
-			return fmt.Errorf("%s runs already: see troupe attach %s, end it with troupe stop %[2]s, or choose another --name", show.Harmless(r.name), name)
-		}
+	by := pick.Taken(list, c.SessionID(), r.name)
+	if by == nil {
+		return nil
 	}
-	return nil
+	name := show.Harmless(pick.Name(pick.Of(list), pick.Ref{Session: by.SessionID, Process: r.name}))
+	return fmt.Errorf("%s runs already: see troupe attach %s, end it with troupe stop %[2]s, or choose another --name", show.Harmless(r.name), name)
 }
 
 // dial connects to the server, and opens the session or joins it.
