@@ -10,7 +10,7 @@ var mutants = []mutant{
 	{file: "actors/internal/journal/source.go", old: `state == s.state || s.state == protocol.ServerGone`, new: `state == s.state`, breaks: "nothing follows the end of a session in its events"},
 	{file: "actors/connection/end.go", old: `p.events.stop()`, new: `_ = p`, breaks: "a server/events that waits ends with its connection", run: "^TestEventsWait$"},
 	{file: "actors/connection/events.go", old: `len(result.Events) > 0 || p.WaitMs == 0`, new: `true`, breaks: "a server/events waits for an event", run: "^TestEventsWait$"},
-	{file: "cmd/troupe/internal/pick/of.go", old: `len(s.List) == 0 && older`, new: `false`, breaks: "of two commands that start a program of the same name at the same moment, one does"},
+	{file: "cmd/troupe/internal/pick/of.go", old: `len(s.List) == 0 && older`, new: `len(s.List) == 0 && older && false`, breaks: "of two commands that start a program of the same name at the same moment, one does"},
 	{file: "cmd/troupe/internal/pick/of.go", old: `starts || `, new: `starts && false || `, breaks: "a command that has looked is not overtaken by an older session"},
 	{file: "cmd/troupe/internal/why/why.go", old: `if s.EndsAtMs > 0 {`, new: `if false {`, breaks: "ps says when a session ends without a client"},
 	{file: "actors/session/session.go", old: `s.departure == "" && s.owner.Equal(ctx.Sender())`, new: `s.owner.Equal(ctx.Sender())`, breaks: "the words of an owner that leaves stay when its connection breaks", in: "tests", run: "^TestLeft$"},
