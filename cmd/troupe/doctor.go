@@ -38,7 +38,7 @@ Starts no server. Exits with 1 if a line fails.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list of check, status, found and advice")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list of about (machine or server), check, status, found and advice")
 	return cmd
 }
 
@@ -48,7 +48,11 @@ func printLines(o show.Out, lines []doctor.Line) error {
 		widest = max(widest, show.Width(l.Check))
 	}
 	var b strings.Builder
-	for _, l := range lines {
+	for i, l := range lines {
+		if i == 0 || l.About != lines[i-1].About {
+			title := map[doctor.About]string{doctor.Machine: "This machine, for a server and its programs:", doctor.Server: "The chosen server:"}[l.About]
+			fmt.Fprintln(&b, o.Paint(show.Bold, title))
+		}
 		word, style := string(l.Status), show.Good
 		switch l.Status {
 		case doctor.Warn:

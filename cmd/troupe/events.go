@@ -98,7 +98,7 @@ func (o *eventsFlags) run(ctx context.Context, w io.Writer) error {
 			return exitError{1, err}
 		case err != nil:
 			if !lost {
-				fmt.Fprintf(os.Stderr, "troupe events: %s: %s\n", show.Lost, show.Harmless(err.Error()))
+				fmt.Fprintf(os.Stderr, "troupe events: %s: %s\n", show.Lost, show.Harmless(show.Words(err)))
 				lost = true
 			}
 			if err := pause(ctx, time.Second); err != nil {

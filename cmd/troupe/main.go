@@ -61,13 +61,13 @@ func status(cmd *cobra.Command, err error) int {
 	case err == nil:
 		return 0
 	case !ok:
-		fmt.Fprintf(os.Stderr, "%s: %s; see %s --help\n", cmd.CommandPath(), show.HarmlessText(err.Error()), cmd.CommandPath())
+		fmt.Fprintf(os.Stderr, "%s: %s; see %s --help\n", cmd.CommandPath(), show.HarmlessText(show.Words(err)), cmd.CommandPath())
 		if cmd.Annotations[programsCode] != "" {
 			return exitFailed
 		}
 		return exitUsage
 	case e.err != nil:
-		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), show.HarmlessText(e.err.Error()))
+		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), show.HarmlessText(show.Words(e.err)))
 	}
 	return e.code
 }

@@ -2,6 +2,7 @@ package show
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -30,3 +31,9 @@ func Count(n int, word string) string {
 	}
 	return fmt.Sprint(n, " ", word)
 }
+
+// codeNames are what the errors of package client begin with: the name of the package, and perhaps that of a method of the wire.
+var codeNames = regexp.MustCompile(`client: ([a-z]+/[A-Za-z]+: )?`)
+
+// Words returns the text of an error for people: without names that only the code has.
+func Words(err error) string { return codeNames.ReplaceAllString(err.Error(), "") }

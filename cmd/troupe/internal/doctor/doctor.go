@@ -19,8 +19,17 @@ const (
 	Fail Status = "fail" // troupe does not work
 )
 
+// An About says what a check is about.
+type About string
+
+const (
+	Machine About = "machine" // where the command runs, as the place of a server
+	Server  About = "server"  // the chosen one, perhaps on another machine
+)
+
 // A Line is the result of a check.
 type Line struct {
+	About  About  `json:"about"`
 	Check  string `json:"check"`
 	Status Status `json:"status"`
 	Found  string `json:"found"`            // the present value or state
@@ -80,10 +89,17 @@ func Check(f Facts) []Line {
 	lines := []Line{f.files(), f.processes()}
 	lines = append(lines, f.system()...)
 	if f.Shared != "" {
-		lines = append(lines, Line{"processes of programs", Warn, show.Harmless(f.Shared), "limit programs that you do not trust (troupe run --limit processes=N), or run the server in a unit with Delegate=yes"})
+		lines = append(lines, Line{Check: "processes of programs", Status: Warn, Found: show.Harmless(f.Shared), Advice: "limit programs that you do not trust (troupe run --limit processes=N), or run the server in a unit with Delegate=yes"})
 	}
 	lines = append(lines, f.contained(), f.confined(), f.users(), f.port(), f.runtime(), f.config())
-	return append(lines, f.reach()...)
+	for i := range lines {
+		lines[i].About = Machine
+	}
+	for _, l := range f.reach() {
+		l.About = Server
+		lines = append(lines, l)
+	}
+	return lines
 }
 
 // Failed reports whether a line is a failure.
@@ -232,10 +248,10 @@ func (f Facts) reach() []Line {
 		return []Line{l}
 	}
 	s := f.Server
-	l.Found += fmt.Sprintf(" answers: troupe %s, containment %s, %d sessions, %d programs", show.Harmless(s.Server.Version), show.Harmless(s.Containment), s.Sessions, s.Children)
+	l.Found += fmt.Sprintf(" answers: troupe %s, containment %s, %s, %s", show.Harmless(s.Server.Version), show.Harmless(s.Containment), show.Count(int(s.Sessions), "session"), show.Count(s.Children, "program"))
 	lines := []Line{l}
 	if s.Server.Version != f.ClientVersion {
-		v := Line{"versions", Warn, fmt.Sprintf("the server is troupe %s, this is %s", show.Harmless(s.Server.Version), f.ClientVersion), "use the same version on both sides"}
+		v := Line{Check: "versions", Status: Warn, Found: fmt.Sprintf("the server is troupe %s, this is %s", show.Harmless(s.Server.Version), f.ClientVersion), Advice: "use the same version on both sides"}
 		if f.Local {
 			v.Advice = "end the server and its programs with: troupe server stop"
 		}
@@ -245,18 +261,18 @@ func (f Facts) reach() []Line {
 	switch box := s.Sandbox; {
 	case box == nil:
 	case !box.Available && f.Sandbox == "":
-		lines = append(lines, Line{"sandbox of the server", Warn, show.Harmless(box.Why), "the server refuses every start with a sandbox: see docs/SANDBOX.md"})
+		lines = append(lines, Line{Check: "sandbox of the server", Status: Warn, Found: show.Harmless(box.Why), Advice: "the server refuses every start with a sandbox: see docs/SANDBOX.md"})
 	case box.Available && box.Level != f.SandboxLevel && len(box.Notes) > 0:
-		lines = append(lines, Line{"sandbox of the server", Warn, show.Harmless(box.Level + ", but " + strings.Join(box.Notes, "; ")), "see docs/SANDBOX.md"})
+		lines = append(lines, Line{Check: "sandbox of the server", Status: Warn, Found: show.Harmless(box.Level + ", but " + strings.Join(box.Notes, "; ")), Advice: "see docs/SANDBOX.md"})
 	}
 	for _, note := range s.Notes {
-		lines = append(lines, Line{"note of the server", Warn, show.Harmless(note), "see docs/SECURITY.md"})
+		lines = append(lines, Line{Check: "note of the server", Status: Warn, Found: show.Harmless(note), Advice: "see docs/SECURITY.md"})
 	}
 	if s.FileCallsHung > 0 {
-		lines = append(lines, Line{"filesystems", Warn, fmt.Sprintf("%d calls of the server about files hang", s.FileCallsHung), "look for a network filesystem of the server that does not answer"})
+		lines = append(lines, Line{Check: "filesystems", Status: Warn, Found: fmt.Sprintf("%d calls of the server about files hang", s.FileCallsHung), Advice: "look for a network filesystem of the server that does not answer"})
 	}
 	if n := s.Panics + s.ActorsGivenUp; n > 0 {
-		lines = append(lines, Line{"faults of the server", Warn, fmt.Sprintf("%d since its start", n), "see its log"})
+		lines = append(lines, Line{Check: "faults of the server", Status: Warn, Found: fmt.Sprintf("%d since its start", n), Advice: "see its log"})
 	}
 	return lines
 }

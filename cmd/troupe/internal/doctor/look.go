@@ -20,6 +20,7 @@ import (
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/internal/kernel"
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -157,7 +158,7 @@ func (f *Facts) lookAtServer(ctx context.Context, t *target.Flags) {
 	}
 	chosen, err := t.Target()
 	if err != nil {
-		f.Target, f.ServerError = "the chosen server", err.Error()
+		f.Target, f.ServerError = "the chosen server", show.Words(err)
 		return
 	}
 	f.Target, f.Local = chosen.String(), chosen.Local
@@ -171,13 +172,13 @@ func (f *Facts) lookAtServer(ctx context.Context, t *target.Flags) {
 		f.ServerError = fmt.Sprintf("no answer within %v", answerTime)
 		return
 	case err != nil:
-		f.ServerError = err.Error()
+		f.ServerError = show.Words(err)
 		return
 	}
 	defer c.Close()
 	info, err := c.ServerInfo(ctx)
 	if err != nil {
-		f.ServerError = err.Error()
+		f.ServerError = show.Words(err)
 		return
 	}
 	f.Server = &info

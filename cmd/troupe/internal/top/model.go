@@ -172,7 +172,7 @@ func (m *Model) update(msg tea.Msg) tea.Cmd {
 		}
 		m.say(msg.text + ": done")
 		if msg.err != nil {
-			m.say(msg.text + ": " + msg.err.Error())
+			m.say(msg.text + ": " + show.Words(msg.err))
 		}
 		return m.refresh() // shows what has changed
 	case tea.KeyMsg:

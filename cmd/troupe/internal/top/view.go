@@ -129,7 +129,7 @@ func (m *Model) header() line {
 	server := show.Harmless(m.opts.Server)
 	switch {
 	case !m.lost.IsZero():
-		return line{show.LostFor(m.now.Sub(m.lost)) + ": " + show.Harmless(m.err.Error()), show.Bad}
+		return line{show.LostFor(m.now.Sub(m.lost)) + ": " + show.Harmless(show.Words(m.err)), show.Bad}
 	case m.asking && !m.asked.IsZero() && m.now.Sub(m.asked) >= silence:
 		return line{fmt.Sprintf("no answer for %d s from %s", int(m.now.Sub(m.asked).Seconds()), server), show.Bad}
 	case m.snapshot == nil:
