@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,18 +13,20 @@ import (
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
+	"github.com/b6f6fdd7/troupe/internal/secrets"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 func newInfo(t *target.Flags) *cobra.Command {
-	asJSON := false
+	asJSON, withEnv := false, false
 	cmd := &cobra.Command{
 		Use:        "info [flags] [SESSION/]PROCESS...",
 		SuggestFor: []string{"status", "inspect", "show", "describe"},
 		Short:      "Print everything known of processes",
 		Long:       "Prints everything that the server knows of a process: its state, its use of the machine, its output, and who watches it.",
 		Example: `  troupe info web
+  troupe info --env web
   troupe info --json web | jq '.[0].waitsFor'`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,6 +51,9 @@ func newInfo(t *target.Flags) *cobra.Command {
 				}
 				list = append(list, e)
 			}
+			if withEnv {
+				errs = errors.Join(errs, environments(ctx, t, list))
+			}
 			out := show.To(cmd.OutOrStdout())
 			if asJSON {
 				errs = errors.Join(errs, show.JSON(out, list))
@@ -65,6 +73,7 @@ func newInfo(t *target.Flags) *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&withEnv, "env", false, "also print the environment of the present run, without what looks like a secret")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list with the result of process/info for each, with sessionId and sessionName")
 	return cmd
 }
@@ -148,7 +157,9 @@ func printInfo(out show.Out, e *psEntry) {
 	if p.SpooledBytes > 0 {
 		line("", "on disk: %s", show.Bytes(p.SpooledBytes))
 	}
-	line("events", "%d to %d are held", p.FirstSeq, p.NextSeq-1)
+	if p.FirstSeq < p.NextSeq {
+		line("events", "%d to %d are held", p.FirstSeq, p.NextSeq-1)
+	}
 	if p.PendingWrites > 0 {
 		line("stdin", "%d writes wait, because the program does not read", p.PendingWrites)
 	}
@@ -162,6 +173,9 @@ func printInfo(out show.Out, e *psEntry) {
 		}
 		line("viewer", "%s", text)
 	}
+	for i, variable := range e.Env {
+		line([]string{"environment", ""}[min(i, 1)], "%s", variable)
+	}
 }
 
 // alone says that the usage u leaves out the descendants of the program.
@@ -170,4 +184,54 @@ func alone(u *protocol.Usage) string {
 		return ""
 	}
 	return ", of the program alone"
+}
+
+// maxEnviron bounds what environments reads of a process, in bytes. Linux gives a program 128 KiB in each variable at most.
+const maxEnviron = 4 << 20
+
+// environments adds the environment to each process with a program that runs: what the program got at its start, from /proc on the
+// server (proc_pid_environ(5)). The error names the processes without one.
+func environments(ctx context.Context, t *target.Flags, list []psEntry) (errs error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	c, err := t.Control(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for i := range list {
+		e := &list[i]
+		if e.PID == 0 {
+			errs = errors.Join(errs, fmt.Errorf("%s does not run, so the server has no environment of it", e.ProcessID))
+			continue
+		}
+		if e.Sandbox != "" {
+			errs = errors.Join(errs, fmt.Errorf("%s runs in a sandbox, and the server does not look at the environment there", e.ProcessID))
+			continue
+		}
+		f, err := c.FS("/proc").WithContext(ctx).Open(fmt.Sprintf("%d/environ", e.PID))
+		if err != nil {
+			errs = errors.Join(errs, fmt.Errorf("the environment of %s: %w", e.ProcessID, err))
+			continue
+		}
+		data, err := io.ReadAll(io.LimitReader(f, maxEnviron))
+		f.Close()
+		if err != nil {
+			errs = errors.Join(errs, fmt.Errorf("the environment of %s: %w", e.ProcessID, err))
+			continue
+		}
+		e.Env = masked(string(data))
+	}
+	return errs
+}
+
+// masked returns the variables of an environment in the order of their names, each without secrets.
+func masked(environ string) (all []string) {
+	for variable := range strings.SplitSeq(strings.TrimRight(environ, "\x00"), "\x00") {
+		if name, value, ok := strings.Cut(variable, "="); ok {
+			all = append(all, name+"="+secrets.Mask(name, value))
+		}
+	}
+	slices.Sort(all)
+	return all
 }

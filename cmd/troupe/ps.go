@@ -121,7 +121,7 @@ func (o *psFlags) list(ctx context.Context, w io.Writer) error {
 		}
 		for _, p := range session.List {
 			if o.all || !pick.Ended(&p.ProcessInfo) {
-				list = append(list, psEntry{session.SessionID, session.Name, p, why.Left(&session.SessionSummary, now)})
+				list = append(list, psEntry{SessionID: session.SessionID, SessionName: session.Name, ProcessInfoResult: p, left: why.Left(&session.SessionSummary, now)})
 			}
 		}
 	}
@@ -161,7 +161,8 @@ type psEntry struct {
 	SessionID   string `json:"sessionId"`
 	SessionName string `json:"sessionName,omitempty"`
 	protocol.ProcessInfoResult
-	left string // why.Left of the session
+	Env  []string `json:"env,omitempty"` // of troupe info --env: NAME=VALUE, as the program got it, with secrets masked
+	left string   // why.Left of the session
 }
 
 // stateCell is the state of a process for people.

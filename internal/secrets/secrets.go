@@ -3,6 +3,7 @@
 package secrets
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -15,6 +16,25 @@ var withheld = []string{
 
 // With one of these words in its name, a TROUPE_ variable is a credential. TROUPE_TOKEN is the usual name.
 var words = []string{"TOKEN", "SECRET", "KEY", "PASSWORD", "CREDENTIAL"}
+
+// With one of these words, too, a variable of a program may be a credential.
+var moreWords = []string{"PASS", "AUTH", "COOKIE", "DSN", "PRIVATE", "SIGNATURE"}
+
+// inURL finds the password in the URL of a database and the like.
+var inURL = regexp.MustCompile(`(://[^:/@\s]*:)[^/\s]*@`)
+
+// Masked stands for a secret in a value.
+const Masked = "•••"
+
+// Mask returns the value of a variable for a screen: without what is perhaps a secret.
+func Mask(name, value string) string {
+	name = strings.ToUpper(name)
+	has := func(word string) bool { return strings.Contains(name, word) }
+	if value != "" && (slices.ContainsFunc(words, has) || slices.ContainsFunc(moreWords, has)) {
+		return Masked
+	}
+	return inURL.ReplaceAllString(value, "${1}"+Masked+"@")
+}
 
 // unsent are keys and tokens of exec-server and of cloud providers. Programs may have them, but no
 // server on the network may. (exec-server: HTTP_HEADER_ENV_DENYLIST.)

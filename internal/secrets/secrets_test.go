@@ -1,6 +1,9 @@
 package secrets
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestNames(t *testing.T) {
 	for _, tt := range []struct {
@@ -26,6 +29,25 @@ func TestNames(t *testing.T) {
 			if Withheld(name) != tt.withheld || Unsent(name) != tt.unsent {
 				t.Errorf("%s: withheld %v, unsent %v", name, Withheld(name), Unsent(name))
 			}
+		}
+	}
+}
+
+func TestMask(t *testing.T) {
+	for variable, want := range map[string]string{
+		"HOME=/home/ann":                         "/home/ann",
+		"API_KEY=abc":                            Masked,
+		"github_token=abc":                       Masked,
+		"PGPASSWORD=abc":                         Masked,
+		"SSH_AUTH_SOCK=/tmp/agent":               Masked,
+		"EMPTY_TOKEN=":                           "",
+		"DATABASE_URL=postgres://ann:a:b@c@db/x": "postgres://ann:" + Masked + "@db/x",
+		"PROXY=http://proxy:3128":                "http://proxy:3128",
+		"MAIL=ann@example.org":                   "ann@example.org",
+	} {
+		name, value, _ := strings.Cut(variable, "=")
+		if got := Mask(name, value); got != want {
+			t.Errorf("%s: %q, want %q", variable, got, want)
 		}
 	}
 }
