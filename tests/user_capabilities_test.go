@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"encoding/base64"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,17 @@ func TestUserByCapabilities(t *testing.T) {
 	const ids = "Uid: 54321 54321 54321 54321\nGid: 54322 54322 54322 54322\nGroups:\nCapInh: 0000000000000000\nCapPrm: 0000000000000000\nCapEff: 0000000000000000\nCapAmb: 0000000000000000\nNoNewPrivs: 0"
 	wantSays(t, c, "ids", status, ids, nil)
 	wantSays(t, c, "as the server", "id -u; grep -E '^Cap(Prm|Eff|Amb)' /proc/self/status | tr -d '\t'", "65534\nCapPrm:0000000000000000\nCapEff:0000000000000000\nCapAmb:0000000000000000", obj{"user": "@server"})
+	// The process for calls about files has none either.
+	text := c.call("fs/readFile", obj{"path": "file:///proc/thread-self/status"})["dataBase64"].(string)
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Uid:\t54321\t54321\t54321\t54321\n", "CapInh:\t0000000000000000\n", "CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "CapAmb:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Seccomp:\t2\n"} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("the process for calls about files has no line %q:\n%s", want, data)
+		}
+	}
 	p := c.start("tty", obj{"argv": sh("id -u && echo written >$(tty)"), "tty": true})
 	p.awaitClosed()
 	if out := p.outputSoFar("pty"); strings.ReplaceAll(out, "\r", "") != "54321\nwritten\n" {

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -528,10 +529,12 @@ func TestSnapshotsOfUsers(t *testing.T) {
 	}
 }
 
-// TestFilesOfUsers: an identity that may not run programs as the server cannot reach a file through the server, with
-// any method.
+// TestFilesOfUsers: each call about files is made as the default user of the identity, with every method, or is refused by name. The
+// test finds the methods by their names.
 func TestFilesOfUsers(t *testing.T) {
-	secret := filepath.Join(t.TempDir(), "secret")
+	needs.Root(t)
+	dir := openDir(t)
+	secret := filepath.Join(dir, "secret")
 	if err := os.WriteFile(secret, []byte("hidden"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -540,55 +543,157 @@ func TestFilesOfUsers(t *testing.T) {
 	s := startServer(t, "--users-file", path, "--audit", r.path)
 	c := s.session(nil)
 	uri := "file://" + secret
-	methods := map[string]obj{
-		"fs/open": {"handleId": "h", "path": uri}, "fs/readBlock": {"handleId": "h", "offset": 0, "len": 10},
-		"fs/writeBlock": {"handleId": "h", "offset": 0, "chunk": "aGk="}, "fs/close": {"handleId": "h"},
-		"fs/writeFile": {"path": uri, "dataBase64": ""}, "fs/walk": {"path": uri, "options": obj{"maxDepth": 1, "maxDirectories": 1, "maxEntries": 1}},
-		"fs/copy": {"sourcePath": uri, "destinationPath": uri + "2", "recursive": false}, "fs/remove": {"path": uri, "recursive": false},
-		"fs/createDirectory": {"path": uri + "3", "recursive": false},
-		"fs/rename":          {"sourcePath": uri, "destinationPath": uri + "2"}, "fs/symlink": {"path": uri + "4", "target": "x"},
-		"fs/watchMissing": {"watchId": 1, "missing": []string{uri}}, "fs/watch": {"watchId": "w", "path": secret},
-		"environmentConfig/read":     {"cwd": "file://" + filepath.Dir(secret), "configPaths": [][]string{{"x"}}, "requirementsPaths": [][]string{}},
-		"capabilityRoots/discoverV1": {"roots": []obj{{"id": "r", "path": "file://" + filepath.Dir(secret)}}},
-		"capabilities/discoverV2":    {"cwd": "file://" + filepath.Dir(secret)},
+	const permission, unknown, byName = "Permission denied (os error 13)", "unknown file handle `h`", "works only as this server's own user"
+	methods := map[string]struct {
+		params obj
+		want   string
+	}{
+		"fs/open": {obj{"handleId": "o", "path": uri}, permission}, "fs/readBlock": {obj{"handleId": "h", "offset": 0, "len": 10}, unknown},
+		"fs/writeBlock": {obj{"handleId": "h", "offset": 0, "chunk": "aGk="}, unknown}, "fs/close": {obj{"handleId": "h"}, ""},
+		"fs/writeFile": {obj{"path": uri, "dataBase64": ""}, permission}, "fs/walk": {obj{"path": "file:///root", "options": obj{"maxDepth": 1, "maxDirectories": 1, "maxEntries": 1}}, ""},
+		"fs/copy": {obj{"sourcePath": uri, "destinationPath": uri + "2", "recursive": false}, permission}, "fs/remove": {obj{"path": uri, "recursive": false}, permission},
+		"fs/createDirectory": {obj{"path": uri + "3", "recursive": false}, permission},
+		"fs/rename":          {obj{"sourcePath": uri, "destinationPath": uri + "2"}, permission}, "fs/symlink": {obj{"path": uri + "4", "target": "x"}, permission},
+		"fs/setMetadata": {obj{"path": uri, "mode": 0o777}, "Operation not permitted (os error 1)"},
+		"fs/readFile":    {obj{"path": uri}, permission}, "fs/getMetadata": {obj{"path": uri}, ""}, "fs/canonicalize": {obj{"path": uri}, ""}, "fs/stat": {obj{"path": uri}, ""},
+		"fs/readDirectory": {obj{"path": "file:///root"}, permission}, "fs/list": {obj{"path": "file:///root"}, permission},
+		"fs/watchMissing": {obj{"watchId": 1, "missing": []string{uri}}, byName}, "fs/watch": {obj{"watchId": "w", "path": secret}, byName},
+		"environmentConfig/read":     {obj{"cwd": "file://" + dir, "configPaths": [][]string{{"x"}}, "requirementsPaths": [][]string{}}, byName},
+		"capabilityRoots/discoverV1": {obj{"roots": []obj{{"id": "r", "path": "file://" + dir}}}, byName},
+		"capabilities/discoverV2":    {obj{"cwd": "file://" + dir}, byName},
 	}
-	for _, method := range hunt.Methods() {
-		about, _, _ := strings.Cut(method, "/")
-		if about != "fs" && about != "environmentConfig" && !strings.HasPrefix(about, "capabilit") || method == "fs/unwatch" { // fs/unwatch ends a watch
-			continue
+	each := func(want func(method, ofUser string) (code int64, text string)) {
+		t.Helper()
+		for _, method := range hunt.Methods() {
+			about, _, _ := strings.Cut(method, "/")
+			if about != "fs" && about != "environmentConfig" && !strings.HasPrefix(about, "capabilit") || method == "fs/unwatch" { // fs/unwatch ends a watch
+				continue
+			}
+			of, ok := methods[method]
+			if !ok {
+				t.Errorf("%s is missing in this test", method)
+				continue
+			}
+			by := c
+			if method == "fs/watch" {
+				by = s.dial()
+				by.call("initialize", obj{"clientInfo": obj{"name": "n", "version": "1"}})
+			}
+			wantCode, wantText := want(method, of.want)
+			if wantText == "" {
+				by.call(method, of.params)
+			} else if code, text := by.callError(method, of.params); code != wantCode || !strings.Contains(text, wantText) {
+				t.Errorf("%s: %d %s, want %d %s", method, code, text, wantCode, wantText)
+			}
 		}
-		params := methods[method]
-		if params == nil {
-			params = obj{"path": uri}
-		}
-		by := c
-		if method == "fs/watch" {
-			by = s.dial()
-			by.call("initialize", obj{"clientInfo": obj{"name": "n", "version": "1"}})
-		}
-		if code, text := by.callError(method, params); code != -32600 || !strings.Contains(text, "has no user @server for") {
-			t.Errorf("%s: %d %s, want a refusal", method, code, text)
-		}
-		eventually(t, "the refusal of "+method+" in the record", func() bool {
-			return strings.Contains(r.text(), `"method":"`+method+`","refused":`)
-		})
 	}
+	each(func(method, ofUser string) (int64, string) {
+		if ofUser == unknown {
+			return -32004, unknown
+		}
+		return -32600, ofUser
+	})
+	eventually(t, "the refusal of fs/watch in the record", func() bool { return strings.Contains(r.text(), `"method":"fs/watch","refused":`) })
 	if text, err := os.ReadFile(secret); string(text) != "hidden" {
 		t.Errorf("the file has %q, %v", text, err)
 	}
-	// The operator allows it.
-	if err := os.WriteFile(path, []byte("* default "+stranger+"\n* @server\n"), 0o600); err != nil {
-		t.Fatal(err)
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	// A handle of the server's user does not outlive the permission.
+	write("* default @server\n")
 	if got := c.call("fs/readFile", obj{"path": uri})["dataBase64"]; got != "aGlkZGVu" {
-		t.Errorf("fs/readFile of an identity that may be the server: %v", got)
+		t.Errorf("fs/readFile as the server: %v", got)
 	}
+	c.call("fs/open", obj{"handleId": "server", "path": uri})
+	write("* default " + stranger + " \n* @server\n")
+	if code, text := c.callError("fs/readBlock", obj{"handleId": "server", "offset": 0, "len": 10}); code != -32600 || !strings.Contains(text, "was opened as this server's own user") {
+		t.Errorf("fs/readBlock of a handle of the server: %d %s", code, text)
+	}
+	if code, text := c.callError("fs/readFile", obj{"path": uri}); code != -32600 || !strings.Contains(text, permission) {
+		t.Errorf("fs/readFile of a default user, with @server beside it: %d %s", code, text)
+	}
+	write("* " + stranger + " @server\n")
+	each(func(string, string) (int64, string) { return -32600, "its --users-file has none for" })
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if code, text := c.callError("fs/readFile", obj{"path": uri}); code != -32603 {
 		t.Errorf("fs/readFile without a policy: %d %s", code, text)
 	}
+}
+
+// TestFileCommandsOfUsers: the commands about files work in the home of the user, and nowhere else. All that they make belongs to the
+// user. The processes that make the calls end with the server.
+func TestFileCommandsOfUsers(t *testing.T) {
+	needs.Root(t)
+	home, other, roots := openDir(t), openDir(t), openDir(t)
+	for dir, uid := range map[string]int{home: 54321, other: 54329} {
+		if err := errors.Join(os.Chown(dir, uid, uid), os.Chmod(dir, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.WriteFile(other+"/secret", []byte("hidden"), 0o644), os.Symlink("/etc/shadow", home+"/shadow"), os.Symlink(other, home+"/other")); err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t, "--users-file", usersFile(t, "* default 54321:54322"))
+	troupe := func(args ...string) (out string, code int) {
+		t.Helper()
+		p := startTroupe(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "TROUPE_URL="+s.url) }, args...)
+		code = p.exitCode()
+		return p.stdout.String() + p.stderr.String(), code
+	}
+	ok := func(args ...string) string {
+		t.Helper()
+		out, code := troupe(args...)
+		if code != 0 {
+			t.Errorf("%v: exit code %d, %s", args, code, out)
+		}
+		return out
+	}
+	refused := func(args ...string) {
+		t.Helper()
+		if out, code := troupe(args...); code == 0 || !strings.Contains(out, "ermission denied") {
+			t.Errorf("%v: exit code %d, %s, want permission denied", args, code, out)
+		}
+	}
+	local := t.TempDir()
+	if err := errors.Join(os.MkdirAll(local+"/tree/sub", 0o755), os.WriteFile(local+"/tree/sub/f", []byte("content\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	ok("cp", "-r", local+"/tree", ":"+home+"/tree")
+	if got := ok("cat", ":"+home+"/tree/sub/f"); got != "content\n" {
+		t.Errorf("cat: %q", got)
+	}
+	ok("cp", "-r", ":"+home+"/tree", local+"/back")
+	if text, err := os.ReadFile(local + "/back/sub/f"); string(text) != "content\n" {
+		t.Errorf("copied back: %q, %v", text, err)
+	}
+	for _, name := range []string{"tree", "tree/sub", "tree/sub/f"} {
+		var st syscall.Stat_t
+		if err := syscall.Lstat(filepath.Join(home, name), &st); err != nil || st.Uid != 54321 || st.Gid != 54322 {
+			t.Errorf("%s belongs to %d:%d, %v", name, st.Uid, st.Gid, err)
+		}
+	}
+	if got := ok("ls", ":"+home+"/tree"); got != "sub/\n" {
+		t.Errorf("ls: %q", got)
+	}
+	ok("stat", ":"+home+"/tree")
+	ok("rm", "-r", ":"+home+"/tree")
+	if out, code := troupe("cat", ":"+home+"/none"); code == 0 || !strings.Contains(out, "o such file") {
+		t.Errorf("a missing file: exit code %d, %s", code, out)
+	}
+	refused("cat", ":"+home+"/shadow")
+	refused("cat", ":"+other+"/secret")
+	refused("cat", ":"+home+"/other/secret")
+	refused("cat", ":"+home+"/../"+filepath.Base(other)+"/secret")
+	refused("ls", ":"+other)
+	refused("stat", ":"+other+"/secret")
+	refused("rm", ":"+other+"/secret")
+	refused("cp", local+"/tree/sub/f", ":"+roots+"/f")
+	refused("cp", local+"/tree/sub/f", ":"+other+"/new")
 }
 
 // TestGroupsOfUsers: a program has no group of the server.

@@ -73,8 +73,8 @@ type Spec struct {
 	// Resolved gets the resolved Sandbox, before and after its placeholders were made, at the latest before Start calls done.
 	// The last call counts. Nil: nobody asks.
 	Resolved func(found, held *sandbox.Policy)
-	// Serve is a socket on which the child, a jail, serves files. Such a child has no Argv. The caller keeps and closes
-	// Serve, after Start has called done. Nil: the child runs a program.
+	// Serve is a socket on which the child, a jail, serves files under Sandbox or as User. Such a child has no Argv. The
+	// caller keeps and closes Serve, after Start has called done. Nil: the child runs a program.
 	Serve       *os.File
 	mustConfine bool              // the operator demands a policy that confines files
 	policy      *sandbox.Policy   // the resolved Sandbox, from the look-up on, or of a test; nil: the child is not confined

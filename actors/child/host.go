@@ -218,7 +218,7 @@ func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 	}
 	spec := &j.spec
 	if spec.Serve != nil {
-		return "/", true, h.resolve(spec, step)
+		return "/", true, h.resolveServe(spec, step)
 	}
 	path, apart, err = h.allowed(spec, step)
 	if err == nil && spec.confined() {

@@ -67,7 +67,7 @@ func (h *Host) forkJail(f *forker, j *job, argv []string, attr *syscall.ProcAttr
 	case err == nil && plan.Policy.Files:
 		return pid, &jailer{n.ours, level}, nil
 	case err == nil:
-		return pid, nil, nil // the jail has become the program
+		return pid, nil, nil // the jail has become the program, or serves files as it is
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		unix.Kill(pid, unix.SIGKILL)
 		return pid, nil, noAnswer(fmt.Sprintf("sandbox and execution of %q in working directory %q", j.path, spec.Dir), j.answerTime)
@@ -170,12 +170,15 @@ func (n *newJail) attr() *vfork.Attr {
 		Path: "/proc/self/exe", Binary: n.binary, Argv: []string{jail.Name}, Env: jailEnv(n.plan),
 		Umask: -1, Blocked: jail.Blocked,
 	}
-	if n.plan.Policy.Files {
+	switch {
+	case n.plan.Policy.Files:
 		a.Ambient = jail.Ambient
 		a.Namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 		if !n.plan.Policy.Network {
 			a.Namespaces |= unix.CLONE_NEWNET
 		}
+	case n.plan.Serve: // not for a jail that becomes a program, which would have them too
+		a.Ambient = jail.AmbientToBecome
 	}
 	return a
 }

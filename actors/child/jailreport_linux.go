@@ -50,7 +50,7 @@ func awaitJail(socket *os.File, plan *jail.Plan) (level string, err error) {
 	if r.Failure != nil {
 		return level, r.Failure
 	}
-	if plan.Policy.Files {
+	if plan.Policy.Files || plan.Serve {
 		return level, nil
 	}
 	// The jail becomes the program: the socket ends with the exec.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
 )
 
@@ -34,6 +35,20 @@ func (e *told) Unwrap() error { return e.errno }
 
 // confined reports whether the child has a sandbox.
 func (s *Spec) confined() bool { return s.policy != nil || s.Sandbox != nil && !s.Sandbox.Disabled }
+
+// resolveServe is resolve for a child that serves files. Without a Sandbox, the child has the files of its User.
+func (h *Host) resolveServe(spec *Spec, step func(string)) error {
+	if spec.User != nil {
+		if err := mayBecome(spec.User); err != nil {
+			return err
+		}
+	}
+	if !spec.confined() {
+		spec.policy = &sandbox.Policy{Network: true}
+		return nil
+	}
+	return h.resolve(spec, step)
+}
 
 // tempDir returns the TMPDIR that the sandbox is about; "": there is none.
 func (s *Spec) tempDir() string {

@@ -9,11 +9,14 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/remote"
+	"github.com/b6f6fdd7/troupe/actors/internal/account"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/internal/rules"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// This file holds calls about files to the sandbox that their client asks for. A method gets a files.Calls only through
+// This file holds calls about files to the sandbox that their client asks for, and to the user of their client. A method gets a files.Calls only through
 // reads and writes, so a method that forgets the sandbox does not exist. The rule of the client holds as well: the place
 // of a call has its root in a sandbox too.
 
@@ -49,22 +52,46 @@ func (call *fileCall) on(ctx context.Context, writes bool) (files.Calls, error) 
 	case call.required && call.sandbox == nil: // a read
 		call.sandbox = protocol.ReadOnlySandbox()
 	}
-	if !call.confines() {
+	if !call.confines() && call.user == "" {
 		return files.Local{}, nil
 	}
 	if call.jails == nil {
 		return nil, protocol.Errorf(protocol.KindSandbox, protocol.CodeInternal, "this server confines no calls about files")
 	}
-	view, err := call.jails.view(ctx, call.sandbox)
+	user, err := fileUser(call.user)
+	if err != nil {
+		return nil, err
+	}
+	var view *remote.View
+	if call.confines() {
+		view, err = call.jails.view(ctx, call.sandbox, user)
+	}
 	switch {
 	case err != nil:
 		return nil, err
-	case call.required && (view == nil || !view.Confines):
+	case call.required && call.confines() && (view == nil || !view.Confines):
 		return nil, &rules.NoSandbox{Name: call.in.method, Calls: true}
-	case view == nil:
+	case view == nil && user == nil:
 		return files.Local{}, nil
+	case view == nil:
+		view = remote.AsUser(user)
+	}
+	if user != nil {
+		call.leave()
 	}
 	return call.jails.owner.Under(view), nil
+}
+
+// fileUser looks up a user by name; nil for "", the user of the server. fileUser may wait for the database of users.
+func fileUser(name string) (*remote.User, error) {
+	if name == "" {
+		return nil, nil
+	}
+	a, err := account.LookUp(name)
+	if err != nil {
+		return nil, wireerr.From(err)
+	}
+	return &remote.User{User: jail.User{UID: a.UID, GID: a.GID, Groups: a.Groups}, Name: name}, nil
 }
 
 const (
@@ -80,7 +107,7 @@ const (
 // jails make the calls of a connection that a sandbox confines. Any goroutine may call the methods.
 type jails struct {
 	owner   *remote.Owner
-	resolve func(context.Context, *protocol.Sandbox) (*remote.View, error) // Env.FileView
+	resolve func(context.Context, *protocol.Sandbox, *remote.User) (*remote.View, error) // Env.FileView
 
 	mu    sync.Mutex // guards the field below
 	views []resolved // the oldest first
@@ -89,17 +116,18 @@ type jails struct {
 // resolved is a sandbox with its view.
 type resolved struct {
 	sandbox *protocol.Sandbox
+	user    *remote.User
 	view    *remote.View // nil: the sandbox leaves files as they are
 	until   time.Time
 }
 
-// view returns the view of a sandbox. A view is used again for a short time, because globs take long to match.
-func (j *jails) view(ctx context.Context, s *protocol.Sandbox) (*remote.View, error) {
-	if view, ok := j.known(s); ok {
+// view returns the view of a sandbox for a user. A view is used again for a short time, because globs take long to match.
+func (j *jails) view(ctx context.Context, s *protocol.Sandbox, u *remote.User) (*remote.View, error) {
+	if view, ok := j.known(s, u); ok {
 		return view, nil
 	}
 	began := time.Now()
-	view, err := j.resolve(ctx, s)
+	view, err := j.resolve(ctx, s, u)
 	if err != nil {
 		return nil, err
 	}
@@ -113,17 +141,17 @@ func (j *jails) view(ctx context.Context, s *protocol.Sandbox) (*remote.View, er
 	if len(j.views) == maxViews {
 		j.views = slices.Delete(j.views, 0, 1)
 	}
-	j.views = append(j.views, resolved{s, view, now.Add(min(viewShare*took, maxViewTime))})
+	j.views = append(j.views, resolved{s, u, view, now.Add(min(viewShare*took, maxViewTime))})
 	return view, nil
 }
 
-func (j *jails) known(s *protocol.Sandbox) (view *remote.View, ok bool) {
+func (j *jails) known(s *protocol.Sandbox, u *remote.User) (view *remote.View, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := time.Now()
 	j.views = slices.DeleteFunc(j.views, func(r resolved) bool { return !now.Before(r.until) })
 	for _, r := range j.views {
-		if reflect.DeepEqual(r.sandbox, s) {
+		if reflect.DeepEqual(r.sandbox, s) && reflect.DeepEqual(r.user, u) {
 			return r.view, true
 		}
 	}

@@ -31,13 +31,19 @@ func (call *fileCall) about(id string) error {
 	if len(id) > protocol.FsMaxHandleID {
 		return protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "file handle ID must not exceed %d bytes", protocol.FsMaxHandleID)
 	}
-	call.handle, call.ruled = "handle "+id, true // the file was opened under the rule
+	call.handle, call.ruled, call.serves = "handle "+id, true, true // the file was opened under the rule
 	return nil
 }
 
-// byHandle returns do for a call that enters the filesystem of a handle first.
+// byHandle returns do for a call that enters the filesystem of a handle first, unless another process holds the file.
 func (f *fileCalls) byHandle(call *fileCall, id string, do func(context.Context) (any, error)) func(context.Context) (any, error) {
 	return func(ctx context.Context) (any, error) {
+		switch known, elsewhere := f.handles.Elsewhere(id); {
+		case elsewhere:
+			call.leave()
+		case known && call.user != "":
+			return nil, files.Refuse(protocol.KindPolicy, "file handle `%s` was opened as this server's own user, and by its --users-file you are user %q now: open the file again", id, call.user)
+		}
 		if filesystem := f.handles.Filesystem(id); filesystem != "" {
 			if err := call.enter(filesystem); err != nil {
 				return nil, err

@@ -54,8 +54,15 @@ type fileCall struct {
 	// everything. Both are owned by the goroutine.
 	required, byDefault bool
 
-	// enter says that the call may wait for a filesystem: turns.Turn.Enter. Owned by the goroutine.
+	// enter says that the call may wait for a filesystem, and leave that it waits for another process instead: as of
+	// turns.Turn. Owned by the goroutine.
 	enter func(filesystem string) error
+	leave func()
+
+	// user names the user as whom the call is made; "": the user of the server. Owned by the goroutine.
+	user string
+	// serves: a process of user can make the call.
+	serves bool
 
 	rule  *rules.Rule // of the client, when the call runs; nil: there is no policy. Owned by the goroutine
 	ruled bool        // do obeys the rule
@@ -218,8 +225,12 @@ func (c *connection) runFiles(ctx actor.Context) {
 		c.env.Run(root, self, "file", func() {
 			c.env.FileTurns.Run(func(turn *turns.Turn) {
 				fault("file")
-				call.enter = func(filesystem string) error { return turn.Enter(until, filesystem) }
-				if err := c.env.MayUseFiles(identity); err != nil {
+				call.enter, call.leave = func(filesystem string) error { return turn.Enter(until, filesystem) }, turn.Leave
+				user, err := c.env.FileUser(identity)
+				if call.user = user; err == nil {
+					err = call.byUser()
+				}
+				if err != nil {
 					refused(err.Message)
 					root.Send(self, fileDone{call, nil, err})
 					return
@@ -230,12 +241,12 @@ func (c *connection) runFiles(ctx actor.Context) {
 					call.required = call.required || call.rule.MustConfine()
 					call.byDefault = call.byDefault || call.rule.Sandbox() != nil
 				}
-				result, err := any(nil), call.mayRun()
-				if err == nil {
-					result, err = call.do(until)
+				result, failed := any(nil), call.mayRun()
+				if failed == nil {
+					result, failed = call.do(until)
 				}
-				recorded(err)
-				root.Send(self, fileDone{call, result, err})
+				recorded(failed)
+				root.Send(self, fileDone{call, result, failed})
 			})
 		})
 	}

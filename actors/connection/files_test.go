@@ -103,14 +103,14 @@ func TestWhichCallsAreConfined(t *testing.T) {
 func TestViewIsUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked, took := 0, minLookUp
-		j := &jails{resolve: func(context.Context, *protocol.Sandbox) (*remote.View, error) {
+		j := &jails{resolve: func(context.Context, *protocol.Sandbox, *remote.User) (*remote.View, error) {
 			looked++
 			time.Sleep(took)
 			return new(remote.View), nil
 		}}
 		ask := func(root string, want int) {
 			t.Helper()
-			if _, err := j.view(t.Context(), protocol.WorkspaceSandbox(root)); err != nil || looked != want {
+			if _, err := j.view(t.Context(), protocol.WorkspaceSandbox(root), nil); err != nil || looked != want {
 				t.Errorf("%d look-ups, want %d; %v", looked, want, err)
 			}
 		}
@@ -128,13 +128,13 @@ func TestViewIsUsedAgain(t *testing.T) {
 		took--
 		ask("/quick", 4+maxViews)
 		ask("/quick", 5+maxViews)
-		j.resolve = func(context.Context, *protocol.Sandbox) (*remote.View, error) {
+		j.resolve = func(context.Context, *protocol.Sandbox, *remote.User) (*remote.View, error) {
 			time.Sleep(time.Hour)
 			return nil, nil
 		}
 		ask("/slow", 5+maxViews)
 		time.Sleep(maxViewTime)
-		if _, ok := j.known(protocol.WorkspaceSandbox("/slow")); ok {
+		if _, ok := j.known(protocol.WorkspaceSandbox("/slow"), nil); ok {
 			t.Error("the view is kept for too long")
 		}
 	})

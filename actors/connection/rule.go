@@ -4,8 +4,10 @@ import (
 	"context"
 
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/internal/mounts"
 	"github.com/b6f6fdd7/troupe/internal/rules"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // This file holds calls about files to the rule of their client. A method gets a path only through toRead and
@@ -26,6 +28,15 @@ func (call *fileCall) mayRun() error {
 		return &rules.Refusal{What: "method", Name: call.in.method, Word: word + " /"}
 	}
 	return nil
+}
+
+// byUser refuses a call that is made as a user other than the server's, but that only the server itself could make.
+func (call *fileCall) byUser() *protocol.Error {
+	if call.user == "" || call.serves {
+		return nil
+	}
+	return protocol.Errorf(protocol.KindPolicy, protocol.CodeInvalidRequest, "%s works only as this server's own user, and by its --users-file you are user %q here", call.in.method, wireerr.Clip(call.user)).
+		Advise("reach files with a program, or with the methods fs/* that have no watch")
 }
 
 // toRead returns the place of a path that the call reads. Only call.do may call toRead: the rule is known then.
@@ -53,8 +64,12 @@ func (call *fileCall) placeIn(root string, ok bool, path, word string) (files.Pl
 	return files.Place{Path: path, Root: root, Word: word, Visit: call.visit}, nil
 }
 
-// visit enters the filesystem to which a path leads, unless it answers by itself.
+// visit enters the filesystem to which a path leads, unless it answers by itself. A call as a user waits in a process of the user,
+// where the path leads as far as the user may go.
 func (call *fileCall) visit(path string, follow bool) error {
+	if call.user != "" {
+		return nil
+	}
 	if filesystem := mounts.Find(path, follow); filesystem != "" {
 		return call.enter(filesystem)
 	}
@@ -76,7 +91,7 @@ func (call *fileCall) writes(uri string, do fileWork) error {
 
 func (call *fileCall) at(uri string, writes bool, to func(path string) (files.Place, error), do fileWork) error {
 	path, err := pathOf(uri)
-	call.ruled = true
+	call.ruled, call.serves = true, true
 	call.do = func(ctx context.Context) (any, error) {
 		place, err := to(path)
 		if err != nil {

@@ -2,7 +2,7 @@ package files
 
 import (
 	"context"
-	"os"
+	"io"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -41,9 +41,25 @@ func (at At) path() (Path, error) {
 	return at.Place, nil
 }
 
+// Content is an open file: an *os.File, or an Elsewhere.
+type Content interface {
+	io.Reader
+	io.ReaderAt
+	io.Writer
+	io.WriterAt
+	io.Closer
+}
+
+// Elsewhere is a Content that another process holds open. The method HeldElsewhere does nothing.
+type Elsewhere interface {
+	Content
+	HeldElsewhere()
+}
+
 // Opened is an open file. Its owner closes File, or ends Replaces, which closes File as well.
 type Opened struct {
-	File *os.File
+	File Content
+	Size int64 // of a file opened for reading, in bytes, when it was opened; 0 of many files of /proc
 	// Replaces puts the file in the place of another file. Nil: the file was not opened with FsReplace.
 	Replaces Replacing
 }
@@ -74,7 +90,7 @@ func ReadFile(ctx context.Context, on Calls, at At, max int, hold Hold) ([]byte,
 		return nil, err
 	}
 	defer o.Discard()
-	return readAll(o.File, at.Path, max, hold)
+	return readAll(o.File, o.Size, at.Path, max, hold)
 }
 
 // WriteFile replaces the content of a file by data. Readers see either the old content or the new content. If WriteFile

@@ -16,7 +16,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -137,32 +136,28 @@ func (h Hold) Take(n int) error {
 func Read(path string, max int, hold Hold) ([]byte, error) { return Place{Path: path}.Read(max, hold) }
 
 func (at location) read(max int, hold Hold) ([]byte, error) {
-	f, _, err := at.openRegular()
+	f, info, err := at.openRegular()
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return readAll(f, at.path, max, hold)
+	return readAll(f, info.Size(), at.path, max, hold)
 }
 
-// readAll returns the content of an open regular file, whose path is for errors.
-func readAll(f *os.File, path string, max int, hold Hold) ([]byte, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
+// readAll returns the content of an open regular file of a size, whose path is for errors.
+func readAll(f io.Reader, size int64, path string, max int, hold Hold) ([]byte, error) {
 	tooLarge := func(size string) error {
 		return &Advised{refuse(protocol.KindTooLarge, "file is too large to read: limit is %d bytes", max),
 			fmt.Sprintf("path `%s` has %s bytes: read it in blocks, with fs/open", path, size)}
 	}
-	if info.Size() > int64(max) {
-		return nil, tooLarge(fmt.Sprint(info.Size()))
+	if size > int64(max) {
+		return nil, tooLarge(fmt.Sprint(size))
 	}
 	// The file may grow or shrink meanwhile, and files of /proc have a size of 0.
-	if err := hold.Take(int(info.Size()) + 512); err != nil {
+	if err := hold.Take(int(size) + 512); err != nil {
 		return nil, err
 	}
-	data := make([]byte, 0, info.Size()+512)
+	data := make([]byte, 0, size+512)
 	for {
 		n, err := f.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
@@ -338,7 +333,7 @@ func remove(v View, path string, recursive, force bool) error {
 
 // block returns up to n bytes from offset on. eof reports whether chunk is shorter than n. n is at
 // most math.MaxInt32.
-func block(f *os.File, offset uint64, n int) (chunk []byte, eof bool, err error) {
+func block(f io.ReaderAt, offset uint64, n int) (chunk []byte, eof bool, err error) {
 	if offset > math.MaxInt64-uint64(n) {
 		return nil, true, nil
 	}

@@ -31,11 +31,12 @@ type Handles struct {
 }
 
 type handle struct {
-	Opened            // without a File until Open has finished
-	on     string     // the filesystem, as mounts.Find; fixed
-	target string     // the path to change, fixed; "": opened for reading
-	failed error      // the first error of writing a block; Close then discards the file
-	mu     sync.Mutex // held while file is used; CloseAll waits for mu
+	Opened               // without a File until Open has finished
+	on        string     // the filesystem, as mounts.Find; fixed
+	elsewhere bool       // another process holds the file; fixed
+	target    string     // the path to change, fixed; "": opened for reading
+	failed    error      // the first error of writing a block; Close then discards the file
+	mu        sync.Mutex // held while file is used; CloseAll waits for mu
 }
 
 type unknownHandle struct{ id string }
@@ -67,17 +68,23 @@ func (h *Handles) Open(ctx context.Context, id string, on Calls, place Place, mo
 		return err
 	}
 	hd.on = filesystemOf(hd.File)
+	_, hd.elsewhere = hd.File.(Elsewhere)
 	return nil
 }
 
-// filesystemOf returns the name of the filesystem of an open file, as mounts.Of.
-func filesystemOf(f *os.File) (name string) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return ""
-	}
-	raw.Control(func(fd uintptr) { name = mounts.Of(int(fd)) })
+// filesystemOf returns the name of the filesystem of an open file, as mounts.Of; "" if another process holds the file.
+func filesystemOf(f Content) (name string) {
+	control(f, func(fd uintptr) { name = mounts.Of(int(fd)) })
 	return name
+}
+
+// control calls do with the descriptor of a file, unless another process holds the file.
+func control(f Content, do func(fd uintptr)) {
+	if own, ok := f.(*os.File); ok {
+		if raw, err := own.SyscallConn(); err == nil {
+			raw.Control(do)
+		}
+	}
 }
 
 func (h *Handles) add(id string, hd *handle) error {
@@ -182,6 +189,14 @@ func (h *Handles) Filesystem(id string) string {
 	return ""
 }
 
+// Elsewhere reports whether there is a handle id, and whether another process holds its file.
+func (h *Handles) Elsewhere(id string) (known, elsewhere bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	hd := h.open[id]
+	return hd != nil, hd != nil && hd.elsewhere
+}
+
 // Replaces returns the path of the file that the handle id changes. "": the handle changes none.
 func (h *Handles) Replaces(id string) string {
 	h.mu.Lock()
@@ -208,14 +223,11 @@ func (h *Handles) CloseAll() {
 	}
 }
 
-// scarce reports whether f has one of the last fdReserve file descriptors.
-func scarce(f *os.File) bool {
+// scarce reports whether f has one of the last fdReserve file descriptors of this process.
+func scarce(f Content) (last bool) {
 	var limit unix.Rlimit
-	raw, err := f.SyscallConn()
-	if err != nil || unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
-		return false
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		control(f, func(fd uintptr) { last = uint64(fd)+fdReserve >= uint64(limit.Cur) })
 	}
-	last := false
-	raw.Control(func(fd uintptr) { last = uint64(fd)+fdReserve >= uint64(limit.Cur) })
 	return last
 }

@@ -25,7 +25,7 @@ func (h Hidden) Read(path string, max int, hold Hold) (data []byte, err error) {
 		if h.has(f, info) {
 			return &fs.PathError{Op: "open", Path: path, Err: unix.EACCES}
 		}
-		data, err = readAll(f, path, max, hold)
+		data, err = readAll(f, info.Size(), path, max, hold)
 		return err
 	})
 	return data, err

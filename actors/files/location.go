@@ -160,13 +160,20 @@ func (at location) opened(mode protocol.FsMode) (o Opened, err error) {
 		if err != nil {
 			return o, err
 		}
-		return Opened{r.file, r}, nil
+		return Opened{File: r.file, Replaces: r}, nil
 	case protocol.FsUpdate:
-		o.File, err = at.openToWrite()
+		f, err := at.openToWrite()
+		if err != nil {
+			return o, err
+		}
+		return Opened{File: f}, nil
 	default:
-		o.File, _, err = at.openRegular()
+		f, info, err := at.openRegular()
+		if err != nil {
+			return o, err
+		}
+		return Opened{File: f, Size: info.Size()}, nil
 	}
-	return o, err
 }
 
 // openToWrite opens a regular file for writing, and makes the file if it is missing. Other files are refused

@@ -431,7 +431,20 @@ var mutants = []mutant{
 	{file: "actors/child/user_linux.go", old: `if uint32(uid) != u.UID || uint32(gid) != u.GID {`, new: `if uint32(uid) != u.UID || uint32(gid) != u.GID || true {`, breaks: "a program is searched with the permissions of its user", run: "^TestLookAs$"},
 	{file: "actors/internal/env/users.go", old: `!slices.Contains(allowed, wanted) || `, new: ``, breaks: "a program runs only as a user that the policy allows"},
 	{file: "actors/internal/env/users.go", old: `case wanted == "" && def == "":`, new: `case false:`, breaks: "a start without a user needs a default user"},
-	{file: "actors/internal/env/users.go", old: `if err == nil && !slices.Contains(allowed, config.ServerUser) {`, new: `if err == nil && allowed == nil {`, breaks: "files need the user of the server"},
+	{file: "actors/internal/env/users.go", old: `	case def == "":
+		return "", protocol.Errorf(protocol.KindPolicy`, new: `	case def == "none":
+		return "", protocol.Errorf(protocol.KindPolicy`, breaks: "calls about files need a default user"},
+	{file: "actors/connection/rule.go", old: `if call.user == "" || call.serves {`, new: `if true {`, breaks: "a call that only the server could make is refused to other users", in: "tests", run: "^TestFilesOfUsers$"},
+	{file: "actors/connection/file_methods.go", old: `case known && call.user != "":`, new: `case false:`, breaks: "a file opened as the server's user is closed to a client that is another user now", in: "tests", run: "^TestFilesOfUsers$"},
+	{file: "internal/sandbox/jail/main_linux.go", old: `	u := plan.User
+	if u == nil {`, new: `	u := plan.User
+	if u == nil || plan.Serve {`, breaks: "calls about files are made as the user", in: "actors/internal/env", run: "^TestCallsAsUser$|^TestProcessOfCallsAsUser$"},
+	{file: "internal/sandbox/jail/main_linux.go", old: `served.User != nil, true`, new: `false, true`, breaks: "the process of a user writes the blocks of files", in: "actors/internal/env", run: "^TestFilesBelongToTheUser$"},
+	{file: "internal/sandbox/jail/lock_linux.go", old: `		return dropCapabilities() // secureUser`, new: `		return nil // secureUser`, breaks: "the process for calls about files has no capability", in: "tests", run: "^TestUserByCapabilities$"},
+	{file: "actors/files/remote/view.go", old: `return &View{User: u, key: keyOf(u)}`, new: `return &View{User: u, key: keyOf(u.UID)}`, breaks: "calls of other users share no process"},
+	{file: "actors/files/remote/calls.go", old: `o.File = &keptOpen{Elsewhere: held, give: give}`, new: `give()`, breaks: "the process that holds an open file stays"},
+	{file: "actors/internal/turns/turns.go", old: `	defer turn.pool.mu.Unlock()
+	turn.leave()`, new: `	defer turn.pool.mu.Unlock()`, breaks: "a call that waits for another process holds no turn"},
 	{file: "actors/internal/env/users.go", old: ` || wanted == config.NoNewPrivsUser`, new: ``, breaks: "the word @no-new-privs is no user"},
 	{file: "actors/shellstate/capture.go", old: ` || !spec.User.Same(s.Capture.user)`, new: ``, breaks: "no user gets the state of another"},
 	{file: "actors/shellstate/cache.go", old: `, user, spec.Umask`, new: `, spec.Umask`, breaks: "the user that a client asks for is part of the key of a state"},

@@ -22,8 +22,8 @@ const maxUsers = 1000
 //	*             nobody
 //
 // The identity * stands for every identity, and for clients without a credential. An identity may have
-// several lines. Programs whose start names no user run as the default user. The user @server is the server's
-// own user, as whom the server also reads and writes files. @no-new-privs is no user: programs of the identity gain no
+// several lines. Programs whose start names no user run as the default user. Calls about files are made
+// as the default user. The user @server is the server's own user. @no-new-privs is no user: programs of the identity gain no
 // privileges.
 type Users struct {
 	file *secret[map[string]usersOf]

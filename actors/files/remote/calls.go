@@ -26,18 +26,37 @@ func (u under) in(ctx context.Context, do func(Jail) error) error {
 	return do(m.jail)
 }
 
-// Open keeps the jail of a new file until the file has its place.
+// Open keeps the jail of a new file until the file has its place, and the jail of a held file until its end.
 func (u under) Open(ctx context.Context, at files.At, mode protocol.FsMode) (o files.Opened, err error) {
 	m, err := u.owner.take(ctx, u.view)
 	if err != nil {
 		return o, err
 	}
-	if o, err = m.jail.Open(ctx, at, mode); err != nil || o.Replaces == nil {
-		u.owner.pool.give(m)
-		return o, err
+	give := sync.OnceFunc(func() { u.owner.pool.give(m) })
+	o, err = m.jail.Open(ctx, at, mode)
+	held, ok := o.File.(files.Elsewhere)
+	switch {
+	case err != nil:
+		give()
+	case o.Replaces != nil:
+		o.Replaces = &kept{Replacing: o.Replaces, give: give}
+	case ok:
+		o.File = &keptOpen{Elsewhere: held, give: give}
+	default:
+		give()
 	}
-	o.Replaces = &kept{Replacing: o.Replaces, give: sync.OnceFunc(func() { u.owner.pool.give(m) })}
-	return o, nil
+	return o, err
+}
+
+// keptOpen is a held file whose jail is in use.
+type keptOpen struct {
+	files.Elsewhere
+	give func()
+}
+
+func (k *keptOpen) Close() error {
+	defer k.give()
+	return k.Elsewhere.Close()
 }
 
 // kept is a new file whose jail is in use.

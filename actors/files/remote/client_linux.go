@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -31,9 +32,15 @@ type Client struct {
 	mu    sync.Mutex // guards the fields below
 	last  uint64     // id of a call
 	under map[uint64]chan<- reply
-	out   [][]byte // packets to send
+	out   []packet // to send
 	wake  sync.Cond
 	over  bool
+}
+
+// packet is a request with its file.
+type packet struct {
+	data []byte
+	with *os.File // nil: none; closed after the packet was sent
 }
 
 // reply is an answer with its file.
@@ -116,13 +123,18 @@ func (c *Client) send() {
 			c.wake.Wait()
 		}
 		if c.over {
+			for _, p := range c.out {
+				p.with.Close()
+			}
 			c.mu.Unlock()
 			return
 		}
-		data := c.out[0]
+		p := c.out[0]
 		c.out = c.out[1:]
 		c.mu.Unlock()
-		if c.socket.send(data, nil) != nil {
+		err := c.socket.send(p.data, p.with)
+		p.with.Close() // of a nil file, Close does nothing
+		if err != nil {
 			c.socket.close() // receive ends the rest
 			return
 		}
@@ -131,6 +143,17 @@ func (c *Client) send() {
 
 // do makes a call, and stores its result unless result is nil. The caller owns the file.
 func (c *Client) do(ctx context.Context, r request, result any, hold files.Hold) (reply, error) {
+	return c.doWith(ctx, r, nil, result, hold)
+}
+
+// doWith is do for a call with a file, which doWith takes over; nil: none.
+func (c *Client) doWith(ctx context.Context, r request, with *os.File, result any, hold files.Hold) (_ reply, err error) {
+	begun := false
+	defer func() {
+		if !begun {
+			with.Close()
+		}
+	}()
 	if err := r.check(); err != nil {
 		return reply{}, err
 	}
@@ -142,10 +165,11 @@ func (c *Client) do(ctx context.Context, r request, result any, hold files.Hold)
 		return reply{}, ctx.Err()
 	}
 	answered := make(chan reply, 1)
-	if err := c.begin(&r, answered); err != nil {
+	if err := c.begin(&r, with, answered); err != nil {
 		<-c.slots
 		return reply{}, err
 	}
+	begun = true
 	var a reply
 	select {
 	case a = <-answered:
@@ -160,11 +184,11 @@ func (c *Client) do(ctx context.Context, r request, result any, hold files.Hold)
 		go c.drop(answered)
 		return reply{}, ctx.Err()
 	}
-	err := a.take(result, hold)
+	err = a.take(result, hold)
 	return a, err
 }
 
-func (c *Client) begin(r *request, answered chan<- reply) error {
+func (c *Client) begin(r *request, with *os.File, answered chan<- reply) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last++
@@ -174,7 +198,7 @@ func (c *Client) begin(r *request, answered chan<- reply) error {
 		return err
 	}
 	c.under[r.ID] = answered
-	c.out = append(c.out, data)
+	c.out = append(c.out, packet{data, with})
 	c.wake.Signal()
 	return nil
 }
@@ -185,7 +209,7 @@ func (c *Client) cancel(id uint64) {
 	defer c.mu.Unlock()
 	data, err := encode(request{ID: id, Op: opCancel})
 	if err == nil && c.under[id] != nil {
-		c.out = append(c.out, data)
+		c.out = append(c.out, packet{data: data})
 		c.wake.Signal()
 	}
 }
@@ -195,8 +219,8 @@ func (c *Client) drop(answered <-chan reply) {
 	select {
 	case a := <-answered:
 		a.discard()
-		if a.Replacing != 0 {
-			(&replacing{client: c, id: a.Replacing}).abort()
+		if a.Kept != 0 {
+			c.abort(a.Kept)
 		}
 	case <-c.ended:
 		select {
@@ -234,6 +258,11 @@ func (r *reply) take(result any, hold files.Hold) error {
 		if err := hold.Take(int(st.Size)); err != nil {
 			return err
 		}
+		if into, ok := result.(*chunk); ok {
+			n, err := file.ReadAt((*into)[:min(int64(len(*into)), st.Size)], 0)
+			*into = (*into)[:n]
+			return err
+		}
 		data = make([]byte, st.Size)
 		if _, err := file.ReadAt(data, 0); err != nil {
 			return err
@@ -248,30 +277,95 @@ func (r *reply) take(result any, hold files.Hold) error {
 type replacing struct {
 	client *Client
 	id     uint64
-	file   *os.File // the server's descriptor; nil: closed
+	file   *os.File // the server's descriptor; nil: the jail holds the file
 }
 
 func (r *replacing) Commit(ctx context.Context) error {
-	if err := r.file.Close(); err != nil { // a full filesystem may report its error only now
-		r.abort()
-		return err
+	if r.file != nil {
+		if err := r.file.Close(); err != nil { // a full filesystem may report its error only now
+			r.client.abort(r.id)
+			return err
+		}
 	}
-	_, err := r.client.do(ctx, request{Op: opCommit, Replacing: r.id}, nil, nil)
+	_, err := r.client.do(ctx, request{Op: opCommit, Kept: r.id}, nil, nil)
 	if err != nil && ctx.Err() != nil {
-		go r.abort() // perhaps nothing was sent; after opCommit, opAbort does nothing
+		go r.client.abort(r.id) // perhaps nothing was sent; after opCommit, opAbort does nothing
 	}
 	return err
 }
 
 func (r *replacing) Abort() {
-	r.file.Close()
-	r.abort()
+	r.file.Close() // of a nil file, Close does nothing
+	r.client.abort(r.id)
 }
 
-func (r *replacing) abort() {
+// abort has the jail drop a file that it keeps.
+func (c *Client) abort(id uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), abortTime)
 	defer cancel()
-	_, _ = r.client.do(ctx, request{Op: opAbort, Replacing: r.id}, nil, nil) // a jail that does not answer is at its end
+	_, _ = c.do(ctx, request{Op: opAbort, Kept: id}, nil, nil) // a jail that does not answer is at its end
+}
+
+// held is a file that a jail holds open. A read or write ends at the latest with the jail.
+type held struct {
+	client *Client
+	id     uint64
+	at     int64 // of the next Read or Write
+}
+
+// HeldElsewhere makes h a files.Elsewhere.
+func (h *held) HeldElsewhere() {}
+
+func (h *held) ReadAt(p []byte, offset int64) (n int, err error) {
+	for n < len(p) && err == nil {
+		into := chunk(p[n:min(len(p), n+maxChunk)])
+		if _, err = h.client.do(context.Background(), request{Op: opRead, Kept: h.id, Offset: offset + int64(n), Len: len(into)}, &into, nil); err != nil {
+			break
+		}
+		if len(into) == 0 {
+			err = io.EOF
+		}
+		n += len(into)
+	}
+	return n, err
+}
+
+func (h *held) WriteAt(p []byte, offset int64) (n int, err error) {
+	for n < len(p) {
+		part := p[n:min(len(p), n+maxChunk)]
+		with, err := inMemory(part)
+		if err != nil {
+			return n, err
+		}
+		a, err := h.client.doWith(context.Background(), request{Op: opWrite, Kept: h.id, Offset: offset + int64(n), Len: len(part)}, with, nil, nil)
+		a.discard()
+		if err != nil {
+			return n, err
+		}
+		n += len(part)
+	}
+	return n, nil
+}
+
+func (h *held) Read(p []byte) (n int, err error) {
+	n, err = h.ReadAt(p, h.at)
+	h.at += int64(n)
+	if n > 0 && err == io.EOF {
+		err = nil
+	}
+	return n, err
+}
+
+func (h *held) Write(p []byte) (n int, err error) {
+	n, err = h.WriteAt(p, h.at)
+	h.at += int64(n)
+	return n, err
+}
+
+// Close returns the error that the system reports at the end of the file.
+func (h *held) Close() error {
+	_, err := h.client.do(context.Background(), request{Op: opCommit, Kept: h.id}, nil, nil)
+	return err
 }
 
 // Open passes the call to the jail.
@@ -280,15 +374,21 @@ func (c *Client) Open(ctx context.Context, at files.At, mode protocol.FsMode) (o
 	if err != nil {
 		return o, err
 	}
-	if a.file == nil {
+	o.Size = a.Size
+	switch {
+	case a.Held:
+		a.discard()
+		o.File = &held{client: c, id: a.Kept}
+	case a.file == nil:
 		return o, fmt.Errorf("the sandbox has sent no file")
+	default:
+		if !mode.Writes() {
+			_ = a.file.SetReadDeadline(time.Now().Add(readTime))
+		}
+		o.File = a.file
 	}
-	if !mode.Writes() {
-		_ = a.file.SetReadDeadline(time.Now().Add(readTime))
-	}
-	o.File = a.file
-	if a.Replacing != 0 {
-		o.Replaces = &replacing{client: c, id: a.Replacing, file: a.file}
+	if mode == protocol.FsReplace {
+		o.Replaces = &replacing{client: c, id: a.Kept, file: a.file}
 	}
 	return o, nil
 }

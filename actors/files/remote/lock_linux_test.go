@@ -15,12 +15,13 @@ func TestLaterThreadWithoutLock(t *testing.T) {
 	ours, theirs := pair(t)
 	served := make(chan error, 1)
 	go func() {
-		served <- serve(theirs, func() error {
+		lock := func() error {
 			if threads.Add(1) > 1 {
 				return syscall.EPERM
 			}
 			return nil
-		}, ready, s)
+		}
+		served <- (&server{calls: s, lock: lock}).serve(theirs, ready)
 	}()
 	c, err := NewClient(ours)
 	must(t, err)

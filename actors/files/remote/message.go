@@ -1,10 +1,12 @@
-// Package remote makes the calls about files of a client in a sandbox. The server has a Pool of jails: processes whose
-// view of the filesystem is that of a policy, see package jail. A Client passes the calls to one jail, and Serve makes
-// them there, with the functions of package files. So the kernel decides what a call may do, and no code of the server
-// repeats the policy.
+// Package remote makes the calls about files of a client in a sandbox, or as another user than the server's. The server has a
+// Pool of jails: processes whose view of the filesystem is that of a policy, and whose user is that of the client, see package
+// jail. A Client passes the calls to one jail, and Serve makes them there, with the functions of package files. So the kernel
+// decides what a call may do, and no code of the server repeats the policy.
 //
 // Server and jail exchange packets over a socket, each a JSON object of at most maxPacket bytes. A larger result comes as
-// a file in memory, and an open file as a descriptor. The content of a client's file never crosses the socket.
+// a file in memory. A jail of the server's user sends an open file as a descriptor, and the server reads and writes that. A
+// jail of another user holds the file open, and reads and writes it itself. Otherwise the server, perhaps root, would write
+// beyond the quota of the user, keep set-group-ID bits that a write of the user clears, and read what files of /proc show to root.
 package remote
 
 import (
@@ -25,17 +27,19 @@ const (
 	maxPacket = 48 << 10
 	// maxPath is the length of the longest path that Linux takes, in bytes.
 	maxPath = 4095
+	// maxChunk bounds the bytes of an opRead or opWrite.
+	maxChunk = protocol.FsMaxBlock
 	// maxResult bounds the memory that a call takes in the jail, and its result, in bytes as JSON. The results of package
 	// files are smaller. A connection has one call with a large result at a time.
 	maxResult = 32 << 20
-	// maxReplacing is how many new files may wait in a jail for their places.
-	maxReplacing = 256
+	// maxKept is how many files a jail may keep: new files that wait for their places, and held ones.
+	maxKept = 256
 	// idleTime is how long a jail waits for another call.
 	idleTime = 30 * time.Second
 )
 
 // ErrEnded means: the jail ended before it answered. The next call starts another jail.
-var ErrEnded = errors.New("the process that serves files in the sandbox has ended before its answer: try again")
+var ErrEnded = errors.New("the process that serves files has ended before its answer: try again")
 
 type op uint8
 
@@ -55,6 +59,8 @@ const (
 	opRename
 	opSymlink
 	opSetMetadata
+	opRead   // of a held file
+	opWrite  // to a held file: the bytes of the file in memory that comes with the packet
 	opCancel // of the call with the same ID; is not answered
 )
 
@@ -73,7 +79,9 @@ type request struct {
 	Target       []byte                  `json:"target,omitempty"`
 	Bits         *uint64                 `json:"bits,omitempty"`
 	ModifiedAtMs *int64                  `json:"modifiedAtMs,omitempty"`
-	Replacing    uint64                  `json:"replacing,omitempty"` // of opCommit and opAbort
+	Kept         uint64                  `json:"kept,omitempty"` // of opCommit, opAbort, opRead and opWrite
+	Offset       int64                   `json:"offset,omitempty"`
+	Len          int                     `json:"len,omitempty"` // of opRead and opWrite, in bytes
 }
 
 // packedPlace is a files.Place.
@@ -126,8 +134,12 @@ type answer struct {
 	Result json.RawMessage `json:"result,omitempty"`
 	// InFile means: the descriptor with the packet is a file in memory with the Result.
 	InFile bool `json:"inFile,omitempty"`
-	// Replacing names the new file whose descriptor comes with the packet; 0: the file has a place.
-	Replacing uint64 `json:"replacing,omitempty"`
+	// Kept names the file that the jail keeps for opCommit or opAbort; 0: the jail keeps none.
+	Kept uint64 `json:"kept,omitempty"`
+	// Held means: the jail also holds the file open, for opRead and opWrite. Otherwise the descriptor of the file comes with
+	// the packet.
+	Held bool  `json:"held,omitempty"`
+	Size int64 `json:"size,omitempty"` // of an open file, as files.Opened
 }
 
 func encode(v any) ([]byte, error) {

@@ -78,7 +78,7 @@ type member struct {
 	err    error
 	born   time.Time // when up was closed
 
-	users   int         // calls, and new files without a place
+	users   int         // calls, new files without a place, and held files
 	since   time.Time   // the last use, if users is 0
 	idle    *time.Timer // nil: the member is in use
 	retired bool        // no new calls
@@ -211,19 +211,19 @@ func (p *Pool) makeRoom(o *Owner) error {
 	if len(o.members) >= maxOwned {
 		m := leastNeeded(maps.Keys(o.members))
 		if m == nil {
-			return busy("%d sandboxes of this connection have calls under way or files open in mode replace, which is the most: wait for a call, or close a file", maxOwned)
+			return busy("%d sandboxes and users of this connection have calls under way or files open, which is the most: wait for a call, or close a file", maxOwned)
 		}
 		p.end(m)
 	}
 	if len(p.all) >= maxJails {
 		m := leastNeeded(maps.Keys(p.all))
 		if m == nil {
-			return busy("%d sandboxes serve files, which is the most: try again later", maxJails)
+			return busy("%d processes serve files, which is the most: try again later", maxJails)
 		}
 		p.end(m)
 	}
 	if p.jails >= 2*maxJails {
-		return busy("%d sandboxes that served files are at their end: try again later", p.jails-len(p.all))
+		return busy("%d processes that served files are at their end: try again later", p.jails-len(p.all))
 	}
 	return nil
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/internal/sandbox"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -348,5 +351,59 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// heldFile is a file that a fakeJail holds.
+type heldFile struct{ *os.File }
+
+func (heldFile) HeldElsewhere() {}
+func (heldFile) Close() error   { return nil }
+
+func (j *fakeJail) Open(ctx context.Context, at files.At, mode protocol.FsMode) (files.Opened, error) {
+	if at.Path == "held" {
+		return files.Opened{File: heldFile{}}, nil
+	}
+	return j.Local.Open(ctx, at, mode)
+}
+
+// The jail of an open file that it holds stays until the file is closed.
+func TestHeldFileKeepsItsJail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := new(fakes)
+		p := NewPool(f.start)
+		on := p.Owner("o").Under(AsUser(&User{Name: "u"}))
+		o, err := on.Open(t.Context(), files.At{Place: files.Place{Path: "held"}}, protocol.FsRead)
+		must(t, err)
+		time.Sleep(2 * idleTime)
+		if p.Len() != 1 {
+			t.Errorf("%d jails", p.Len())
+		}
+		must(t, o.File.Close())
+		time.Sleep(2 * idleTime)
+		if p.Len() != 0 {
+			t.Errorf("%d jails after the end of the file", p.Len())
+		}
+	})
+}
+
+// Calls of other users, and in other sandboxes, never share a jail.
+func TestUsersShareNoJail(t *testing.T) {
+	keys := make(map[string]bool)
+	of := func(uid, gid uint32, groups ...uint32) *User {
+		return &User{User: jail.User{UID: uid, GID: gid, Groups: groups}}
+	}
+	views := []*View{NewView(nil, new(sandbox.Policy), nil)}
+	for _, u := range []*User{of(1, 1), of(2, 1), of(1, 2), of(1, 1, 3), of(1, 1, 3, 4)} {
+		views = append(views, AsUser(u), NewView(nil, new(sandbox.Policy), u), NewView(nil, &sandbox.Policy{Files: true}, u))
+	}
+	for _, v := range views {
+		if keys[v.key] {
+			t.Errorf("two views share a jail: %+v", v.User)
+		}
+		keys[v.key] = true
+	}
+	if first, again := AsUser(of(1, 1)), AsUser(of(1, 1)); first.key != again.key {
+		t.Error("the calls of a user have no common jail")
 	}
 }

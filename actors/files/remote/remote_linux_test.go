@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -33,9 +34,16 @@ func ready(error) bool { return true }
 // both returns a Client with its server in this process. served gets the result of serve.
 func both(t testing.TB, calls files.Calls) (c *Client, served chan error) {
 	t.Helper()
+	return bothOf(t, &server{calls: calls})
+}
+
+// bothOf is both for a server without a lock.
+func bothOf(t testing.TB, s *server) (c *Client, served chan error) {
+	t.Helper()
 	ours, theirs := pair(t)
+	s.lock = func() error { return nil }
 	served = make(chan error, 1)
-	go func() { served <- serve(theirs, func() error { return nil }, ready, calls) }()
+	go func() { served <- s.serve(theirs, ready) }()
 	c, err := NewClient(ours)
 	if err != nil {
 		t.Fatal(err)
@@ -325,7 +333,7 @@ func TestEndOfNewFile(t *testing.T) {
 	must(t, err)
 	socket, err := newSocket(theirs)
 	must(t, err)
-	s := &server{socket: socket, calls: files.Local{}, under: make(map[uint64]*serving), replacing: make(map[uint64]files.Replacing)}
+	s := &server{socket: socket, calls: files.Local{}, under: make(map[uint64]*serving), kept: make(map[uint64]files.Opened)}
 	must(t, socket.raw.Control(func(fd uintptr) { // the answer must wait
 		for unix.Sendmsg(int(fd), make([]byte, 1<<10), nil, nil, unix.MSG_DONTWAIT) == nil {
 		}
@@ -337,12 +345,11 @@ func TestEndOfNewFile(t *testing.T) {
 		s.make(c)
 		close(made)
 	}()
-	var r files.Replacing
-	for r == nil {
+	o, ok := s.forgetAny()
+	for ; !ok; o, ok = s.forgetAny() {
 		time.Sleep(time.Millisecond)
-		r = s.forgetAny()
 	}
-	r.Abort()
+	o.Discard()
 	ourSocket.close()
 	<-made
 	socket.close()
@@ -366,7 +373,7 @@ func TestDeathOfTheJail(t *testing.T) {
 	ours, theirs := pair(t)
 	dup, err := unix.FcntlInt(theirs.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	must(t, err)
-	go serve(theirs, func() error { return nil }, ready, s)
+	go (&server{calls: s, lock: func() error { return nil }}).serve(theirs, ready)
 	c, err := NewClient(ours)
 	must(t, err)
 	done := make(chan error)
@@ -395,7 +402,7 @@ func TestWithoutLockNoCall(t *testing.T) {
 	ours, theirs := pair(t)
 	served := make(chan error, 1)
 	go func() {
-		served <- serve(theirs, func() error { return syscall.EPERM }, ready, files.Local{})
+		served <- (&server{calls: files.Local{}, lock: func() error { return syscall.EPERM }}).serve(theirs, ready)
 	}()
 	c, err := NewClient(ours)
 	must(t, err)
@@ -427,7 +434,7 @@ func TestWrongPackets(t *testing.T) {
 		if _, err := unix.Write(int(ours.Fd()), []byte(data)); err != nil {
 			t.Fatal(err)
 		}
-		if err := serve(theirs, func() error { return nil }, ready, files.Local{}); err == nil {
+		if err := (&server{calls: files.Local{}, lock: func() error { return nil }}).serve(theirs, ready); err == nil {
 			t.Errorf("%q is served", data)
 		}
 		ours.Close()
@@ -436,7 +443,7 @@ func TestWrongPackets(t *testing.T) {
 	if _, err := c.do(t.Context(), request{Op: 99}, nil, nil); err == nil {
 		t.Error("an unknown call has a result")
 	}
-	if err := (&replacing{client: c, id: 7}).client.only(t.Context(), request{Op: opCommit, Replacing: 7}); err == nil {
+	if err := (&replacing{client: c, id: 7}).client.only(t.Context(), request{Op: opCommit, Kept: 7}); err == nil {
 		t.Error("an unknown new file has a place")
 	}
 }
@@ -461,5 +468,64 @@ func TestVisitBeforeJail(t *testing.T) {
 	r := request{Op: opRename, At: packPlace(files.Place{Path: "/y"}), From: packPlace(at)}
 	if err := r.check(); err != stop || visited != "/x" {
 		t.Errorf("%v, visited %q", err, visited)
+	}
+}
+
+// A jail that holds files reads and writes them itself: the server gets no descriptor of a file.
+func TestHeldFiles(t *testing.T) {
+	c, _ := bothOf(t, &server{calls: files.Local{}, holds: true})
+	ctx, dir := t.Context(), t.TempDir()
+	long := strings.Repeat("0123456789", 250_000) // more than two chunks
+	must(t, files.WriteFile(ctx, c, at(dir, "f"), []byte(long)))
+	if onDisk, err := os.ReadFile(dir + "/f"); err != nil || string(onDisk) != long {
+		t.Errorf("%d bytes, %v", len(onDisk), err)
+	}
+	if data, err := files.ReadFile(ctx, c, at(dir, "f"), 3_000_000, nil); err != nil || string(data) != long {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+	if _, err := files.ReadFile(ctx, c, at(dir, "f"), 1_000_000, nil); err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("a large file: %v", err)
+	}
+	o, err := c.Open(ctx, at(dir, "f"), protocol.FsUpdate)
+	must(t, err)
+	if _, ok := o.File.(files.Elsewhere); !ok {
+		t.Errorf("an open file is a %T", o.File)
+	}
+	_, err = o.File.WriteAt([]byte("abc"), 4)
+	must(t, err)
+	must(t, o.File.Close())
+	if _, err := o.File.WriteAt([]byte("abc"), 4); err == nil {
+		t.Error("a write after the end of a file succeeds")
+	}
+	o, err = c.Open(ctx, at(dir, "f"), protocol.FsRead)
+	must(t, err)
+	part := make([]byte, 5)
+	if n, err := o.File.ReadAt(part, 3); n != 5 || err != nil || string(part) != "3abc7" {
+		t.Errorf("%q, %d, %v", part, n, err)
+	}
+	if n, err := o.File.ReadAt(part, int64(len(long))-2); n != 2 || err != io.EOF || string(part[:n]) != "89" {
+		t.Errorf("at the end: %q, %v", part[:n], err)
+	}
+	if n, err := o.File.ReadAt(part, 1<<40); n != 0 || err != io.EOF {
+		t.Errorf("after the end: %d, %v", n, err)
+	}
+	if _, err := o.File.WriteAt(part, 0); !errors.Is(err, unix.EBADF) {
+		t.Errorf("a write to a file opened for reading: %v", err)
+	}
+	o.Discard()
+	o, err = c.Open(ctx, at(dir, "new"), protocol.FsReplace)
+	must(t, err)
+	_, err = o.File.WriteAt([]byte("x"), 0)
+	must(t, err)
+	o.Discard()
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("a new file that nobody wants has left %v, %v", left, err)
+	}
+	for range maxKept {
+		_, err = c.Open(ctx, at(dir, "f"), protocol.FsRead)
+		must(t, err)
+	}
+	if _, err = c.Open(ctx, at(dir, "f"), protocol.FsRead); err == nil || !strings.Contains(err.Error(), "which is the most") {
+		t.Errorf("one more open file: %v", err)
 	}
 }

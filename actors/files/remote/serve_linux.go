@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,51 +27,51 @@ type server struct {
 	socket *socket
 	calls  files.Calls
 	lock   func() error // gives up the rights of the calling thread
+	holds  bool         // the server gets no descriptors of files
 
 	work    chan *serving // to the workers
 	workers int           // owned by serve
 	locked  chan error    // of the first worker, and of one that has failed
 	busy    sync.WaitGroup
 
-	mu        sync.Mutex // guards the fields below
-	under     map[uint64]*serving
-	replacing map[uint64]files.Replacing
-	last      uint64 // key of replacing
+	mu    sync.Mutex // guards the fields below
+	under map[uint64]*serving
+	kept  map[uint64]files.Opened
+	last  uint64 // key of kept
 }
 
 // serving is a call.
 type serving struct {
 	request
+	bytes  *os.File // of opWrite; nil: none came
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
 // init serves files if this program is a jail for it: then main never runs.
 func init() {
-	fd, lock, ok := jail.Serving()
+	fd, lock, otherUser, ok := jail.Serving()
 	if !ok {
 		return
 	}
-	if err := serve(os.NewFile(uintptr(fd), "socket"), lock, jail.Ready, files.Local{}); err != nil {
+	s := &server{calls: files.Local{}, lock: lock, holds: otherUser}
+	if err := s.serve(os.NewFile(uintptr(fd), "socket"), jail.Ready); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// serve makes the calls that come from a socket, which serve takes over, until the other end closes. Each thread that makes
-// calls first calls lock. If lock fails, so does serve. After the first lock, serve calls ready, with the error of lock. At
-// the end running calls get a second to end.
-func serve(f *os.File, lock func() error, ready func(error) bool, calls files.Calls) error {
+// serve makes the calls that come from a socket, which serve takes over, until the other end closes. The caller has set calls,
+// lock and holds. Each thread that makes calls first calls lock. If lock fails, so does serve. After the first lock, serve
+// calls ready, with the error of lock. At the end running calls get a second to end.
+func (s *server) serve(f *os.File, ready func(error) bool) error {
 	socket, err := newSocket(f)
 	if err != nil {
 		return err
 	}
-	s := &server{
-		socket: socket, calls: calls, lock: lock,
-		work: make(chan *serving, Workers), locked: make(chan error, 1),
-		under: make(map[uint64]*serving), replacing: make(map[uint64]files.Replacing),
-	}
+	s.socket, s.work, s.locked = socket, make(chan *serving, Workers), make(chan error, 1)
+	s.under, s.kept = make(map[uint64]*serving), make(map[uint64]files.Opened)
 	defer s.end()
 	s.addWorker()
 	if err := <-s.locked; !ready(err) || err != nil {
@@ -78,8 +80,9 @@ func serve(f *os.File, lock func() error, ready func(error) bool, calls files.Ca
 	buf := make([]byte, maxPacket)
 	for {
 		data, fd, err := socket.receive(buf)
+		var bytes *os.File
 		if fd >= 0 {
-			unix.Close(fd) // the server sends none
+			bytes = os.NewFile(uintptr(fd), "bytes")
 		}
 		if err != nil {
 			select {
@@ -93,7 +96,7 @@ func serve(f *os.File, lock func() error, ready func(error) bool, calls files.Ca
 		if err := json.Unmarshal(data, &r); err != nil {
 			return err
 		}
-		if err := s.take(r); err != nil {
+		if err := s.take(r, bytes); err != nil {
 			return err
 		}
 	}
@@ -120,7 +123,7 @@ func (s *server) end() {
 }
 
 // take begins a call, or cancels one.
-func (s *server) take(r request) error {
+func (s *server) take(r request, bytes *os.File) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.Op == opCancel {
@@ -132,7 +135,7 @@ func (s *server) take(r request) error {
 	if len(s.under) >= Workers || s.under[r.ID] != nil {
 		return errors.New("the server sends too many calls at a time")
 	}
-	c := &serving{request: r}
+	c := &serving{request: r, bytes: bytes}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	s.under[r.ID] = c
 	if len(s.under) > s.workers {
@@ -166,8 +169,8 @@ func (s *server) worker(first bool) {
 	for c := range s.work {
 		s.make(c)
 	}
-	for r := s.forgetAny(); r != nil; r = s.forgetAny() {
-		r.Abort()
+	for o, ok := s.forgetAny(); ok; o, ok = s.forgetAny() {
+		o.Discard()
 	}
 }
 
@@ -177,6 +180,7 @@ func (s *server) make(c *serving) {
 	if err == nil {
 		result, opened, err = s.call(c)
 	}
+	c.bytes.Close() // of a nil file, Close does nothing
 	a := answer{ID: c.ID}
 	var with *os.File
 	if err == nil {
@@ -195,11 +199,9 @@ func (s *server) make(c *serving) {
 	c.cancel()
 	sent := s.socket.send(data, with)
 	switch {
-	case a.Replacing != 0 && sent != nil:
-		if r := s.forget(a.Replacing); r != nil { // else another worker, at its end, has aborted it
-			r.Abort()
-		}
-	case a.Replacing != 0: // open until opCommit or opAbort
+	case a.Kept != 0 && sent != nil:
+		s.forget(a.Kept).Discard() // unless another worker has, at its end
+	case a.Kept != 0: // open until opCommit or opAbort
 	case with != nil:
 		with.Close()
 	}
@@ -211,17 +213,21 @@ func (s *server) call(c *serving) (result any, opened files.Opened, err error) {
 	switch c.Op {
 	case opOpen:
 		opened, err = s.calls.Open(c.ctx, at, c.Mode)
-	case opCommit, opAbort:
-		r := s.forget(c.Replacing)
-		switch {
-		case r == nil && c.Op == opCommit:
-			err = errors.New("the new file is gone from the sandbox: open it and write it again")
-		case r == nil:
-		case c.Op == opCommit:
-			err = r.Commit(c.ctx)
+	case opCommit:
+		switch o := s.forget(c.Kept); {
+		case o.Replaces != nil:
+			err = o.Replaces.Commit(c.ctx)
+		case o.File != nil:
+			err = o.File.Close()
 		default:
-			r.Abort()
+			err = errGone
 		}
+	case opAbort:
+		s.forget(c.Kept).Discard()
+	case opRead:
+		result, err = s.read(c)
+	case opWrite:
+		err = s.write(c)
 	case opCreateDirectory:
 		err = s.calls.CreateDirectory(c.ctx, at, c.Recursive)
 	case opStat:
@@ -270,16 +276,24 @@ func holdUpTo(n int) files.Hold {
 // fill puts what a call has brought into its answer. with is the file to send.
 func (s *server) fill(a *answer, result any, opened files.Opened) (with *os.File, err error) {
 	if opened.File != nil {
-		if opened.Replaces != nil {
-			if a.Replacing, err = s.keep(opened.Replaces); err != nil {
+		a.Held, a.Size = s.holds, opened.Size
+		if a.Held || opened.Replaces != nil {
+			if a.Kept, err = s.keep(opened); err != nil {
 				opened.Discard()
 				return nil, err
 			}
 		}
-		return opened.File, nil
+		if a.Held {
+			return nil, nil
+		}
+		return opened.File.(*os.File), nil // package files has opened it
 	}
 	if result == nil {
 		return nil, nil
+	}
+	if chunk, ok := result.(chunk); ok {
+		a.InFile = true
+		return inMemory(chunk)
 	}
 	if a.Result, err = json.Marshal(result); err != nil || len(a.Result) <= maxPacket/2 {
 		return nil, err
@@ -303,33 +317,91 @@ func inMemory(data []byte) (*os.File, error) {
 	return f, nil
 }
 
-func (s *server) keep(r files.Replacing) (uint64, error) {
+func (s *server) keep(o files.Opened) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.replacing) >= maxReplacing {
-		return 0, files.Refuse(protocol.KindLimit, "%d files wait to replace others, which is the most: close some", maxReplacing)
+	if len(s.kept) >= maxKept {
+		return 0, files.Refuse(protocol.KindLimit, "%d files are open, or wait to replace others, which is the most: close some", maxKept)
 	}
 	s.last++
-	s.replacing[s.last] = r
+	s.kept[s.last] = o
 	return s.last, nil
 }
 
-// forget removes a new file from those that wait; nil: there is no such file.
-func (s *server) forget(id uint64) files.Replacing {
+// forget removes a file from those that are kept. The zero Opened means: there is no such file.
+func (s *server) forget(id uint64) files.Opened {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.replacing[id]
-	delete(s.replacing, id)
-	return r
+	o := s.kept[id]
+	delete(s.kept, id)
+	return o
 }
 
-// forgetAny removes any new file from those that wait; nil: there is none.
-func (s *server) forgetAny() files.Replacing {
+// forgetAny removes any file from those that are kept; ok is false if there is none.
+func (s *server) forgetAny() (o files.Opened, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, r := range s.replacing {
-		delete(s.replacing, id)
-		return r
+	for id, o := range s.kept {
+		delete(s.kept, id)
+		return o, true
 	}
-	return nil
+	return o, false
+}
+
+// errGone refuses a call about a file that the jail does not keep.
+var errGone = errors.New("the file is no longer open in the process that serves files: open it again")
+
+// chunk has bytes of a file, for a file in memory.
+type chunk []byte
+
+// held returns a held file.
+func (s *server) held(id uint64) (files.Content, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.kept[id]; s.holds && o.File != nil {
+		return o.File, nil
+	}
+	return nil, errGone
+}
+
+// read reads up to Len bytes, or fewer at the end of the file.
+func (s *server) read(c *serving) (chunk, error) {
+	f, err := s.held(c.Kept)
+	if err != nil {
+		return nil, err
+	}
+	bytes, err := c.room()
+	if err != nil {
+		return nil, err
+	}
+	n, err := f.ReadAt(bytes, c.Offset)
+	if err == io.EOF {
+		err = nil
+	}
+	return bytes[:n], err
+}
+
+// write writes the Len bytes of the file in memory that came with the call.
+func (s *server) write(c *serving) error {
+	f, err := s.held(c.Kept)
+	if err != nil {
+		return err
+	}
+	bytes, err := c.room()
+	if err != nil {
+		return err
+	}
+	if _, err := c.bytes.ReadAt(bytes, 0); err != nil {
+		return err
+	}
+	_, err = f.WriteAt(bytes, c.Offset)
+	return err
+}
+
+// room returns memory for Len bytes.
+func (c *serving) room() ([]byte, error) {
+	if c.Len < 0 || c.Len > maxChunk {
+		return nil, syscall.EINVAL
+	}
+	return make([]byte, c.Len), nil
 }

@@ -26,10 +26,10 @@ const (
 	maxLastWords = 2 << 10
 )
 
-// FileView resolves the sandbox of a call about files. Nil: the sandbox leaves files as they are. FileView may wait for
-// filesystems. An error is an *Error of the wire.
-func (s *Env) FileView(ctx context.Context, asked *protocol.Sandbox) (*remote.View, error) {
-	policy, err := resolve.Policy(ctx, asked, resolve.Facts{TMPDIR: os.Getenv("TMPDIR"), Hidden: s.Hidden})
+// FileView resolves the sandbox of a call about files of a user; nil: the user of the server. Nil: the sandbox leaves files as
+// they are. FileView may wait for filesystems. An error is an *Error of the wire.
+func (s *Env) FileView(ctx context.Context, asked *protocol.Sandbox, u *remote.User) (*remote.View, error) {
+	policy, err := resolve.Policy(ctx, asked, resolve.Facts{TMPDIR: os.Getenv("TMPDIR"), OtherUser: u != nil, Hidden: s.Hidden})
 	switch {
 	case errors.Is(err, resolve.ErrPolicy):
 		return nil, protocol.Errorf(protocol.KindSandbox, protocol.CodeInvalidParams, "%v", err)
@@ -38,7 +38,7 @@ func (s *Env) FileView(ctx context.Context, asked *protocol.Sandbox) (*remote.Vi
 	case policy == nil || !policy.Files:
 		return nil, nil
 	}
-	return remote.NewView(asked, policy), nil
+	return remote.NewView(asked, policy, u), nil
 }
 
 // startFileJail starts a jail that serves files, and waits until it does.
@@ -65,6 +65,9 @@ func (s *Env) startFileJail(ctx context.Context, owner string, v *remote.View) (
 		Name: j.name, Owner: owner, Context: ctx, Sandbox: v.Sandbox, Serve: theirs,
 		Resolved: func(f, h *sandbox.Policy) { found, held = f, h },
 	}
+	if u := v.User; u != nil {
+		spec.User = &child.User{Name: u.Name, UID: u.UID, GID: u.GID, Groups: u.Groups}
+	}
 	type start struct {
 		handle child.Handle
 		err    error
@@ -79,7 +82,11 @@ func (s *Env) startFileJail(ctx context.Context, owner string, v *remote.View) (
 	}
 	j.handle = st.handle
 	go j.watch()
-	j.view = remote.NewView(v.Sandbox, found)
+	if found == nil { // there is no sandbox
+		j.view = v
+		return j, nil
+	}
+	j.view = remote.NewView(v.Sandbox, found, v.User)
 	if j.mounts, err = remote.WatchMounts(st.handle.PID(), held); err == nil && v.Confines && !j.view.Confines {
 		err = errors.New("the files have changed so much that the sandbox confines nothing: try again")
 	}
@@ -94,7 +101,7 @@ func (s *Env) startFileJail(ctx context.Context, owner string, v *remote.View) (
 type fileJail struct {
 	*remote.Client
 	view   *remote.View
-	mounts *remote.Mounts // nil: the start has failed
+	mounts *remote.Mounts // nil: there is no sandbox, or the start has failed
 	env    *Env
 	name   string
 	handle child.Handle
@@ -108,7 +115,7 @@ type fileJail struct {
 func (j *fileJail) View() *remote.View { return j.view }
 
 // Intact reports whether the jail still shows its View.
-func (j *fileJail) Intact() bool { return j.mounts.Intact() }
+func (j *fileJail) Intact() bool { return j.mounts == nil || j.mounts.Intact() }
 
 // watch reads what the process reports, until its exit. What it writes to stderr is for the log.
 func (j *fileJail) watch() {

@@ -85,7 +85,7 @@ func (j *jailed) workspace() *protocol.Sandbox {
 // calls returns the calls under a sandbox.
 func (j *jailed) calls(s *protocol.Sandbox) files.Calls {
 	j.t.Helper()
-	view, err := j.env.FileView(j.t.Context(), s)
+	view, err := j.env.FileView(j.t.Context(), s, nil)
 	must(j.t, err)
 	if view == nil {
 		j.t.Fatal("the sandbox confines nothing")
@@ -423,7 +423,7 @@ func TestManyJails(t *testing.T) {
 		all.Go(func() {
 			owner := j.env.FileJails.Owner("many")
 			defer owner.Close()
-			view, err := j.env.FileView(t.Context(), j.workspace())
+			view, err := j.env.FileView(t.Context(), j.workspace(), nil)
 			if err != nil {
 				t.Error(err)
 				return
@@ -445,7 +445,7 @@ func TestWrongView(t *testing.T) {
 	j := newJailed(t)
 	must(t, os.RemoveAll(j.path("w/.git")))
 	must(t, os.Symlink(j.path("o"), j.path("w/.git")))
-	_, err := j.env.FileView(t.Context(), protocol.WorkspaceSandbox(j.path("w")))
+	_, err := j.env.FileView(t.Context(), protocol.WorkspaceSandbox(j.path("w")), nil)
 	refused, ok := errors.AsType[*protocol.Error](err)
 	if !ok || refused.Code != protocol.CodeInvalidParams || refused.Kind() != protocol.KindSandbox || !strings.Contains(refused.Message, ".git") {
 		t.Errorf("%v", err)
@@ -485,7 +485,7 @@ func BenchmarkFileCalls(b *testing.B) {
 	}
 	b.Run("view", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := j.env.FileView(b.Context(), hides); err != nil {
+			if _, err := j.env.FileView(b.Context(), hides, nil); err != nil {
 				b.Fatal(err)
 			}
 		}

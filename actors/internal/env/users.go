@@ -42,16 +42,21 @@ func (s *Env) UserFor(identity, wanted string) (name string, noNewPrivs bool, _ 
 	return name, noNewPrivs, nil
 }
 
-// MayUseFiles refuses calls about files to an identity that may not run programs as the server's user: the server makes
-// these calls as its own user. MayUseFiles may block.
-func (s *Env) MayUseFiles(identity string) *protocol.Error {
+// FileUser asks the policy for the user of calls about files, which is that of a start without a user. The result "" means
+// the user of the server. FileUser may block.
+func (s *Env) FileUser(identity string) (name string, _ *protocol.Error) {
 	if s.Users == nil {
-		return nil
+		return "", nil
 	}
-	allowed, _, err := s.users(identity)
-	if err == nil && !slices.Contains(allowed, config.ServerUser) {
-		err = protocol.Errorf(protocol.KindPolicy, protocol.CodeInvalidRequest, "this server reads and writes files as its own user, and its --users-file has no user %s for %q", config.ServerUser, wireerr.Clip(identity)).
-			Advise("reach files with a program, which runs as one of your users, or ask the server's operator")
+	_, def, err := s.users(identity)
+	switch {
+	case err != nil:
+		return "", err
+	case def == "":
+		return "", protocol.Errorf(protocol.KindPolicy, protocol.CodeInvalidRequest, "this server makes calls about files as the default user of a client, and its --users-file has none for %q", wireerr.Clip(identity)).
+			Advise("reach files with a program, which runs as one of your users, or ask the server's operator for a line with default")
+	case def == config.ServerUser:
+		def = ""
 	}
-	return err
+	return def, nil
 }

@@ -56,15 +56,19 @@ func TestUserFor(t *testing.T) {
 			t.Errorf("%s wants %q: %q, %v; want %q, code %d", tt.identity, tt.wanted, got, err, tt.want, tt.code)
 		}
 	}
-	for identity, code := range map[string]int{
-		"operator": 0, "root": 0, "failing": protocol.CodeInternal,
-		"alice": protocol.CodeInvalidRequest, "bob": protocol.CodeInvalidRequest, "": protocol.CodeInvalidRequest,
+	for identity, want := range map[string]struct {
+		name string
+		code int
+	}{
+		"operator": {"build", 0}, "root": {"", 0}, "failing": {"", protocol.CodeInternal},
+		"alice": {"build", 0}, "bob": {"", protocol.CodeInvalidRequest}, "": {"", protocol.CodeInvalidRequest},
 	} {
-		if err := e.MayUseFiles(identity); (err == nil) != (code == 0) || err != nil && int(err.Code) != code {
-			t.Errorf("files of %q: %v, want code %d", identity, err, code)
+		name, err := e.FileUser(identity)
+		if name != want.name || (err == nil) != (want.code == 0) || err != nil && int(err.Code) != want.code {
+			t.Errorf("files of %q: as %q, %v, want %v", identity, name, err, want)
 		}
 	}
-	if err := new(Env).MayUseFiles("alice"); err != nil {
-		t.Errorf("without a policy: %v", err)
+	if name, err := new(Env).FileUser("alice"); name != "" || err != nil {
+		t.Errorf("without a policy: %q, %v", name, err)
 	}
 }

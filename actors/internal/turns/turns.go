@@ -171,6 +171,14 @@ func (turn *Turn) enter(at []string) {
 	turn.count(1)
 }
 
+// Leave gives back the turn before the end of the call: the call waits for another process, and no longer for a filesystem on a
+// thread of this program.
+func (turn *Turn) Leave() {
+	turn.pool.mu.Lock()
+	defer turn.pool.mu.Unlock()
+	turn.leave()
+}
+
 // leave gives back the turn, and its places.
 func (turn *Turn) leave() {
 	if !turn.held {

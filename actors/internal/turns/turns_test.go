@@ -193,6 +193,36 @@ func TestWaitForFilesystemEnds(t *testing.T) {
 	})
 }
 
+// A call that waits for another process holds no turn and no place at a filesystem, and hangs for nobody.
+func TestLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := New(3)
+		end := make(chan struct{})
+		for range 2 * turns.most {
+			if ok, err := turns.Take(0, nil); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			go turns.Run(func(turn *Turn) {
+				if err := turn.Enter(t.Context(), "fs"); err != nil {
+					t.Error(err)
+				}
+				turn.Leave()
+				<-end
+			})
+			synctest.Wait()
+		}
+		time.Sleep(2 * hangTime)
+		if turns.Hanging() != 0 || turns.threads.running != 0 || len(turns.at) != 0 {
+			t.Errorf("%d hang, %d run, %d places", turns.Hanging(), turns.threads.running, len(turns.at))
+		}
+		close(end)
+		synctest.Wait()
+		if turns.threads.running != 0 {
+			t.Errorf("%d run", turns.threads.running)
+		}
+	})
+}
+
 // A turn that has ended enters nothing: a watch looks on after its call.
 func TestTurnsEnd(t *testing.T) {
 	p := New(12)

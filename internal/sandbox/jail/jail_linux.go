@@ -28,4 +28,7 @@ const Blocked = ^uint64(1<<(unix.SIGURG-1) | 1<<(unix.SIGCHLD-1))
 //   - CAP_SETPCAP to empty the bounding set, see dropBounding;
 //   - CAP_SETUID and CAP_SETGID to become the user of the plan;
 //   - CAP_DAC_READ_SEARCH for paths below directories that their owner, the user of the jail, has closed to itself.
-const Ambient = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_DAC_READ_SEARCH
+const Ambient = AmbientToBecome | 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_DAC_READ_SEARCH
+
+// AmbientToBecome is the set of capabilities that a jail without namespaces starts with to become the user of its plan.
+const AmbientToBecome = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID

@@ -44,6 +44,13 @@ func lock(p *Plan) error {
 // the thread (runtime.LockOSThread), and never unlocks the goroutine. The thread keeps its descriptors, and may read, write,
 // and send them by sendmsg(2).
 func lockThread(p *Plan) error {
+	switch {
+	case p.Policy.Files:
+	case p.User.UID == 0:
+		return nil
+	default:
+		return dropCapabilities() // secureUser has done the rest
+	}
 	landlock, err := newRuleset(p)
 	if err != nil {
 		return err
@@ -59,6 +66,25 @@ func lockThread(p *Plan) error {
 		return err
 	}
 	return installFilter(confinedCalls(p.Policy.Network), thisThread)
+}
+
+// secureUser is secure for a jail without namespaces, of another user than the server's: the kernel decides as for any process of
+// the user. The jail may have CAP_SETUID and CAP_SETGID, to become the user. Each thread that makes calls gives
+// them up. Other threads may keep them, so the filter refuses the calls that need them, on all threads. User 0 keeps what a
+// process of user 0 has.
+func secureUser(plan *Plan) error {
+	if plan.User == nil {
+		return &Failure{Stage: "files", Text: "the policy confines no files, and the user is the server's, so there is nothing to serve"}
+	}
+	if plan.User.UID != 0 {
+		if err := dropEverywhere(); err != nil {
+			return err
+		}
+	}
+	if err := noNewPrivileges(); err != nil {
+		return err
+	}
+	return installFilter(userCalls(), allThreads)
 }
 
 // lockOnly takes from the calling thread the network, unless the plan permits it. lockOnly always takes io_uring, bpf(2), rare

@@ -17,6 +17,9 @@ func lockOnly(*Plan) error   { return unknownArch() }
 func dropBounding() error   { return unknownArch() }
 func dropEverywhere() error { return unknownArch() }
 
+// secureUser refuses, too.
+func secureUser(*Plan) error { return unknownArch() }
+
 func unknownArch() error {
 	return &Failure{Stage: "seccomp", Errno: int(unix.ENOSYS), Text: "a sandbox needs amd64 or arm64, and this is " + runtime.GOARCH}
 }

@@ -21,13 +21,13 @@ var (
 )
 
 // Serving returns the socket that this program serves files on, as a jail. Each thread that makes calls for the client calls
-// lock first, and is never used for anything else. ok is false if the program is no such jail. The package that serves calls
-// Serving in its init, and if ok, its init never returns.
-func Serving() (fd int, lock func() error, ok bool) {
+// lock first, and is never used for anything else. With otherUser, the user of the jail is not the server's. ok is false if the
+// program is no such jail. The package that serves calls Serving in its init, and if ok, its init never returns.
+func Serving() (fd int, lock func() error, otherUser, ok bool) {
 	if served == nil {
-		return 0, nil, false
+		return 0, nil, false, false
 	}
-	return servedOn, func() error { return lockThread(served) }, true
+	return servedOn, func() error { return lockThread(served) }, served.User != nil, true
 }
 
 // run is a jail. run returns only in a jail that serves files.

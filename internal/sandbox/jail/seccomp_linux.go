@@ -215,6 +215,16 @@ func unconfinedCalls(network bool) callRules {
 	return r
 }
 
+// userCalls are the rules for a jail that serves files as a user, without namespaces: the user stays the same.
+func userCalls() callRules {
+	r := callRules{}
+	r.set(eperm,
+		unix.SYS_SETUID, unix.SYS_SETREUID, unix.SYS_SETRESUID, unix.SYS_SETFSUID,
+		unix.SYS_SETGID, unix.SYS_SETREGID, unix.SYS_SETRESGID, unix.SYS_SETFSGID, unix.SYS_SETGROUPS,
+		unix.SYS_IO_URING_SETUP, unix.SYS_UNSHARE, unix.SYS_SETNS)
+	return r
+}
+
 // Flags of seccomp(2).
 const (
 	thisThread = 0

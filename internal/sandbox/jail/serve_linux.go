@@ -7,7 +7,7 @@ import "golang.org/x/sys/unix"
 // each thread: its filter would refuse the Landlock of further threads.
 func secure(plan *Plan) error {
 	if !plan.Policy.Files {
-		return &Failure{Stage: "files", Text: "the policy confines no files, so there is nothing to serve"}
+		return secureUser(plan)
 	}
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/proc", 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
 		return failed("read-only /proc", err)

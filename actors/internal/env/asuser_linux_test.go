@@ -1,0 +1,269 @@
+package env
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/files/remote"
+	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// alice has a group beside her own. Nobody else has her ids.
+var alice = &remote.User{User: jail.User{UID: 54321, GID: 54322, Groups: []uint32{54330}}, Name: "alice"}
+
+// asAlice returns the calls of alice about files, and a directory with h, the home of alice, b, the closed home of another user, and
+// r, a directory of root.
+func asAlice(t testing.TB) (*jailed, files.Calls) {
+	t.Helper()
+	needs.Root(t)
+	j := newJailed(t)
+	for dir, of := range map[string]struct {
+		uid, gid int
+		mode     os.FileMode
+	}{"h": {54321, 54322, 0o755}, "b": {54329, 54329, 0o700}, "r": {0, 0, 0o755}, "g": {0, 54330, 0o2775}} {
+		must(t, os.Mkdir(j.path(dir), 0o700))
+		must(t, os.Chown(j.path(dir), of.uid, of.gid))
+		must(t, os.Chmod(j.path(dir), of.mode&os.ModePerm))
+		must(t, unix.Chmod(j.path(dir), uint32(of.mode)))
+		must(t, os.WriteFile(j.path(dir+"/secret"), []byte("secret"), 0o600))
+		must(t, os.Chown(j.path(dir+"/secret"), of.uid, 0))
+	}
+	must(t, os.WriteFile(j.path("r/open"), []byte("open"), 0o644))
+	must(t, os.WriteFile(j.path("r/group"), []byte("group"), 0o640))
+	must(t, os.Chown(j.path("r/group"), 0, 54330))
+	for name, target := range map[string]string{"shadow": "/etc/shadow", "toroot": j.path("r/secret"), "tobob": j.path("b/secret"), "tor": j.path("r"), "tob": j.path("b")} {
+		must(t, os.Symlink(target, j.path("h/"+name)))
+		must(t, os.Lchown(j.path("h/"+name), 54321, 54322))
+	}
+	must(t, os.Chmod(j.dir, 0o755))
+	return j, j.owner.Under(remote.AsUser(alice))
+}
+
+// A call about files as a user does what a process of the user may do, and nothing else.
+func TestCallsAsUser(t *testing.T) {
+	j, on := asAlice(t)
+	ctx := t.Context()
+	place := func(name string) files.Place { return files.Place{Path: j.path(name)} }
+	root := func(path string) files.At { return files.At{Place: files.Place{Path: path}} }
+	read := func(at files.At) func() error {
+		return func() error { _, err := files.ReadFile(ctx, on, at, 1<<20, nil); return err }
+	}
+	write := func(name string) func() error {
+		return func() error { return files.WriteFile(ctx, on, j.at(name), []byte("evil")) }
+	}
+	update := func(name string) func() error {
+		return func() error { _, err := on.Open(ctx, j.at(name), protocol.FsUpdate); return err }
+	}
+	mode, when := uint64(0o777), int64(0)
+	for name, do := range map[string]func() error{
+		"read a file of root":          read(j.at("r/secret")),
+		"read /etc/shadow by a link":   read(j.at("h/shadow")),
+		"read by a link":               read(j.at("h/toroot")),
+		"read in a closed home":        read(j.at("b/secret")),
+		"read in a closed home, dots":  read(root(j.path("h") + "/../b/secret")),
+		"read in a closed home, links": read(j.at("h/tob/secret")),
+		"memory of init":               read(root("/proc/1/environ")),
+		"own memory":                   read(root("/proc/self/environ")),
+		"open in a closed home":        func() error { _, err := on.Open(ctx, j.at("h/tobob"), protocol.FsRead); return err },
+		"write a file of root":         write("r/open"),
+		"write a file of root, link":   write("h/toroot"),
+		"write a new file in r":        write("r/new"),
+		"write a new file in r, link":  write("h/tor/new"),
+		"write in a closed home":       write("b/secret"),
+		"update a file of root":        update("r/open"),
+		"update a new file":            update("r/new"),
+		"update by a link":             update("h/toroot"),
+		"mkdir in r":                   func() error { return on.CreateDirectory(ctx, j.at("r/d/e"), true) },
+		"mkdir in a closed home":       func() error { return on.CreateDirectory(ctx, j.at("h/tob/d"), true) },
+		"remove of root":               func() error { return on.Remove(ctx, j.at("r/open"), true, true) },
+		"remove the home of bob":       func() error { return on.Remove(ctx, j.at("b"), true, true) },
+		"list a closed home":           func() error { _, err := on.List(ctx, place("b"), nil); return err },
+		"read a closed home":           func() error { _, err := on.ReadDirectory(ctx, place("h/tob"), nil); return err },
+		"walk a closed home": func() error {
+			r, err := on.Walk(ctx, place("b"), protocol.FsWalkOptions{MaxDepth: 3, MaxDirectories: 9, MaxEntries: 9}, nil)
+			if len(r.Entries) == 0 && err == nil {
+				err = fs.ErrPermission // the answer names what could not be read
+			}
+			return err
+		},
+		"stat in a closed home":    func() error { _, err := on.Stat(ctx, j.at("b/secret")); return err },
+		"entry in a closed home":   func() error { _, err := on.Entry(ctx, place("b/secret"), true); return err },
+		"missing in a closed home": func() error { _, err := on.Stat(ctx, j.at("b/none")); return err },
+		"canonical in a closed":    func() error { _, err := on.Canonicalize(ctx, place("h/tobob")); return err },
+		"copy a file of root":      func() error { return on.Copy(ctx, place("r/secret"), place("h/copy"), false, nil) },
+		"copy a closed home":       func() error { return on.Copy(ctx, place("b"), place("h/copies"), true, nil) },
+		"copy into r":              func() error { return on.Copy(ctx, place("r/open"), place("r/copy"), false, nil) },
+		"copy onto a file of root": func() error { return on.Copy(ctx, place("h/secret"), place("r/open"), false, nil) },
+		"rename of root":           func() error { return on.Rename(ctx, place("r/open"), place("h/open")) },
+		"rename into r":            func() error { return on.Rename(ctx, place("h/secret"), place("r/mine")) },
+		"rename in a closed home":  func() error { return on.Rename(ctx, place("b/secret"), place("b/other")) },
+		"link in r":                func() error { return on.Symlink(ctx, place("r/link"), "x") },
+		"mode of root":             func() error { return on.SetMetadata(ctx, place("r/open"), &mode, nil) },
+		"mode by a link":           func() error { return on.SetMetadata(ctx, place("h/toroot"), &mode, nil) },
+		"time of root":             func() error { return on.SetMetadata(ctx, place("r/open"), nil, &when) },
+	} {
+		if err := do(); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("%s: %v, want a refused permission", name, err)
+		}
+	}
+	if err := read(j.at("h/none"))(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+	for _, name := range []string{"r/secret", "b/secret", "g/secret"} {
+		if j.content(name) != "secret" {
+			t.Errorf("%s is now %q", name, j.content(name))
+		}
+	}
+	for _, name := range []string{"h/copy", "h/open", "r/new", "r/d", "r/link", "r/mine", "r/copy"} {
+		if _, err := os.Lstat(j.path(name)); err == nil {
+			t.Errorf("there is %s", name)
+		}
+	}
+	// What the user may, works.
+	must(t, read(j.at("h/secret"))())
+	must(t, read(j.at("r/open"))())
+	must(t, read(j.at("r/group"))())
+}
+
+// wantOwner tests the owner and the mode of a file.
+func (j *jailed) wantOwner(name string, uid, gid, mode uint32) {
+	j.t.Helper()
+	var st unix.Stat_t
+	must(j.t, unix.Lstat(j.path(name), &st))
+	if st.Uid != uid || st.Gid != gid || st.Mode&0o7777 != mode {
+		j.t.Errorf("%s belongs to %d:%d with mode %o, want %d:%d with %o", name, st.Uid, st.Gid, st.Mode&0o7777, uid, gid, mode)
+	}
+}
+
+// All that a call makes belongs to the user, with the group of a set-group-ID directory. Blocks are written by the user, too: the
+// kernel takes set-user-ID and set-group-ID bits away.
+func TestFilesBelongToTheUser(t *testing.T) {
+	defer unix.Umask(unix.Umask(0o022))
+	j, on := asAlice(t)
+	ctx := t.Context()
+	place := func(name string) files.Place { return files.Place{Path: j.path(name)} }
+	must(t, files.WriteFile(ctx, on, j.at("h/new"), []byte("x")))
+	j.wantOwner("h/new", 54321, 54322, 0o644)
+	must(t, files.WriteFile(ctx, on, j.at("h/new"), []byte("y")))
+	j.wantOwner("h/new", 54321, 54322, 0o644)
+	must(t, on.CreateDirectory(ctx, j.at("h/d/e"), true))
+	j.wantOwner("h/d/e", 54321, 54322, 0o755)
+	must(t, on.Symlink(ctx, place("h/l"), "x"))
+	j.wantOwner("h/l", 54321, 54322, 0o777)
+	must(t, on.Copy(ctx, place("r/open"), place("h/copy"), false, nil))
+	j.wantOwner("h/copy", 54321, 54322, 0o644)
+	must(t, files.WriteFile(ctx, on, j.at("g/new"), []byte("x")))
+	j.wantOwner("g/new", 54321, 54330, 0o644)
+	must(t, on.CreateDirectory(ctx, j.at("g/d"), false))
+	j.wantOwner("g/d", 54321, 54330, 0o2755)
+
+	must(t, os.WriteFile(j.path("r/all"), []byte("old"), 0o666))
+	must(t, unix.Chmod(j.path("r/all"), 0o6777))
+	o, err := on.Open(ctx, j.at("r/all"), protocol.FsUpdate)
+	must(t, err)
+	_, err = o.File.WriteAt([]byte("new"), 0)
+	must(t, errors.Join(err, o.File.Close()))
+	j.wantOwner("r/all", 0, 0, 0o777)
+	if j.content("r/all") != "new" {
+		t.Errorf("the file has %q", j.content("r/all"))
+	}
+	o, err = on.Open(ctx, j.at("h/blocks"), protocol.FsReplace)
+	must(t, err)
+	_, err = o.File.WriteAt([]byte(strings.Repeat("x", 3<<20)), 1)
+	must(t, errors.Join(err, o.Replaces.Commit(ctx)))
+	j.wantOwner("h/blocks", 54321, 54322, 0o644)
+	data, err := files.ReadFile(ctx, on, j.at("h/blocks"), 4<<20, nil)
+	if err != nil || string(data) != "\x00"+strings.Repeat("x", 3<<20) {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+}
+
+// The process that makes the calls has the ids and groups of the user, no capability, and no way to a privilege. Its memory is closed
+// to other processes of the user.
+func TestProcessOfCallsAsUser(t *testing.T) {
+	_, on := asAlice(t)
+	text, err := files.ReadFile(t.Context(), on, files.At{Place: files.Place{Path: "/proc/thread-self/status"}}, 1<<20, nil)
+	must(t, err)
+	has := make(map[string]string)
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		has[name] = strings.Join(strings.Fields(value), " ")
+	}
+	for name, want := range map[string]string{
+		"Uid": "54321 54321 54321 54321", "Gid": "54322 54322 54322 54322", "Groups": "54330", "NoNewPrivs": "1", "Seccomp": "2",
+		"CapInh": "0000000000000000", "CapPrm": "0000000000000000", "CapEff": "0000000000000000", "CapAmb": "0000000000000000",
+	} {
+		if has[name] != want {
+			t.Errorf("%s is %q, want %q", name, has[name], want)
+		}
+	}
+	var st unix.Stat_t
+	must(t, unix.Stat(fmt.Sprintf("/proc/%s/mem", has["Tgid"]), &st))
+	if st.Uid != 0 {
+		t.Errorf("the memory of the process belongs to %d", st.Uid)
+	}
+}
+
+// A sandbox and a user hold together.
+func TestSandboxAsUser(t *testing.T) {
+	j, _ := asAlice(t)
+	for _, dir := range []string{"w", "w/a"} {
+		must(t, os.Chown(j.path(dir), 54321, 54322))
+	}
+	view, err := j.env.FileView(t.Context(), protocol.WorkspaceSandbox(j.path("w")), alice)
+	must(t, err)
+	on := j.owner.Under(view)
+	must(t, files.WriteFile(t.Context(), on, j.at("w/new"), []byte("x")))
+	j.wantOwner("w/new", 54321, 54322, 0o644)
+	if err := files.WriteFile(t.Context(), on, j.at("h/new"), []byte("x")); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("outside of the workspace: %v", err)
+	}
+	if _, err := files.ReadFile(t.Context(), on, j.at("h/toroot"), 9, nil); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("a file of root: %v", err)
+	}
+}
+
+// BenchmarkCallAsUser compares a call in this process with the same call in a process of a user, and with the start of such a
+// process.
+func BenchmarkCallAsUser(b *testing.B) {
+	j, on := asAlice(b)
+	at := j.at("r/open")
+	for name, calls := range map[string]files.Calls{"server": files.Local{}, "user": on} {
+		b.Run("stat/"+name, func(b *testing.B) {
+			for b.Loop() {
+				_, err := calls.Stat(b.Context(), at)
+				must(b, err)
+			}
+		})
+		b.Run("block/"+name, func(b *testing.B) {
+			must(b, os.WriteFile(j.path("r/large"), make([]byte, 1<<20), 0o644))
+			o, err := calls.Open(b.Context(), j.at("r/large"), protocol.FsRead)
+			must(b, err)
+			defer o.Discard()
+			buf := make([]byte, 1<<20)
+			b.SetBytes(1 << 20)
+			for b.Loop() {
+				_, err := o.File.ReadAt(buf, 0)
+				must(b, err)
+			}
+		})
+	}
+	b.Run("start", func(b *testing.B) {
+		for b.Loop() {
+			owner := j.env.FileJails.Owner("bench")
+			_, err := owner.Under(remote.AsUser(alice)).Stat(b.Context(), at)
+			must(b, err)
+			owner.Close()
+		}
+	})
+}
