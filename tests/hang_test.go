@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/internal/hangfs"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // TestPollHangs: a file whose filesystem hangs in poll does not stop the server.
@@ -97,4 +98,61 @@ func TestHungFilesystemKeepsNobodyElse(t *testing.T) {
 	if n := fs.Hanging(); n > 32 {
 		t.Errorf("%d calls hang", n)
 	}
+}
+
+// TestHungFilesystemsOfUsers: filesystems that hang hold only the processes that make calls as a user. Calls of other connections go on,
+// however many hang. The processes of ended connections end as soon as the kernel lets them.
+func TestHungFilesystemsOfUsers(t *testing.T) {
+	needs.Root(t)
+	t.Parallel()
+	const uid, connections, calls = 54412, 8, 16
+	all := []*hangfs.FS{hangfs.Mount(t, nil), hangfs.Mount(t, nil), hangfs.Mount(t, nil)}
+	s := startServer(t, "--users-file", usersFile(t, fmt.Sprint("* default ", uid)))
+	for _, fs := range all {
+		openTo(t, filepath.Dir(fs.Dir))
+		t.Cleanup(fs.Free)
+		fs.Hang(hangfs.Lookup)
+	}
+	hanging := func() (n int) {
+		for _, fs := range all {
+			n += fs.Hanging()
+		}
+		return n
+	}
+	processes := func() (n int) {
+		paths, _ := filepath.Glob("/proc/[0-9]*/status")
+		for _, path := range paths {
+			if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), fmt.Sprintf("\nUid:\t%d\t", uid)) {
+				n++
+			}
+		}
+		return n
+	}
+	var held []*conn
+	for i := range connections {
+		c := s.session(nil)
+		for j := range calls {
+			c.request("fs/getMetadata", obj{"path": "file://" + all[(i+j)%len(all)].Path(fmt.Sprint("hang", i, j))})
+		}
+		held = append(held, c)
+	}
+	eventually(t, "all calls hang", func() bool { return hanging() == connections*calls })
+	c := s.session(nil)
+	for range 3 {
+		c.call("fs/getMetadata", obj{"path": "file:///etc/hostname"})
+	}
+	if hung := c.call("server/info", obj{})["fileCallsHung"]; hung != nil && fmt.Sprint(hung) != "0" {
+		t.Errorf("%v calls hold turns", hung)
+	}
+	if n := processes(); n != connections+1 {
+		t.Errorf("%d processes make calls for %d connections", n, connections+1)
+	}
+	for _, h := range held {
+		h.close()
+	}
+	c.call("fs/getMetadata", obj{"path": "file:///etc/hostname"})
+	for _, fs := range all { // until then the kernel keeps the killed processes
+		fs.Free()
+	}
+	eventually(t, "the processes of ended connections end", func() bool { return processes() <= 1 })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,9 +15,11 @@ import (
 const (
 	// maxJails is how many jails a Pool may have.
 	maxJails = 256
+	// maxOfUser is how many jails a Pool may have for a user other than the server's, who can mount filesystems that hang.
+	maxOfUser = 64
 	// maxOwned is how many jails an Owner may have: one for each policy of a client.
 	maxOwned = 4
-	// maxAge is how long a jail gets new calls. A mask that somebody has taken away on the host, unseen by Intact, is back
+	// maxAge is how long a jail with a sandbox gets new calls. A mask that somebody has taken away on the host, unseen by Intact, is back
 	// after that time, however often the client calls.
 	maxAge = time.Minute
 )
@@ -36,8 +39,8 @@ type Jail interface {
 }
 
 // Pool has the jails that serve files, of all clients. A jail starts with the first call under its policy. The jail ends
-// when it has had no call for idleTime, when its Owner ends, or when another needs its place. A jail that is older than maxAge,
-// or no longer intact, gets no more calls, and ends after its last one.
+// when it has had no call for idleTime, when its Owner ends, or when another needs its place. A jail with a sandbox that is older than
+// maxAge, or no longer intact, gets no more calls, and ends after its last one.
 //
 //	starting ── up ◀──▶ idle ── ending ── gone
 //	    │       └── retired ────────┘
@@ -45,8 +48,9 @@ type Jail interface {
 type Pool struct {
 	start StartJail
 
-	mu    sync.Mutex // guards the fields below, every member, and every Owner
-	jails int        // that are not gone
+	mu    sync.Mutex     // guards the fields below, every member, and every Owner
+	jails int            // that are not gone
+	users map[uint32]int // by uid: of jails for other users than the server's
 	all   map[*member]bool
 }
 
@@ -56,7 +60,7 @@ type StartJail func(ctx context.Context, owner string, v *View) (Jail, error)
 
 // NewPool returns a Pool without a jail.
 func NewPool(start StartJail) *Pool {
-	return &Pool{start: start, all: make(map[*member]bool)}
+	return &Pool{start: start, users: make(map[uint32]int), all: make(map[*member]bool)}
 }
 
 // Owner is the one for whom jails are started, such as a connection.
@@ -151,12 +155,12 @@ func (o *Owner) member(v *View, join bool) (m *member, began bool, err error) {
 		return nil, false, ErrEnded
 	}
 	if m = o.find(v, join); m == nil {
-		if err := p.makeRoom(o); err != nil {
+		if err := p.makeRoom(o, v); err != nil {
 			return nil, false, err
 		}
 		m = &member{owner: o, view: v, up: make(chan struct{})}
 		o.members[m], p.all[m] = true, true
-		p.jails++
+		p.count(v, 1)
 		ctx, cancel := context.WithCancel(context.Background())
 		m.cancel = cancel
 		began = true
@@ -178,7 +182,7 @@ func (o *Owner) find(v *View, join bool) *member {
 		}
 		select {
 		case <-m.up:
-			if time.Since(m.born) < maxAge {
+			if m.view.Sandbox == nil && m.view.User != nil || time.Since(m.born) < maxAge {
 				return m
 			}
 			o.pool.retireLocked(m)
@@ -206,8 +210,38 @@ func (p *Pool) retireLocked(m *member) {
 	}
 }
 
+// count adds n to the jails that are not gone. The caller holds mu.
+func (p *Pool) count(v *View, n int) {
+	p.jails += n
+	if v.User != nil {
+		if p.users[v.User.UID] += n; p.users[v.User.UID] == 0 {
+			delete(p.users, v.User.UID)
+		}
+	}
+}
+
+// ofUser returns the members for the user of a view, if that is another than the server's. The caller holds mu.
+func (p *Pool) ofUser(v *View) (all []*member) {
+	for m := range p.all {
+		if v.User != nil && m.view.User != nil && m.view.User.UID == v.User.UID {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
 // makeRoom ends jails without a call if a new jail needs their places, or retired ones if all have calls. The caller holds mu.
-func (p *Pool) makeRoom(o *Owner) error {
+func (p *Pool) makeRoom(o *Owner, v *View) error {
+	if of := p.ofUser(v); len(of) >= maxOfUser {
+		m := leastNeeded(slices.Values(of))
+		if m == nil {
+			return busy("%d processes serve files as user %q, which is the most: try again later", maxOfUser, v.User.Name)
+		}
+		p.end(m)
+	}
+	if v.User != nil && p.users[v.User.UID] >= 2*maxOfUser {
+		return busy("%d processes that served files as user %q are at their end: try again later, or end what keeps their filesystems from answering", 2*maxOfUser, v.User.Name)
+	}
 	if len(o.members) >= maxOwned {
 		m := leastNeeded(maps.Keys(o.members))
 		if m == nil {
@@ -253,7 +287,7 @@ func (p *Pool) begin(ctx context.Context, m *member) {
 	close(m.up)
 	if err != nil {
 		p.forget(m)
-		p.jails--
+		p.count(m.view, -1)
 		p.mu.Unlock()
 		return
 	}
@@ -270,7 +304,7 @@ func (p *Pool) begin(ctx context.Context, m *member) {
 	p.mu.Unlock()
 	jail.Close()
 	p.mu.Lock()
-	p.jails--
+	p.count(m.view, -1)
 	p.mu.Unlock()
 }
 

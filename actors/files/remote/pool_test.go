@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -406,4 +407,60 @@ func TestUsersShareNoJail(t *testing.T) {
 	if first, again := AsUser(of(1, 1)), AsUser(of(1, 1)); first.key != again.key {
 		t.Error("the calls of a user have no common jail")
 	}
+}
+
+// A jail without a sandbox has no mask that somebody could take away. So it gets calls as long as they come, and nobody cuts its open
+// files off because it is old.
+func TestJailOfAUserStays(t *testing.T) {
+	inPool(t, func(t *testing.T, f *fakes, p *Pool) {
+		o := p.Owner("o")
+		defer o.Close()
+		on := o.Under(AsUser(&User{Name: "u"}))
+		opened, err := on.Open(t.Context(), files.At{Place: files.Place{Path: "held"}}, protocol.FsRead)
+		must(t, err)
+		time.Sleep(2 * maxAge)
+		_, err = on.Canonicalize(t.Context(), files.Place{Path: "/"})
+		must(t, err)
+		p.want(t, 1)
+		must(t, opened.File.Close())
+	})
+}
+
+// A user has a part of the jails only, also with those that do not end. An idle jail gives way.
+func TestJailsOfAUserAreBounded(t *testing.T) {
+	inPool(t, func(t *testing.T, f *fakes, p *Pool) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		of := func(uid uint32) *View { return AsUser(&User{User: jail.User{UID: uid}, Name: "u"}) }
+		call := func(uid uint32) chan error {
+			done := make(chan error, 1)
+			go func() {
+				o := p.Owner("o")
+				_, err := o.Under(of(uid)).Stat(ctx, files.At{})
+				done <- err
+				<-ctx.Done()
+				o.Close()
+			}()
+			time.Sleep(time.Second) // the jail starts
+			synctest.Wait()
+			return done
+		}
+		for range maxOfUser {
+			call(1)
+		}
+		if err := <-call(1); err == nil || !strings.Contains(err.Error(), "as user \"u\", which is the most") {
+			t.Errorf("one jail more of a user: %v", err)
+		}
+		other := call(2)
+		f.jails[0].answer <- struct{}{} // this jail is idle, and its place goes to another
+		synctest.Wait()
+		more := call(1)
+		if !f.jails[0].closed || len(more) > 0 {
+			t.Error("an idle jail keeps its place")
+		}
+		f.jails[maxOfUser].answer <- struct{}{}
+		if err := <-other; err != nil {
+			t.Errorf("a call of another user: %v", err)
+		}
+	})
 }
