@@ -58,8 +58,11 @@ func mistakesOfStarts() (all []mistake) {
 	add("processId", func(p *start) { p.ProcessID = long }, tooLong...)
 	add("processId not UTF-8", func(p *start) { p.ProcessID = "caf\xe9" }, `"caf\xe9"`, "UTF-8")
 	add("argv", func(p *start) { p.Argv = nil }, "argv must not be empty")
+	add("login", func(p *start) { p.Login, p.EnvPolicy = true, &protocol.EnvPolicy{Inherit: "all"} }, "leave out envPolicy")
 	add("argv with NUL", func(p *start) { p.Argv = []string{"a\x00b"} }, "NUL")
 	add("cwd", func(p *start) { p.Cwd = "tmp" }, `"tmp"`, "file:///tmp")
+	add("cwd of another user", func(p *start) { p.Cwd = "~root" }, `"~root"`, "file:")
+	add("cwd in the home with NUL", func(p *start) { p.Cwd = "~/a\x00b" }, "NUL")
 	add("env", func(p *start) { p.Env = map[string]string{"A": "b\x00c"} }, "NUL")
 	add("arg0", func(p *start) { p.Arg0 = new("a\x00b") }, "NUL")
 	policy := func(change func(*protocol.EnvPolicy)) func(*start) {

@@ -27,11 +27,13 @@ const (
 // call any method.
 type Cmd struct {
 	// Path is the program: a path on the server, or a name to look up in the PATH of the process's own
-	// environment. The program sees Args[0] as its name.
+	// environment. The program sees Args[0] as its name. With Login, Path may be empty, and then Args has no effect: the
+	// program is the login shell of the user.
 	Path string
 	Args []string
 
-	// Dir is the working directory, an absolute path on the server. Zero: the server's own directory.
+	// Dir is the working directory: an absolute path on the server, or with Client.Has("login") also ~ or ~/PATH, in the home
+	// of the user of the process. Zero: with Login the home, otherwise the server's own directory.
 	Dir string
 
 	// Env is the environment, in the form "key=value". If a key occurs twice, the last value counts.
@@ -39,6 +41,10 @@ type Cmd struct {
 	// *SECRET*, *TOKEN*, *PASSWORD*, …: docs/PROTOCOL.md). The environment of this client is never
 	// used.
 	Env []string
+
+	// Login gives the process the environment of a login on the server: HOME, USER, LOGNAME, SHELL and PATH of its user, and
+	// then Env. EnvPolicy must be nil. The server must have the capability: Client.Has("login").
+	Login bool
 
 	// EnvPolicy selects variables from the server's own environment; Env overrides them. Nil: see Env.
 	EnvPolicy *protocol.EnvPolicy
@@ -465,11 +471,24 @@ func (cmd *Cmd) confine(p *protocol.ProcessStartParams) error {
 	return nil
 }
 
+// argv returns the arguments of the program; none for the login shell of the user.
+func (cmd *Cmd) argv() []string {
+	if cmd.Login && cmd.Path == "" {
+		return []string{}
+	}
+	return append([]string{cmd.Path}, cmd.Args[min(1, len(cmd.Args)):]...)
+}
+
+func inHome(dir string) bool {
+	_, ok := protocol.InHome(dir)
+	return ok
+}
+
 func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 	hello := cmd.client.lastHello()
 	p := &protocol.ProcessStartParams{
 		ProcessID: cmd.ID,
-		Argv:      append([]string{cmd.Path}, cmd.Args[min(1, len(cmd.Args)):]...),
+		Argv:      cmd.argv(),
 		Env:       make(map[string]string, len(cmd.Env)),
 		EnvPolicy: cmd.EnvPolicy,
 		TTY:       cmd.TTY,
@@ -482,6 +501,7 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 		User:        cmd.User,
 		Umask:       cmd.Umask,
 		NoNewPrivs:  cmd.NoNewPrivs,
+		Login:       cmd.Login,
 		StopSignal:  cmd.StopSignal,
 		Ready:       cmd.Ready,
 		Liveness:    cmd.Liveness,
@@ -490,14 +510,18 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 	for _, other := range cmd.DependsOn {
 		p.DependsOn = append(p.DependsOn, other.ID)
 	}
-	if len(cmd.Args) > 0 && cmd.Args[0] != cmd.Path {
+	if cmd.Path != "" && len(cmd.Args) > 0 && cmd.Args[0] != cmd.Path {
 		p.Arg0 = &cmd.Args[0]
 	}
 	switch {
 	case path.IsAbs(cmd.Dir):
 		p.Cwd = protocol.FileURI(cmd.Dir)
+	case inHome(cmd.Dir):
+		p.Cwd = cmd.Dir
 	case cmd.Dir != "":
 		return nil, fmt.Errorf("client: Dir %q is relative: give an absolute path on the server", cmd.Dir)
+	case cmd.Login:
+		p.Cwd = "~"
 	case hello.EnvironmentInfo != nil:
 		p.Cwd = hello.EnvironmentInfo.Cwd
 	default:
@@ -506,7 +530,7 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 	if err := cmd.confine(p); err != nil {
 		return nil, err
 	}
-	if cmd.Env == nil && cmd.EnvPolicy == nil {
+	if cmd.Env == nil && cmd.EnvPolicy == nil && !cmd.Login {
 		p.EnvPolicy = InheritEnv()
 	}
 	for _, kv := range cmd.Env {

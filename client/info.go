@@ -43,5 +43,11 @@ func (c *Client) Status(ctx context.Context) (string, error) {
 	return result.Status, err
 }
 
+// Has reports whether the server has a capability of EnvironmentInfo, as of the last connection.
+func (c *Client) Has(capability string) bool {
+	info := c.lastHello().EnvironmentInfo
+	return info != nil && info.Capabilities[capability]
+}
+
 // Limits returns the server's limits, as of the last connection.
 func (c *Client) Limits() protocol.Limits { return c.lastHello().Limits }

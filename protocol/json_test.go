@@ -148,6 +148,8 @@ func refusals() []refusal {
 		{new(ProcessStartParams), `{"processId":"a","argv":["true"],"cwd":"","env":{}}`, "missing field `tty`"},
 		{new(ProcessStartParams), `{"processId":"a","argv":["true"],"cwd":"","env":{},"tty":null}`, "invalid type: null, expected a boolean; in `tty`"},
 		{new(ProcessStartParams), `{"processId":"a","argv":[],"cwd":"","env":{},"tty":true}`, "argv must not be empty"},
+		{new(ProcessStartParams), `{"processId":"a","argv":[],"cwd":"~","env":{},"tty":true,"login":true,"envPolicy":{"inherit":"all","ignoreDefaultExcludes":false,"exclude":[],"set":{},"includeOnly":[]}}`,
+			"login has an environment of its own: leave out envPolicy and shellSnapshot"},
 		{new(ProcessStartParams), `{"argv":["a",null]}`, "invalid type: null, expected a string; in `argv[1]`"},
 		{new(ProcessStartParams), `{"argv":"a"}`, "invalid type: string \"a\", expected a sequence; in `argv`"},
 		{new(ProcessStartParams), `{"env":[]}`, "invalid type: sequence, expected a map; in `env`"},
@@ -505,6 +507,7 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 			if p.Snapshots() {
 				p.ShellSnapshot.Shell.Name = "sh"
 			}
+			p.Login = p.Login && p.EnvPolicy == nil && p.ShellSnapshot == nil
 		case *ProcessWriteParams:
 			p.WriteID += "w"
 		case *Restart:

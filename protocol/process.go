@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -112,9 +113,10 @@ type ProcessStartParams struct {
 	ProcessID string `json:"processId" wire:"required"`
 
 	// Argv is the program and its arguments. The program is looked up in the PATH of the child.
+	// With Login, it may be empty: then the program is the login shell of the user.
 	Argv []string `json:"argv" wire:"required"`
 
-	Cwd string            `json:"cwd" wire:"required"` // file URI, see ParseFileURI
+	Cwd string            `json:"cwd" wire:"required"` // file URI, see ParseFileURI; or see InHome
 	Env map[string]string `json:"env" wire:"required"` // added to the variables from EnvPolicy
 
 	TTY bool `json:"tty" wire:"required"` // true: run in a PTY; false: on pipes
@@ -150,6 +152,9 @@ type ProcessStartParams struct {
 	User string `json:"user,omitempty"`
 	// Umask is the mode mask in octal digits, as "022". Empty: the server's.
 	Umask string `json:"umask,omitempty"`
+	// Login gives the process the environment of a login: HOME, USER, LOGNAME, SHELL and PATH as login(1) sets them, nothing
+	// of the server's, and then Env.
+	Login bool `json:"login,omitempty"`
 	// NoNewPrivs keeps the process and its descendants from gaining privileges, as with set-user-ID
 	// programs. False: as the server has it.
 	NoNewPrivs bool `json:"noNewPrivs,omitempty"`
@@ -207,10 +212,21 @@ func (p ProcessStartParams) Mask() (*uint32, error) {
 	return new(uint32(mask)), nil
 }
 
-// Validate refuses a start of no program, a wrong Umask, and a snapshot of an unknown shell.
+// InHome reports whether cwd is "~" or "~/REST": a directory in the home of the user of a process.
+func InHome(cwd string) (rest string, ok bool) {
+	if cwd == "~" {
+		return "", true
+	}
+	return strings.CutPrefix(cwd, "~/")
+}
+
+// Validate refuses a start of no program, two environments, a wrong Umask, and a snapshot of an unknown shell.
 func (p ProcessStartParams) Validate() error {
-	if len(p.Argv) == 0 {
+	if len(p.Argv) == 0 && !p.Login {
 		return errors.New("argv must not be empty")
+	}
+	if p.Login && (p.EnvPolicy != nil || p.ShellSnapshot != nil) {
+		return errors.New("login has an environment of its own: leave out envPolicy and shellSnapshot")
 	}
 	if _, err := p.Mask(); err != nil {
 		return err

@@ -696,6 +696,102 @@ func TestFileCommandsOfUsers(t *testing.T) {
 	refused("cp", local+"/tree/sub/f", ":"+other+"/new")
 }
 
+// withAccount adds a user to a copy of /etc/passwd that only the server sees, and returns the user's home.
+func withAccount(t *testing.T, name string, uid int, shell string) (home string, configure func(*exec.Cmd)) {
+	t.Helper()
+	needs.Mount(t)
+	home = openDir(t)
+	if err := errors.Join(os.Chown(home, uid, uid), os.Chmod(home, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	passwd, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "passwd")
+	line := fmt.Sprintf("%s:x:%d:%d::%s:%s\n", name, uid, uid, home, shell)
+	if err := os.WriteFile(file, append(passwd, line...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return home, func(cmd *exec.Cmd) {
+		script := `mount --bind "$0" /etc/passwd && exec "$@"`
+		cmd.Args = append([]string{"unshare", "--mount", "sh", "-c", script, file, cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = needs.Program(t, "unshare")
+	}
+}
+
+// TestLoginOfUsers: on a server with users, troupe run starts in the home of the user, with the environment of a login, and without a
+// program starts the login shell. In directories and paths ~ is the home.
+func TestLoginOfUsers(t *testing.T) {
+	needs.Root(t)
+	home, configure := withAccount(t, "troupe-anna", 54400, "/bin/bash")
+	needs.Program(t, "/bin/bash")
+	s := startServerWith(t, configure, "--users-file", usersFile(t, "* default troupe-anna\n* "+stranger))
+	troupe := func(stdin string, args ...string) string {
+		t.Helper()
+		p := startTroupe(t, func(cmd *exec.Cmd) {
+			cmd.Env = append(cmd.Env, "TROUPE_URL="+s.url)
+			cmd.Stdin = strings.NewReader(stdin)
+		}, args...)
+		if code := p.exitCode(); code != 0 {
+			t.Errorf("%v: exit code %d, %s", args, code, p.stderr.String())
+		}
+		return p.stdout.String()
+	}
+	want := func(got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if err := errors.Join(os.Mkdir(home+"/src", 0o755), os.Chown(home+"/src", 54400, 54400), os.WriteFile(home+"/~", []byte("tilde\n"), 0o644), os.WriteFile(home+"/f", []byte("content\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	const vars = "pwd; id -un; echo $HOME,$USER,$LOGNAME,$SHELL"
+	person := "troupe-anna\n" + home + ",troupe-anna,troupe-anna,/bin/bash\n"
+	want(troupe("", "run", "--", "sh", "-c", vars), home+"\n"+person)
+	want(troupe("", "run", "--cwd", "~", "--", "sh", "-c", vars), home+"\n"+person)
+	want(troupe("", "run", "--cwd", "~/src", "--env", "USER=mine", "--", "sh", "-c", "pwd; echo $USER"), home+"/src\nmine\n")
+	want(troupe("", "run", "--cwd", "/usr", "--", "sh", "-c", vars), "/usr\n"+person)
+	want(troupe("", "run", "--user", stranger, "--", "sh", "-c", "pwd; id -u; echo $HOME,$USER"), "/\n54321\n/,\n")
+	for _, kv := range strings.Split(troupe("", "run", "--", "env"), "\n") {
+		switch name, _, _ := strings.Cut(kv, "="); name {
+		case "HOME", "USER", "LOGNAME", "SHELL", "PATH", "":
+		default:
+			if !strings.HasPrefix(name, "LC_") && name != "LANG" {
+				t.Errorf("a login has the variable %s", kv)
+			}
+		}
+	}
+	want(troupe(vars+"\nshopt -q login_shell && echo $0\n", "run"), home+"\n"+person+"-bash\n")
+	want(troupe("", "cat", ":~/f"), "content\n")
+	want(troupe("", "cat", ":./~"), "tilde\n")
+	want(troupe("", "cat", ":f"), "content\n")
+	troupe("", "cp", ":~/f", ":~/src/g")
+	want(troupe("", "ls", ":~/src"), "g\n")
+	troupe("", "rm", ":~/src/g")
+	want(troupe("", "ls", ":~/src"), "")
+	if got := troupe("", "stat", ":~"); !strings.Contains(got, home) {
+		t.Errorf("stat of ~: %s", got)
+	}
+	c := s.session(nil)
+	info := c.call("environment/info", obj{})
+	want(fmt.Sprint(info["userHomeDir"], info["cwd"], info["shell"]), fmt.Sprint("file://"+home, "file://"+home, obj{"name": "bash", "path": "/bin/bash"}))
+
+	// Without users, the shell is that of the server's user.
+	s = startServer(t)
+	want(troupe("id -u; pwd\n", "run"), "0\n"+homeOf(t, "0")+"\n")
+	want(troupe("", "run", "--cwd", "~", "--", "pwd"), homeOf(t, "0")+"\n")
+}
+
+func homeOf(t *testing.T, uid string) string {
+	u, err := user.LookupId(uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.HomeDir
+}
+
 // TestGroupsOfUsers: a program has no group of the server.
 func TestGroupsOfUsers(t *testing.T) {
 	needs.Root(t)

@@ -182,8 +182,8 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.listWritten(ctx)
 	case eventsDue:
 		c.eventsDue(ctx, m)
-	case sandboxTried:
-		c.sandboxTried(ctx, m)
+	case hostAsked:
+		c.hostAsked(ctx, m)
 	case fileDone, fileTurn, fileWritten, missingChanged, filesChanged:
 		c.receiveFiles(ctx, m)
 	case httpAnswered, httpDelta, httpWritten, httpDue:

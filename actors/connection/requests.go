@@ -70,19 +70,48 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 
 // Handlers of the methods about the server, the session and groups.
 
-func (c *connection) environmentInfo(_ actor.Context, in inbound, _ protocol.NoParams) {
-	c.respond(in, c.env.Info)
+// environmentInfo answers environment/info. Where programs have users, the answer waits for the database of users.
+func (c *connection) environmentInfo(ctx actor.Context, in inbound, _ protocol.NoParams) {
+	if c.env.Users == nil {
+		c.respond(in, c.env.Info)
+		return
+	}
+	env, identity := c.env, c.who().Identity
+	var info *protocol.EnvironmentInfo
+	c.askHost(ctx, in, func() error { info = env.InfoFor(identity); return nil }, func(c *connection, err error) {
+		if err != nil {
+			c.fail(in, wireerr.From(err))
+			return
+		}
+		c.respond(in, info)
+	})
 }
 
 func (c *connection) environmentStatus(_ actor.Context, in inbound, _ struct{}) {
 	c.respond(in, protocol.EnvironmentStatusResult{Status: "ready"})
 }
 
-// sandboxTried comes from the host once it knows whether it can confine programs; the answer to the request of the token
-// waits for that.
-type sandboxTried struct {
-	token uint64
-	in    inbound
+// hostAsked comes from the host with the end of a look; the answer to the request of the token waits for that.
+type hostAsked struct {
+	token  uint64
+	answer func(*connection, error)
+	err    error
+}
+
+// askHost makes a look that may wait for files, in a turn of the host, and then answers a request.
+func (c *connection) askHost(ctx actor.Context, in inbound, look func() error, answer func(*connection, error)) {
+	c.token++
+	token := c.token
+	c.pending[token] = pending{id: in.id, weight: in.weight, server: true}
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	c.env.Host.Ask(child.Spec{Owner: c.sessionID}, func(func(string)) error { return look() }, func(err error) { root.Send(self, hostAsked{token, answer, err}) })
+}
+
+func (c *connection) hostAsked(ctx actor.Context, m hostAsked) {
+	delete(c.pending, m.token)
+	c.finished++
+	m.answer(c, m.err)
+	c.mayClose(ctx)
 }
 
 // tellServer answers server/info. The first time, the host must find out about sandboxes.
@@ -92,18 +121,7 @@ func (c *connection) tellServer(ctx actor.Context, in inbound, _ struct{}) {
 		c.serverTold(in)
 		return
 	}
-	c.token++
-	tried := sandboxTried{c.token, in}
-	c.pending[c.token] = pending{id: in.id, weight: in.weight, server: true}
-	self, root := ctx.Self(), ctx.ActorSystem().Root
-	host.Ask(child.Spec{Owner: c.sessionID}, func(func(string)) error { return host.TrySandbox().Err }, func(error) { root.Send(self, tried) })
-}
-
-func (c *connection) sandboxTried(ctx actor.Context, m sandboxTried) {
-	delete(c.pending, m.token)
-	c.finished++
-	c.serverTold(m.in)
-	c.mayClose(ctx)
+	c.askHost(ctx, in, func() error { return host.TrySandbox().Err }, func(c *connection, _ error) { c.serverTold(in) })
 }
 
 func (c *connection) serverTold(in inbound) {

@@ -91,7 +91,9 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 	params.Label = "" // its group has it
 	params.ShellSnapshot, params.Sandbox = nil, nil
 	params.Argv = clipArgv(params.Argv)
-	params.Cwd = protocol.FileURI(spec.Dir) // the client's URI may be far longer
+	if params.Cwd = spec.Dir; !inHome(spec.Dir) {
+		params.Cwd = protocol.FileURI(spec.Dir) // the client's URI may be far longer
+	}
 	record := &processRecord{
 		env:    e,
 		id:     params.ProcessID,

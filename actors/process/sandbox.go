@@ -38,7 +38,12 @@ func confine(spec *child.Spec, params *protocol.ProcessStartParams) (*confined, 
 		return &confined{}, nil
 	}
 	if s.Cwd == "" {
-		s.Cwd = spec.Dir
+		switch {
+		case !inHome(spec.Dir):
+			s.Cwd = spec.Dir
+		case s.NeedsCwd() && len(s.WorkspaceRoots) == 0:
+			return nil, protocol.WrongParams("cwd is %q, and the sandbox has neither cwd nor workspaceRoots: name the directory in one of them", wireerr.Clip(spec.Dir))
+		}
 	}
 	return &confined{enforced: true}, looksError(s, params.Ready, params.Liveness)
 }

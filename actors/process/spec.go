@@ -73,7 +73,7 @@ func specOf(s *env.Env, params protocol.ProcessStartParams, name string) (child.
 	if err := params.Unsupported(); err != nil {
 		return child.Spec{}, wireerr.From(err)
 	}
-	dir, err := protocol.ParseFileURI(params.Cwd)
+	dir, err := dirOf(params.Cwd)
 	if refused, ok := errors.AsType[*protocol.URIError](err); ok {
 		wire := refused.Wire(protocol.CodeInvalidParams)
 		if refused.Foreign {
@@ -82,7 +82,7 @@ func specOf(s *env.Env, params protocol.ProcessStartParams, name string) (child.
 		return child.Spec{}, wire
 	}
 	env := child.Environ(params.EnvPolicy, os.Environ(), params.Env)
-	if params.TTY && !hasName(env, "SHELL") {
+	if params.TTY && !params.Login && !hasName(env, "SHELL") {
 		env = append(env, "SHELL="+s.Info.Shell.Path) // as the peer
 	}
 	spec := child.Spec{
@@ -120,6 +120,18 @@ func specOf(s *env.Env, params protocol.ProcessStartParams, name string) (child.
 		spec.Limits = limits
 	}
 	return spec, nil
+}
+
+// dirOf returns the path of a cwd. A directory in the home of the user stays as the client names it: see choice.apply.
+func dirOf(cwd string) (string, error) {
+	rest, ok := protocol.InHome(cwd)
+	switch {
+	case !ok:
+		return protocol.ParseFileURI(cwd)
+	case strings.Contains(rest, "\x00"):
+		return "", &protocol.URIError{URI: wireerr.Clip(cwd), Text: "a path has no NUL byte"}
+	}
+	return strings.Clone(cwd), nil
 }
 
 // runTime returns the timeoutMs of a process whose client asked for ms. 0 and nil mean that the client asked for none.

@@ -93,7 +93,7 @@ func printInfo(out show.Out, e *psEntry) {
 	if p.Group != "" {
 		line("group", "%s", p.Group)
 	}
-	line("command", "%s", strings.Join(p.Argv, " "))
+	line("command", "%s", show.Command(p.Argv))
 	line("directory", "%s", p.Cwd)
 	if p.User != nil {
 		line("user", "%s (%d:%d)", p.User.Name, p.User.UID, p.User.GID)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -151,7 +150,7 @@ func (o *psFlags) list(ctx context.Context, w io.Writer) error {
 	for i := range list {
 		p := &list[i]
 		table.Row(p.ProcessID, pick.Label(all, p.SessionID), stateCell(&p.ProcessInfoResult), p.Run, age(p, now), cpu(&p.ProcessInfoResult),
-			memory(&p.ProcessInfoResult), strings.Join(p.Argv, " "), why.Join(why.Quiet(&p.ProcessInfoResult), p.left))
+			memory(&p.ProcessInfoResult), show.Command(p.Argv), why.Join(why.Quiet(&p.ProcessInfoResult), p.left))
 	}
 	return table.Write(out)
 }

@@ -32,12 +32,15 @@ type dialer = func(context.Context) (transport.Conn, error)
 func newRun(t *target.Flags, server func(user string) (_ dialer, shutdown func(), _ error)) *cobra.Command {
 	o := &runFlags{viewFlags: viewFlags{target: t}}
 	cmd := &cobra.Command{
-		Use:   "run [flags] [--] PROGRAM [ARGUMENT...]",
+		Use:   "run [flags] [--] [PROGRAM [ARGUMENT...]]",
 		Short: "Run a program on a server",
 		Long: `Runs a program under supervision: on your own server of this machine, which starts when it is
 needed, or with --url or --server elsewhere. Its exit code is the program's, 128+N if signal N ended
 it, 1 if the output cannot be written here, 125 if troupe failed in another way, 126 if the program
 cannot be executed or the server's policy refuses it, 127 if there is no such program.
+
+With --url or --server, and without a program, it starts your login shell there. On a server with
+users (--users-file), programs start in your home, with the environment of a login.
 
 A lost connection is resumed as long as the server keeps the session. What you type meanwhile reaches
 the program once; up to 1 MiB is kept, and more waits in the terminal. Leave at once with ^C twice
@@ -84,7 +87,7 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	}
 	named := r.name != ""
 	if !named {
-		r.name = newName(r.argv[0])
+		r.name = newName(append(r.argv, "shell")[0])
 	}
 	c, shutdown, err := r.dial(server)
 	if err != nil {
@@ -98,8 +101,11 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 		}
 	}
 
-	cmd := c.Command(r.argv[0], r.argv[1:]...)
-	if err := r.prepare(cmd, c.Limits()); err != nil {
+	cmd := c.Command("")
+	if len(r.argv) > 0 {
+		cmd = c.Command(r.argv[0], r.argv[1:]...)
+	}
+	if err := errors.Join(r.choosesLogin(c), r.prepare(cmd, c.Limits())); err != nil {
 		return r.close(c, exitFailed, err)
 	}
 	if r.detach {

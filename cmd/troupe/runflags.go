@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -34,7 +35,8 @@ type runFlags struct {
 	env     []string // key=value
 	envFile []string
 	tty     choice
-	argv    []string
+	argv    []string // empty: the login shell
+	login   bool     // as client.Cmd; set once the server is known
 
 	user, umask string // "": those of the server
 	noNewPrivs  bool
@@ -83,8 +85,8 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.session, "session", "", "start in this `SESSION`, beside its owner: its name, its id, or the beginning of its id")
 	fs.BoolVar(&o.here, "here", false, "run without a server, below this process: the program ends with troupe in any case")
 
-	fs.StringVar(&o.cwd, "cwd", "", "run in `DIR`; default: the current directory, or on another machine the server's")
-	parsed("env", "KEY=VALUE", "set a variable of the program; KEY alone passes it on from here; repeatable. On your own server\nthe program gets this environment; elsewhere the server's without secrets, and TERM, LANG and LC_* from here", func(s string) error {
+	fs.StringVar(&o.cwd, "cwd", "", "run in `DIR`; default: the current directory, or on another machine the server's, or the home if the\nserver has users. There ~ and ~/DIR are below the home of the user: quote them ('~/src')")
+	parsed("env", "KEY=VALUE", "set a variable of the program; KEY alone passes it on from here; repeatable. On your own server\nthe program gets this environment; elsewhere the server's without secrets, or that\nof a login if the server has users, and TERM, LANG and LC_* from here", func(s string) error {
 		kv, err := spec.Variable(s, os.LookupEnv)
 		o.env = append(o.env, kv)
 		return err
@@ -155,8 +157,8 @@ func (o *runFlags) complete(fs *pflag.FlagSet, args []string) (err error) {
 	o.argv = args
 	asked, refused := fs.Changed("tty") && fs.Lookup("tty").Value.String() == "true", fs.Changed("no-tty") && fs.Lookup("no-tty").Value.String() == "true"
 	switch {
-	case len(args) == 0:
-		return errors.New("no program to run")
+	case len(args) == 0 && o.local():
+		return errors.New("no program to run; only on another machine (--url or --server) does troupe run start a shell")
 	case asked && refused:
 		return errors.New("choose one of --tty and --no-tty")
 	case o.here && (o.detach || o.session != "" || o.target.URL != "" || o.target.Server != ""):
@@ -220,6 +222,19 @@ func (o *runFlags) readiness() (*protocol.Ready, error) {
 	return spec.Ready(o.ready, dir)
 }
 
+// choosesLogin decides whether the program has the environment of a login. On a server with users it has: the environment of the
+// server is of no use to another user.
+func (o *runFlags) choosesLogin(c *client.Client) error {
+	o.login = !o.local() && c.Has("login") && (len(o.argv) == 0 || c.Has("users"))
+	if len(o.argv) == 0 && !o.login {
+		return errors.New("this server is too old to start a login shell: name a program")
+	}
+	if o.login && o.sandbox != nil && o.sandbox.Write && !path.IsAbs(o.cwd) {
+		return errors.New("--sandbox workspace-write needs a workspace here: name it with --cwd, as an absolute path")
+	}
+	return nil
+}
+
 // prepare sets up the program. limits are those of the server.
 func (o *runFlags) prepare(cmd *client.Cmd, limits protocol.Limits) (err error) {
 	cmd.ID = o.name
@@ -231,7 +246,11 @@ func (o *runFlags) prepare(cmd *client.Cmd, limits protocol.Limits) (err error) 
 	}
 	cmd.User, cmd.Umask, cmd.NoNewPrivs = o.user, o.umask, o.noNewPrivs
 	if o.sandbox != nil {
-		cmd.Sandbox = o.sandbox.Sandbox(cmd.Dir)
+		workspace := cmd.Dir
+		if !path.IsAbs(workspace) { // in the home of the user, which only the server knows
+			workspace = ""
+		}
+		cmd.Sandbox = o.sandbox.Sandbox(workspace)
 	}
 	cmd.TTY = o.tty == yes
 	cmd.StdinOpen = o.stdinOpen
@@ -283,7 +302,9 @@ func (o *runFlags) environment(cmd *client.Cmd) {
 		}
 		return
 	}
-	cmd.EnvPolicy = client.InheritEnv()
+	if cmd.Login = o.login; !o.login {
+		cmd.EnvPolicy = client.InheritEnv()
+	}
 	if o.here {
 		// The same variables, but the server replaces those of the user.
 		cmd.Env, cmd.EnvPolicy.IgnoreDefaultExcludes = o.env, true

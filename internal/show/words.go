@@ -37,3 +37,11 @@ var codeNames = regexp.MustCompile(`client: ([a-z]+/[A-Za-z]+: )?`)
 
 // Words returns the text of an error for people: without names that only the code has.
 func Words(err error) string { return codeNames.ReplaceAllString(err.Error(), "") }
+
+// Command returns the command line of a process. A start without a program runs the login shell of the user.
+func Command(argv []string) string {
+	if len(argv) == 0 {
+		return "login shell"
+	}
+	return strings.Join(argv, " ")
+}

@@ -434,15 +434,20 @@ var mutants = []mutant{
 	{file: "actors/internal/env/users.go", old: `	case def == "":
 		return "", protocol.Errorf(protocol.KindPolicy`, new: `	case def == "none":
 		return "", protocol.Errorf(protocol.KindPolicy`, breaks: "calls about files need a default user"},
+	{file: "actors/process/user.go", old: `if !to.own || c.login {`, new: `if !to.own {`, breaks: "a login of the server's user has the variables of that user", run: "^TestLogin$"},
+	{file: "actors/process/user.go", old: `	if !to.own {
+		spec.User`, new: `	if true {
+		spec.User`, breaks: "a program of the server's user needs no privilege", run: "^TestLogin$"},
+	{file: "actors/internal/env/info.go", old: `if name == "" || refused != nil {`, new: `if name != "none" || refused != nil {`, breaks: "environment/info tells the home of the user of its client", in: "tests", run: "^TestLoginOfUsers$"},
 	{file: "actors/connection/rule.go", old: `if call.user == "" || call.serves {`, new: `if true {`, breaks: "a call that only the server could make is refused to other users", in: "tests", run: "^TestFilesOfUsers$"},
-	{file: "actors/connection/file_methods.go", old: `case known && call.user != "":`, new: `case false:`, breaks: "a file opened as the server's user is closed to a client that is another user now", in: "tests", run: "^TestFilesOfUsers$"},
+	{file: "actors/connection/file_methods.go", old: `case known && call.user != "":`, new: `case known && call.user == "none":`, breaks: "a file opened as the server's user is closed to a client that is another user now", in: "tests", run: "^TestFilesOfUsers$"},
 	{file: "internal/sandbox/jail/main_linux.go", old: `	u := plan.User
 	if u == nil {`, new: `	u := plan.User
 	if u == nil || plan.Serve {`, breaks: "calls about files are made as the user", in: "actors/internal/env", run: "^TestCallsAsUser$|^TestProcessOfCallsAsUser$"},
 	{file: "internal/sandbox/jail/main_linux.go", old: `served.User != nil, true`, new: `false, true`, breaks: "the process of a user writes the blocks of files", in: "actors/internal/env", run: "^TestFilesBelongToTheUser$"},
 	{file: "internal/sandbox/jail/lock_linux.go", old: `		return dropCapabilities() // secureUser`, new: `		return nil // secureUser`, breaks: "the process for calls about files has no capability", in: "tests", run: "^TestUserByCapabilities$"},
 	{file: "actors/files/remote/view.go", old: `return &View{User: u, key: keyOf(u)}`, new: `return &View{User: u, key: keyOf(u.UID)}`, breaks: "calls of other users share no process"},
-	{file: "actors/files/remote/calls.go", old: `o.File = &keptOpen{Elsewhere: held, give: give}`, new: `give()`, breaks: "the process that holds an open file stays"},
+	{file: "actors/files/remote/calls.go", old: `o.File = &keptOpen{Elsewhere: held, give: give}`, new: `o.File = held; give()`, breaks: "the process that holds an open file stays"},
 	{file: "actors/internal/turns/turns.go", old: `	defer turn.pool.mu.Unlock()
 	turn.leave()`, new: `	defer turn.pool.mu.Unlock()`, breaks: "a call that waits for another process holds no turn"},
 	{file: "actors/internal/env/users.go", old: ` || wanted == config.NoNewPrivsUser`, new: ``, breaks: "the word @no-new-privs is no user"},
@@ -556,10 +561,11 @@ var mutants = []mutant{
 	{file: "internal/sandbox/mode/mode.go", old: `with && net != Net`, new: `with && net == ""`, breaks: "a word after the comma of a sandbox is net or wrong"},
 	{file: "internal/sandbox/mode/mode.go", old: `path.Clean(root) == "/"`, new: `false`, breaks: "a sandbox that may write everywhere is not called workspace-write"},
 	{file: "actors/files/remote/pool.go", old: `case began, m.view.key == v.key && m.jail.Intact():`, new: `case began, m.view.key == v.key:`, breaks: "a jail that has lost a mount gets no more calls"},
-	{file: "actors/files/remote/pool.go", old: `			if time.Since(m.born) < maxAge {`, new: `			if true {`, breaks: "a jail that serves files gets calls for a minute"},
+	{file: "actors/files/remote/pool.go", old: `|| time.Since(m.born) < maxAge {`, new: `|| true {`, breaks: "a jail that serves files gets calls for a minute"},
 	{file: "actors/files/remote/pool.go", old: `		if m.idle == timer {
 			p.end(m)
 		}`, new: ``, breaks: "an idle jail ends"},
+	{file: "actors/files/remote/pool.go", old: `len(of) >= maxOfUser {`, new: `len(of) < 0 {`, breaks: "a user has a part of the jails that serve files"},
 	{file: "actors/files/remote/pool.go", old: `	if len(p.all) >= maxJails {`, new: `	if false {`, breaks: "the jails that serve files are bounded"},
 	{file: "actors/files/remote/intact_linux.go", old: `uint64(st.Dev) != place.Dev || st.Ino != place.Ino`, new: `false`, breaks: "a placeholder that somebody has exchanged is noticed"},
 	{file: "actors/files/remote/intact_linux.go", old: `m.lost || err != nil || n > 0`, new: `m.lost || err != nil || n > 1`, breaks: "a mount that somebody has taken away is noticed"},

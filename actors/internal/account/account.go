@@ -130,3 +130,25 @@ func (a *Account) Environ(env, names []string) []string {
 	}
 	return env
 }
+
+// loginDefs has the PATHs that login(1) sets. A variable, for tests.
+var loginDefs = "/etc/login.defs"
+
+// LoginPath returns the PATH that login(1) gives the user: ENV_SUPATH of /etc/login.defs for user 0, else ENV_PATH. LoginPath may
+// block.
+func (a *Account) LoginPath() string {
+	name, path := "ENV_PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
+	if a.UID == 0 {
+		name, path = "ENV_SUPATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	}
+	data, err := os.ReadFile(loginDefs)
+	if err != nil {
+		return path
+	}
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
+			path = strings.TrimPrefix(f[1], "PATH=") // the last line counts
+		}
+	}
+	return path
+}

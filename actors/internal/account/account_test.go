@@ -1,6 +1,8 @@
 package account
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
@@ -20,4 +22,23 @@ func TestLookUp(t *testing.T) {
 			t.Errorf("%q: %+v, want an error", name, got)
 		}
 	}
+}
+
+// The PATH of a login is that of login.defs, as far as the file has one.
+func TestLoginPath(t *testing.T) {
+	defer func(before string) { loginDefs = before }(loginDefs)
+	loginDefs = filepath.Join(t.TempDir(), "login.defs")
+	want := func(uid uint32, path string) {
+		t.Helper()
+		if got := (&Account{User: child.User{UID: uid}}).LoginPath(); got != path {
+			t.Errorf("uid %d: %q, want %q", uid, got, path)
+		}
+	}
+	want(1, "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games")
+	want(0, "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	if err := os.WriteFile(loginDefs, []byte("# ENV_PATH PATH=/no\nENV_PATH\tPATH=/a:/b\nENV_PATH\nENV_SUPATH /c\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want(1, "/a:/b")
+	want(0, "/c")
 }

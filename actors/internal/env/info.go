@@ -8,6 +8,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/internal/account"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -37,6 +38,10 @@ func EnvironmentInfo(config config.Config) *protocol.EnvironmentInfo {
 	}
 	// Only the capabilities of this server: clients use every capability in the list.
 	capabilities := map[string]bool{"fileWriteStreaming": true, "environmentConfigRead": true, "capabilityDiscoveryV2": true, "shellSnapshotV2": true}
+	capabilities["login"] = true // this name and the next are not the peer's
+	if config.Users != nil {
+		capabilities["users"] = true
+	}
 	if runtime.GOOS == "linux" { // where Linux permits no sandbox, starts and calls with a sandbox are refused
 		capabilities["sandboxedFileStreaming"] = true
 		capabilities["linuxRootWritePreservesDevices"] = true
@@ -61,6 +66,26 @@ func EnvironmentInfo(config config.Config) *protocol.EnvironmentInfo {
 		TempDir:              protocol.FileURI(absolute(cwd, os.TempDir())),
 		Capabilities:         capabilities,
 	}
+}
+
+// InfoFor returns the EnvironmentInfo for the clients of an identity: the home and the shell are those of the user of their programs
+// and calls about files. InfoFor may block.
+func (s *Env) InfoFor(identity string) *protocol.EnvironmentInfo {
+	name, refused := s.FileUser(identity)
+	if name == "" || refused != nil {
+		return s.Info
+	}
+	a, err := account.LookUp(name)
+	if err != nil {
+		s.Log.Error("the home of a user is unknown", "user", name, "err", err)
+		return s.Info
+	}
+	info := *s.Info
+	info.UserHomeDir, info.Cwd = protocol.FileURI(a.Home), protocol.FileURI(a.Home)
+	if a.Shell != "" {
+		info.Shell = protocol.Shell{Name: filepath.Base(a.Shell), Path: a.Shell}
+	}
+	return &info
 }
 
 // absolute returns path, or, for a relative path, the path seen from cwd.

@@ -175,7 +175,7 @@ func (t *table) matches(p *process) bool {
 		return true
 	}
 	want := strings.ToLower(t.filter)
-	for _, text := range []string{p.Process, p.session.Name, p.Session, p.info.Group, p.info.State, p.why, strings.Join(p.info.Argv, " ")} {
+	for _, text := range []string{p.Process, p.session.Name, p.Session, p.info.Group, p.info.State, p.why, show.Command(p.info.Argv)} {
 		if strings.Contains(strings.ToLower(text), want) {
 			return true
 		}
