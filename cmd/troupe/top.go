@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/top"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -81,7 +81,7 @@ func (s *topSource) Sample(ctx context.Context) (*top.Snapshot, error) {
 	}
 	snapshot := &top.Snapshot{At: time.Now(), Took: time.Since(asked)}
 	for _, l := range list {
-		snapshot.Sessions = append(snapshot.Sessions, top.Session{ID: l.SessionID, Name: l.Name, State: l.State, Omitted: l.ListOmitted, Processes: l.List})
+		snapshot.Sessions = append(snapshot.Sessions, top.Session{ID: l.SessionID, Name: l.Name, State: l.State, Left: why.Left(&l.SessionSummary, snapshot.At), Omitted: l.ListOmitted, Processes: l.List})
 	}
 	return snapshot, nil
 }
@@ -133,14 +133,18 @@ func (c *subcommand) SetStdin(r io.Reader)  { c.Stdin = r }
 func (c *subcommand) SetStdout(w io.Writer) { c.Stdout = w }
 func (c *subcommand) SetStderr(w io.Writer) { c.Stderr = w }
 
-// Run runs the command, and waits for Enter: the person can read the last lines of the command.
+// Run runs the command, and waits for a key: the person can read the last lines of the command.
 func (c *subcommand) Run() error {
 	if slices.Contains(c.Args, "logs") {
 		fmt.Fprintln(c.Stdout, "troupe top: this is the output; ^C comes back")
 	}
 	err := c.Cmd.Run()
-	fmt.Fprint(c.Stdout, "\ntroupe top: Enter comes back ")
-	bufio.NewReader(c.Stdin).ReadString('\n')
+	fd := int(os.Stdin.Fd())
+	if state, err := term.MakeRaw(fd); err == nil { // else Enter does
+		defer term.Restore(fd, state)
+	}
+	fmt.Fprint(c.Stdout, "\r\ntroupe top: any key comes back ")
+	os.Stdin.Read(make([]byte, 64)) // all bytes of a key such as F1
 	if _, exited := errors.AsType[*exec.ExitError](err); exited {
 		return nil // the command, or the program, has said why
 	}

@@ -3,10 +3,12 @@ package top
 import (
 	"cmp"
 	"fmt"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
-	"github.com/b6f6fdd7/troupe/internal/show"
 	"slices"
 	"strings"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
+	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
 // An Order is an order of processes.
@@ -118,9 +120,12 @@ func (t *table) rows(sessions []Session, processes []process) []row {
 
 // session appends the rows of a session.
 func (t *table) session(rows []row, s *Session, list []*process) []row {
+	if len(list) == 1 && len(s.Processes) == 1 && list[0].info.Group == "" {
+		return append(rows, loneRow(list[0]))
+	}
 	head := len(rows)
 	k := key{Ref: Ref{Session: s.ID}}
-	rows = append(rows, row{key: k, title: fmt.Sprintf("%s · %s", cmp.Or(s.Name, s.ID[:min(8, len(s.ID))]), show.Count(len(list), "process")), state: s.State, folded: t.folded[k], usage: unknownUsage})
+	rows = append(rows, row{key: k, title: fmt.Sprintf("%s · %s", cmp.Or(s.Name, s.ID[:min(8, len(s.ID))]), show.Count(len(list), "process")), state: s.State, why: s.Left, folded: t.folded[k], usage: unknownUsage})
 	if s.Omitted {
 		rows[head].why = "too many processes for one answer: see troupe ps --session"
 	}
@@ -141,6 +146,16 @@ func (t *table) session(rows []row, s *Session, list []*process) []row {
 		rows = t.group(rows, s, p.info.Group, list)
 	}
 	return rows
+}
+
+// loneRow is the row of the only process of a session, such as that of a troupe run.
+func loneRow(p *process) row {
+	r := processRow(p, 0)
+	if name := p.session.Name; name != "" && name != p.Process {
+		r.title = name + "/" + p.Process
+	}
+	r.why = why.Join(r.why, p.session.Left)
+	return r
 }
 
 // group appends the rows of a group.

@@ -18,6 +18,7 @@ type Snapshot struct {
 type Session struct {
 	ID, Name  string
 	State     string // as in protocol.SessionSummary
+	Left      string // why.Left
 	Omitted   bool   // the server has left out the processes, because there are too many
 	Processes []protocol.ProcessInfoResult
 }

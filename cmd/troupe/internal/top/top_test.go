@@ -117,8 +117,8 @@ func TestView(t *testing.T) {
    - group site · 2 processes                          60.0   72 MiB  2.0 KiB  3.0 KiB
      db                       running       1    12s   10.0   64 MiB      0 B
      web                      running       1    11s   50.0  8.0 MiB  2.0 KiB  3.0 KiB not ready yet: tcp 127.0.0.1:8080
- - 77aa · 1 process           attached                                    0 B
-   job                        ended         1    10s                      0 B          exit code 3
+ job                          ended         1    10s                      0 B          exit code 3
+
 
 by start · a attach  l logs  s signal  x stop  r restart  o order  / filter  ? help  q quit
 `)
@@ -130,8 +130,8 @@ by start · a attach  l logs  s signal  x stop  r restart  o order  / filter  ? 
    - group site · 2 …              60.0
      db               running      10.0
      web              running      50.0 not ready yet: tcp …
- - 77aa · 1 process   attached
-   job                ended             exit code 3
+ job                  ended             exit code 3
+
 
 by start · a attach  l logs  s signal  x stop  r restart  o…
 `)
@@ -299,8 +299,8 @@ func TestFilter(t *testing.T) {
 	press(m, "x", "enter")
 	has(t, m, "no process has WEBx", `with "WEBx"`)
 	press(m, "esc")
-	if len(m.rows) != 6 {
-		t.Errorf("%d rows without a filter, want all 6: %s", len(m.rows), screen(m))
+	if len(m.rows) != 5 {
+		t.Errorf("%d rows without a filter, want all 5: %s", len(m.rows), screen(m))
 	}
 	press(m, "/", "s", "h", "o", "p", "enter")
 	if len(m.rows) != 4 {
@@ -312,14 +312,14 @@ func TestFold(t *testing.T) {
 	m, _ := newModel(120, 20, site(1), site(2))
 	press(m, "down", "down", " ") // db, in the group site
 	has(t, m, "+ group site · 2 processes")
-	if len(m.rows) != 4 || m.selected().key.group != "site" {
+	if len(m.rows) != 3 || m.selected().key.group != "site" {
 		t.Errorf("%d rows, and the cursor is at %+v: %s", len(m.rows), m.selected().key, screen(m))
 	}
 	press(m, "up", "enter")
 	has(t, m, "+ shop · 2 processes")
 	press(m, "enter", "down", " ")
-	if len(m.rows) != 6 {
-		t.Errorf("%d rows after all is opened, want 6: %s", len(m.rows), screen(m))
+	if len(m.rows) != 5 {
+		t.Errorf("%d rows after all is opened, want 5: %s", len(m.rows), screen(m))
 	}
 }
 
@@ -433,4 +433,23 @@ func TestRefreshes(t *testing.T) {
 	if _, cmd := m.Update(did{text: "stop web"}); cmd == nil {
 		t.Error("after an action no refresh begins")
 	}
+}
+
+// The only program of a session has one row, which says how its owner has left.
+func TestLone(t *testing.T) {
+	lone := &Snapshot{At: start, Sessions: []Session{
+		{ID: "1", Name: "web", State: "detached", Left: "left 3m ago: the terminal is gone", Processes: []protocol.ProcessInfoResult{sample("web", "running", 0, 0, 1<<20, 0)}},
+		{ID: "2", Name: "build", State: "attached", Processes: []protocol.ProcessInfoResult{sample("make", "running", time.Second, 0, 1<<20, 0)}},
+	}}
+	m, _ := newModel(120, 8, lone)
+	want(t, m, `
+2 sessions, 2 processes, 2 running · every 1s · build:7766
+ PROCESS            STATE       RUN    AGE   CPU%      MEM    OUT/s      LAG WHY
+>web                running       1     0s         1.0 MiB                   left 3m ago: the terminal is gone
+ build/make         running       1     0s         1.0 MiB
+
+
+
+by start · a attach  l logs  s signal  x stop  r restart  o order  / filter  ? help  q quit
+`)
 }
