@@ -128,7 +128,7 @@ func (s *session) Receive(ctx actor.Context) {
 	case message.GroupReport:
 		s.groupReport(ctx, m)
 	case message.Lost:
-		if s.departure == "" && s.owner.Equal(ctx.Sender()) {
+		if s.departure == "" && ctx.Sender().Equal(s.owner) {
 			s.departure = leftLost
 		}
 	case message.CaptureOver:

@@ -13,7 +13,7 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/pick/of.go", old: `len(s.List) == 0 && older`, new: `len(s.List) == 0 && older && false`, breaks: "of two commands that start a program of the same name at the same moment, one does"},
 	{file: "cmd/troupe/internal/pick/of.go", old: `starts || `, new: `starts && false || `, breaks: "a command that has looked is not overtaken by an older session"},
 	{file: "cmd/troupe/internal/why/why.go", old: `if s.EndsAtMs > 0 {`, new: `if false {`, breaks: "ps says when a session ends without a client"},
-	{file: "actors/session/session.go", old: `s.departure == "" && s.owner.Equal(ctx.Sender())`, new: `s.owner.Equal(ctx.Sender())`, breaks: "the words of an owner that leaves stay when its connection breaks", in: "tests", run: "^TestLeft$"},
+	{file: "actors/session/session.go", old: `s.departure == "" && ctx.Sender().Equal(s.owner)`, new: `ctx.Sender().Equal(s.owner)`, breaks: "the words of an owner that leaves stay when its connection breaks", in: "tests", run: "^TestLeft$"},
 	{file: "actors/connection/end.go", old: `c.session != nil && !errors.Is(err, io.EOF)`, new: `c.session != nil`, breaks: "a connection that its client closes was not lost", in: "tests", run: "^TestLeft$"},
 	{file: "internal/audit/event.go", old: `return inert(share.Redact(append(out, members...)))`, new: `return share.Redact(append(out, members...))`, breaks: "a line of the audit log controls no terminal"},
 	{file: "internal/audit/event.go", old: `text := inert(bytes`, new: `text := (bytes`, breaks: "a line of the audit log is bounded once it is escaped"},
