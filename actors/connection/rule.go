@@ -36,7 +36,7 @@ func (call *fileCall) byUser() *protocol.Error {
 		return nil
 	}
 	return protocol.Errorf(protocol.KindPolicy, protocol.CodeInvalidRequest, "%s works only as this server's own user, and by its --users-file you are user %q here", call.in.method, wireerr.Clip(call.user)).
-		Advise("reach files with a program, or with the methods fs/* that have no watch")
+		Advise("read with fs/readFile and the like, or start a program, which runs as that user")
 }
 
 // toRead returns the place of a path that the call reads. Only call.do may call toRead: the rule is known then.

@@ -240,6 +240,9 @@ func (r *reply) take(result any, hold files.Hold) error {
 	if result == nil {
 		return nil
 	}
+	if into, ok := result.(*chunk); ok {
+		return r.takeChunk(into)
+	}
 	data := []byte(r.Result)
 	if r.InFile {
 		if r.file == nil {
@@ -258,11 +261,6 @@ func (r *reply) take(result any, hold files.Hold) error {
 		if err := hold.Take(int(st.Size)); err != nil {
 			return err
 		}
-		if into, ok := result.(*chunk); ok {
-			n, err := file.ReadAt((*into)[:min(int64(len(*into)), st.Size)], 0)
-			*into = (*into)[:n]
-			return err
-		}
 		data = make([]byte, st.Size)
 		if _, err := file.ReadAt(data, 0); err != nil {
 			return err
@@ -271,6 +269,19 @@ func (r *reply) take(result any, hold files.Hold) error {
 		return err
 	}
 	return json.NewDecoder(bytes.NewReader(data)).Decode(result)
+}
+
+// takeChunk reads the bytes of an opRead into the memory of a chunk, which becomes as long as they are.
+func (r *reply) takeChunk(into *chunk) error {
+	defer r.discard()
+	if !r.InFile || r.file == nil {
+		return fmt.Errorf("the sandbox has sent no bytes")
+	}
+	n, err := r.file.ReadAt(*into, 0)
+	if *into = (*into)[:n]; err == io.EOF {
+		err = nil
+	}
+	return err
 }
 
 // replacing is a new file in a jail.

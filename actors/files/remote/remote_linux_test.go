@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -527,5 +528,48 @@ func TestHeldFiles(t *testing.T) {
 	}
 	if _, err = c.Open(ctx, at(dir, "f"), protocol.FsRead); err == nil || !strings.Contains(err.Error(), "which is the most") {
 		t.Errorf("one more open file: %v", err)
+	}
+}
+
+// The answer to a read never has more bytes than were asked for, and has them in a file.
+func TestWrongAnswerToRead(t *testing.T) {
+	ours, theirs := pair(t)
+	jail, err := newSocket(theirs)
+	must(t, err)
+	c, err := NewClient(ours)
+	must(t, err)
+	defer c.Close()
+	many, err := inMemory([]byte("more than three"))
+	must(t, err)
+	defer many.Close()
+	go func() {
+		buf := make([]byte, maxPacket)
+		for n := 0; ; n++ {
+			data, _, err := jail.receive(buf)
+			var r request
+			if err != nil || json.Unmarshal(data, &r) != nil {
+				return
+			}
+			a, with := answer{ID: r.ID, Held: true, Kept: 1}, (*os.File)(nil)
+			switch n {
+			case 1:
+				a = answer{ID: r.ID, Result: json.RawMessage(`"bW9yZSB0aGFuIHRocmVl"`)}
+			case 2:
+				a, with = answer{ID: r.ID, InFile: true}, many
+			}
+			data, err = encode(a)
+			if err != nil || jail.send(data, with) != nil {
+				return
+			}
+		}
+	}()
+	o, err := c.Open(t.Context(), at("/f"), protocol.FsRead)
+	must(t, err)
+	into := make([]byte, 3)
+	if n, err := o.File.ReadAt(into, 0); n != 0 || err == nil {
+		t.Errorf("bytes in the packet: %d, %v", n, err)
+	}
+	if n, err := o.File.ReadAt(into, 0); n != 3 || err != nil || string(into) != "mor" {
+		t.Errorf("too many bytes: %q, %d, %v", into, n, err)
 	}
 }

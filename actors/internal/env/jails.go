@@ -78,6 +78,9 @@ func (s *Env) startFileJail(ctx context.Context, owner string, v *remote.View) (
 	if st.err != nil {
 		client.Close()
 		j.in.Close()
+		if v.Sandbox == nil {
+			st.err = fmt.Errorf("calls about files as user %q: %w", v.User.Name, st.err)
+		}
 		return nil, wireerr.From(st.err)
 	}
 	j.handle = st.handle
