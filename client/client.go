@@ -117,6 +117,14 @@ type Options struct {
 	// with a controller and without an owner is detached.
 	Control bool
 
+	// HoldBack makes an observer or a controller read no further while a Writer has taken less than the client may hold of its
+	// process. Then the Writer misses only output that the server no longer holds, and every process and call of this
+	// client waits for the Writer. Without HoldBack, a Writer that falls behind loses the oldest output that waits for it.
+	HoldBack bool
+
+	// Times asks the server for Event.At.
+	Times bool
+
 	// DetachedTTL is how long a new session lives without a connection. Zero: the server's default;
 	// negative: forever, if the server allows this.
 	DetachedTTL time.Duration

@@ -457,6 +457,41 @@ func TestSlowObserver(t *testing.T) {
 	}
 }
 
+// With HoldBack a slow observer loses nothing that the server holds, and the client holds little.
+func TestHoldBack(t *testing.T) {
+	const chunks, size = 1000, 5000 // more than may wait
+	f := newFake(map[string]func(*fakeProcess){"flood": func(p *fakeProcess) {
+		for i := range chunks {
+			p.print(protocol.Stdout, fmt.Sprintf("%*d", size, i))
+		}
+	}})
+	cmd := connect(t, f, nil).Command("flood")
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	observer := connect(t, f, &Options{Session: "s1", Observe: true, HoldBack: true})
+	seen, g := observer.Attach(cmd.ID, 0), newGate()
+	seen.Stdout = g
+	if err := seen.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := seen.process
+	<-g.entered
+	for full := false; !full; time.Sleep(time.Millisecond) {
+		observer.mu.Lock()
+		full = p.queued > p.maxQueued()
+		if p.closed || p.queued > p.maxQueued()+size {
+			t.Errorf("%d bytes are held", p.queued)
+		}
+		observer.mu.Unlock()
+	}
+	close(g.open)
+	wantExit(t, seen.Wait(t.Context()), 0)
+	if g.Len() != chunks*size {
+		t.Errorf("%d bytes, want %d", g.Len(), chunks*size)
+	}
+}
+
 // A blocked stream does not hold up the other stream. Events after the first undelivered byte of the
 // blocked stream stay unacknowledged.
 func TestStreamsApart(t *testing.T) {

@@ -132,11 +132,12 @@ type Cmd struct {
 	// falls behind. A Writer that falls behind then loses the oldest output that waits for it.
 	OnGap func(GapError)
 
-	client  *Client
-	attach  bool
-	after   uint64
-	pipes   []pipe
-	process *process // nil before Start
+	client   *Client
+	attach   bool
+	after    uint64
+	instance string // of Process.Of; "": any
+	pipes    []pipe
+	process  *process // nil before Start
 }
 
 // Command returns a Cmd that runs name with args.
@@ -149,12 +150,13 @@ func (c *Client) Command(name string, args ...string) *Cmd {
 // begins with the oldest event still on the server. Only the fields Stdin, Stdout, Stderr, OnEvent, OnGap, OnRestart and
 // OnReady have an effect.
 func (c *Client) Attach(processID string, after uint64) *Cmd {
-	return &Cmd{ID: processID, client: c, attach: true, after: after}
+	return c.Process(processID).Attach(after)
 }
 
 // An Event is output of a process, or the end of a run, for Cmd.OnEvent.
 type Event struct {
 	Seq    uint64               // Attach after Seq begins with the next event
+	At     time.Time            // when the server got the first byte of Output; zero: unknown, as without Options.Times
 	Stream protocol.Stream      // of Output
 	Output []byte               // valid until OnEvent returns; a few chunks of the wire may be together. Nil: Exit is set
 	Exit   *protocol.ExitStatus // how a run ended; descendants of the program may still write. Nil: Output is set
@@ -265,7 +267,8 @@ func (cmd *Cmd) prepare() error {
 		done:     make(chan struct{}),
 		sigpipe:  !cmd.attach && !cmd.TTY,
 		restarts: cmd.Restart != nil,
-		lossy:    cmd.client.opts.beside() || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict,
+		lossy:    !cmd.client.opts.HoldBack && (cmd.client.opts.beside() || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict),
+		instance: cmd.instance,
 	}
 	if p.retention = uint64(max(0, cmd.client.lastHello().Limits.RetentionBytes)); cmd.Retention != nil && cmd.Retention.Bytes != nil {
 		p.retention = *cmd.Retention.Bytes
@@ -439,11 +442,12 @@ func (p *process) join(ctx context.Context, after uint64) error {
 // count.
 func (p *process) subscription() *call {
 	var info protocol.ProcessInfo
-	k := &call{method: protocol.MethodProcessSubscribe, params: protocol.ProcessSubscribeParams{ProcessID: p.id, AfterSeq: p.last}, result: &info}
+	params := protocol.ProcessSubscribeParams{ProcessID: p.id, AfterSeq: p.last, OfInstance: protocol.OfInstance{Instance: p.instance}}
+	k := &call{method: protocol.MethodProcessSubscribe, params: params, result: &info}
 	k.done = func() {
 		p.c.mu.Lock()
 		defer p.c.mu.Unlock()
-		if k.err != nil {
+		if k.err = asGone(k.err); k.err != nil {
 			p.fail(k.err)
 			p.forget()
 			return

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/testbuf"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -274,6 +275,46 @@ func TestResumeOfAReplacedProcess(t *testing.T) {
 	if err := cmd.Wait(t.Context()); !errors.Is(err, ErrProcessGone) || strings.Contains(err.Error(), "matching versions") {
 		t.Errorf("Wait: %v", err)
 	}
+}
+
+// A Cmd of an instance goes on after a cut, and never in another process that got the id during a cut, however many events that has.
+func TestResumeOfAnInstance(t *testing.T) {
+	f := newFake(programs)
+	connect(t, f, nil)
+	web := func() (p *fakeProcess) {
+		f.lock(func() {
+			f.start(protocol.ProcessStartParams{ProcessID: "web", Argv: []string{"wait"}})
+			p = f.procs["web"]
+		})
+		return p
+	}
+	first := web()
+	c := connect(t, f, &Options{Session: "s1", Observe: true})
+	var out testbuf.Buffer
+	cmd := c.Process("web").Of(first.instance()).Attach(0)
+	cmd.Stdout = &out
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first.print(protocol.Stdout, "one ")
+	for out.String() != "waitingone " {
+		time.Sleep(time.Millisecond)
+	}
+	f.cut()
+	first.print(protocol.Stdout, "two")
+	for out.String() != "waitingone two" {
+		time.Sleep(time.Millisecond)
+	}
+	f.lock(func() { first.killed = true })
+	second := web()
+	second.print(protocol.Stdout, "1")
+	second.print(protocol.Stdout, "2")
+	second.print(protocol.Stdout, "another")
+	f.cut()
+	if err := cmd.Wait(t.Context()); !errors.Is(err, ErrProcessGone) || out.String() != "waitingone two" {
+		t.Errorf("Wait: %v after %q", err, out.String())
+	}
+	f.lock(func() { second.killed = true })
 }
 
 // After a gap that may cover a restart and the last exit, the exit of an earlier run is not the end of the process.

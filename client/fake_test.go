@@ -346,7 +346,7 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 		var s protocol.ProcessSubscribeParams
 		params(&s)
 		switch p := f.procs[s.ProcessID]; {
-		case p == nil:
+		case p == nil || s.Instance != "" && s.Instance != p.instance():
 			return nil, protocol.Errorf(protocol.KindUnknownProcess, protocol.CodeInvalidRequest, "unknown process id %s", s.ProcessID)
 		case s.AfterSeq > uint64(len(p.log)):
 			return nil, protocol.WrongParams("process %s has no seq %d yet, the last is %d", s.ProcessID, s.AfterSeq, len(p.log))
@@ -411,6 +411,9 @@ func (f *fake) await(is func() bool) {
 func (f *fake) tell(n any) {
 	f.lock(func() { f.conn.replies = append(f.conn.replies, notification(n)) })
 }
+
+// instance is another for each process.
+func (p *fakeProcess) instance() string { return fmt.Sprintf("%p", p) }
 
 func (p *fakeProcess) info() protocol.ProcessInfo {
 	info := protocol.ProcessInfo{ProcessID: p.params.ProcessID, State: "running", Argv: p.params.Argv, NextSeq: uint64(len(p.log)) + 1}

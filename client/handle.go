@@ -27,9 +27,14 @@ type Process struct {
 // Process returns the process with an id. Process sends nothing, so the process need not exist yet.
 func (c *Client) Process(id string) *Process { return &Process{c: c, id: id} }
 
-// Of returns the process with the Instance of a ProcessInfo: if another process gets the id, Read and Wait of the result return
-// ErrProcessGone. Empty: any process with the id, as Client.Process.
+// Of returns the process with the Instance of a ProcessInfo: if another process gets the id, Read, Wait and Attach of the result
+// return ErrProcessGone. Empty: any process with the id, as Client.Process.
 func (p *Process) Of(instance string) *Process { return &Process{c: p.c, id: p.id, instance: instance} }
+
+// Attach is Client.Attach for this process: if another process gets the id, Start or Wait of the Cmd returns ErrProcessGone.
+func (p *Process) Attach(after uint64) *Cmd {
+	return &Cmd{ID: p.id, client: p.c, attach: true, after: after, instance: p.instance}
+}
 
 // ID returns the id of the process.
 func (p *Process) ID() string { return p.id }
@@ -154,7 +159,11 @@ func (p *Process) Read(ctx context.Context, o *ReadOptions) (protocol.ProcessRea
 
 // request sends a request about the process.
 func (p *Process) request(ctx context.Context, method string, params, result any) error {
-	err := p.c.call(ctx, method, params, result)
+	return asGone(p.c.call(ctx, method, params, result))
+}
+
+// asGone makes the refusal of a request about an unknown process an ErrProcessGone.
+func asGone(err error) error {
 	var refused *protocol.Error
 	if errors.As(err, &refused) && strings.HasPrefix(refused.Message, "unknown process id ") {
 		return fmt.Errorf("%w: %w; Client.Processes lists the processes of the session", ErrProcessGone, err)

@@ -396,7 +396,7 @@ func (c *Client) introduction() protocol.InitializeParams {
 	defer c.mu.Unlock()
 	p := protocol.InitializeParams{
 		ClientName:   c.opts.Name,
-		Capabilities: protocol.Capabilities{Gap: true, Restarted: true, Ready: true, Ack: true, OnlyNamed: true},
+		Capabilities: protocol.Capabilities{Gap: true, Restarted: true, Ready: true, Ack: true, OnlyNamed: true, Times: c.opts.Times},
 	}
 	p.Role = c.opts.role()
 	switch {
@@ -409,6 +409,10 @@ func (c *Client) introduction() protocol.InitializeParams {
 	}
 	for id, proc := range c.processes {
 		if proc.closed || !proc.started && proc.last > 0 { // of Attach, and the process may have no such seq
+			continue
+		}
+		if proc.instance != "" { // resumeFrom would take any process with the id: attach subscribes
+			proc.unnamed = true
 			continue
 		}
 		if p.ResumeFrom == nil {
@@ -489,6 +493,7 @@ func (c *Client) attach(conn link) {
 		c.acks[id], c.lastAcks[id] = last.seq, lastAck{seq: last.seq}
 	}
 	var held []*process
+	var again []*call // to send once, on this connection
 	for _, p := range c.processes {
 		if !p.started {
 			continue
@@ -496,7 +501,11 @@ func (c *Client) attach(conn link) {
 		if p.acked > 0 {
 			c.acks[p.id] = p.acked
 		}
-		if !p.closed {
+		switch {
+		case p.closed:
+		case p.instance != "":
+			again = append(again, p.subscription())
+		default:
 			held = append(held, p)
 		}
 	}
@@ -507,23 +516,24 @@ func (c *Client) attach(conn link) {
 		}
 	}
 	c.outbound = slices.SortedFunc(maps.Values(c.pending), func(a, b *call) int { return int(a.n - b.n) })
-	if len(held) == 0 {
-		return
-	}
-
-	// If a process ended and was forgotten during the cut, the server replays no event of the process.
-	// So the client asks for the list of processes.
-	var list protocol.ProcessListResult
-	k := &call{method: protocol.MethodProcessList, params: protocol.Empty{}, result: &list, once: true}
-	k.done = func() {
-		if k.err == nil {
-			c.compare(held, list.Processes)
+	if len(held) > 0 {
+		// If a process ended and was forgotten during the cut, the server replays no event of the process.
+		// So the client asks for the list of processes.
+		var list protocol.ProcessListResult
+		k := &call{method: protocol.MethodProcessList, params: protocol.Empty{}, result: &list}
+		k.done = func() {
+			if k.err == nil {
+				c.compare(held, list.Processes)
+			}
 		}
+		again = append(again, k)
 	}
-	c.nextID++
-	k.n, k.id = c.nextID, protocol.IntID(c.nextID)
-	c.pending[k.id] = k
-	c.outbound = append(c.outbound, k)
+	for _, k := range again {
+		c.nextID++
+		k.n, k.id, k.once = c.nextID, protocol.IntID(c.nextID), true
+		c.pending[k.id] = k
+		c.outbound = append(c.outbound, k)
+	}
 }
 
 // compare ends each process in held of which the server has no further events.
@@ -708,7 +718,7 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 		if err := wire.Unmarshal(m.Payload, out); err != nil {
 			return err
 		}
-		c.event(out.ProcessID, out.Seq, out.Seq, func(p *process) { p.output(out.Seq, out.Stream, out.Chunk) })
+		c.event(out.ProcessID, out.Seq, out.Seq, func(p *process) { p.output(out) })
 		if cap(out.Chunk) > keptBuffer {
 			out.Chunk = nil
 		}

@@ -37,14 +37,15 @@ func (e *GapError) Error() string {
 //	reader ─▶ advance ─▶ output ─▶ lane ─▶ Writer ─▶ acknowledge ─▶ session/ack
 type process struct {
 	// Fixed when the process is registered.
-	c       *Client
-	id      string
-	onGap   func(GapError)                       // nil: Wait returns all gaps as an error
-	delay   time.Duration                        // WaitDelay
-	onRun   func(protocol.RestartedNotification) // nil: no call
-	onReady func(run int)                        // nil: no call
-	pipes   []pipe                               // the caller holds the other end of each
-	done    chan struct{}                        // closed when the process has ended
+	c        *Client
+	id       string
+	instance string                               // of the process at the server; "": any
+	onGap    func(GapError)                       // nil: Wait returns all gaps as an error
+	delay    time.Duration                        // WaitDelay
+	onRun    func(protocol.RestartedNotification) // nil: no call
+	onReady  func(run int)                        // nil: no call
+	pipes    []pipe                               // the caller holds the other end of each
+	done     chan struct{}                        // closed when the process has ended
 
 	retention uint64 // bytes kept by the server, and so the most it sends before an acknowledgement; 0: unknown
 	sigpipe   bool   // the program gets SIGPIPE when a Writer has failed
@@ -95,15 +96,16 @@ type mark struct {
 	last       uint64 // of a Write or an end: seq of the last event
 	run        uint64 // of a Write: the run that wrote it; 0: unknown
 	stream     protocol.Stream
+	atMs       uint64               // of a Write: when the server got it; 0: unknown
 	start, end int                  // positions in lane.buf
 	exit       *protocol.ExitStatus // of an end
 	gap        *GapError
 	call       func()
 }
 
-// takes reports whether output of a run and a stream goes to the same Write, or the same Event, as m.
-func (l *lane) takes(m *mark, run uint64, stream protocol.Stream) bool {
-	return m.gap == nil && m.call == nil && m.exit == nil && m.run == run && (m.stream == stream || l.onEvent == nil) && len(l.buf)-m.start <= maxWrite
+// takes reports whether output of a run, a stream and a time goes to the same Write, or the same Event, as m.
+func (l *lane) takes(m *mark, run uint64, stream protocol.Stream, atMs uint64) bool {
+	return m.gap == nil && m.call == nil && m.exit == nil && m.run == run && (m.stream == stream && m.atMs == atMs || l.onEvent == nil) && len(l.buf)-m.start <= maxWrite
 }
 
 // buffers are lent to lanes with something to write.
@@ -131,7 +133,8 @@ func (p *process) maxQueued() int {
 	return int(max(4<<20, 2*min(p.retention, 1<<40)))
 }
 
-func (p *process) output(seq uint64, stream protocol.Stream, chunk []byte) {
+func (p *process) output(n *protocol.OutputNotification) {
+	seq, stream, chunk := n.Seq, n.Stream, n.Chunk
 	l := p.out
 	if stream == protocol.Stderr {
 		l = p.err
@@ -152,13 +155,13 @@ func (p *process) output(seq uint64, stream protocol.Stream, chunk []byte) {
 	start := len(l.buf)
 	l.buf = append(l.buf, chunk...)
 	p.queued += len(chunk)
-	if n := len(l.marks); n > 0 {
-		if m := &l.marks[n-1]; l.takes(m, p.run, stream) {
+	if k := len(l.marks); k > 0 {
+		if m := &l.marks[k-1]; l.takes(m, p.run, stream, n.AtMs) {
 			m.end, m.last = len(l.buf), seq
 			return
 		}
 	}
-	p.push(l, mark{first: seq, last: seq, run: p.run, stream: stream, start: start, end: len(l.buf)})
+	p.push(l, mark{first: seq, last: seq, run: p.run, stream: stream, atMs: n.AtMs, start: start, end: len(l.buf)})
 }
 
 // shed forgets the output that waits behind the Writes under way, so what a slow Writer gets next is the newest.
@@ -394,7 +397,11 @@ func (p *process) deliverOne(l *lane, m mark, data []byte) error {
 	case m.exit != nil:
 		return l.onEvent(Event{Seq: m.last, Exit: m.exit})
 	case l.onEvent != nil:
-		return l.onEvent(Event{Seq: m.last, Stream: m.stream, Output: data})
+		e := Event{Seq: m.last, Stream: m.stream, Output: data}
+		if m.atMs > 0 {
+			e.At = time.UnixMilli(int64(m.atMs))
+		}
+		return l.onEvent(e)
 	}
 	n, err := l.w.Write(data)
 	if err == nil && n < len(data) {

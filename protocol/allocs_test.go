@@ -11,7 +11,7 @@ import (
 
 // Frequent messages cost no allocation, except for the process's own input.
 func TestHotPathsDoNotAllocate(t *testing.T) {
-	out := OutputNotification{"p", 7, PTY, bytes.Repeat([]byte("x"), 4096)}
+	out := OutputNotification{ProcessID: "p", Seq: 7, Stream: PTY, Chunk: bytes.Repeat([]byte("x"), 4096)}
 	read := ProcessReadResult{Chunks: []Chunk{{1, Stdout, out.Chunk}, {2, Stderr, out.Chunk}}, NextSeq: 3, ExitCode: new(7)}
 	for _, c := range codecs {
 		frame, err := c.AppendNotification(nil, NotifyOutput, &out)

@@ -196,7 +196,7 @@ func TestWireTypesAreAll(t *testing.T) {
 func BenchmarkOutput(b *testing.B) {
 	for _, c := range codecs {
 		for _, size := range []int{16, 4 << 10, 128 << 10} {
-			out := OutputNotification{"p-01", 1 << 20, Stdout, bytes.Repeat([]byte("line of output\n"), size/15+1)[:size]}
+			out := OutputNotification{ProcessID: "p-01", Seq: 1 << 20, Stream: Stdout, Chunk: bytes.Repeat([]byte("line of output\n"), size/15+1)[:size]}
 			frame, err := c.AppendNotification(nil, NotifyOutput, &out)
 			if err != nil {
 				b.Fatal(err)

@@ -178,7 +178,11 @@ func appendOutput(dst []byte, n *OutputNotification) ([]byte, error) {
 		return dst, err
 	}
 	dst = appendString(append(dst, `{"processId":`...), n.ProcessID)
-	return appendChunk(append(dst, ','), n.Seq, stream, n.Chunk), nil
+	dst = appendChunk(append(dst, ','), n.Seq, stream, n.Chunk)
+	if n.AtMs != 0 {
+		dst = append(strconv.AppendUint(append(dst[:len(dst)-1], `,"atMs":`...), n.AtMs, 10), '}')
+	}
+	return dst, nil
 }
 
 // appendChunk appends the members common to output and chunks, and the end of the object.
@@ -225,13 +229,13 @@ func appendRead(dst []byte, r *ProcessReadResult) ([]byte, error) {
 // errOdd makes the caller decode a payload with the tables instead.
 var errOdd = errors.New("protocol: not a plain payload")
 
-// decodeOutput decodes a payload with every member exactly once and no other member. For other
+// decodeOutput decodes a payload with every member exactly once, perhaps without atMs, and no other member. For other
 // payloads decodeOutput returns false; it has then changed nothing in n except the bytes of
 // n.Chunk.
 func decodeOutput(payload []byte, n *OutputNotification) bool {
 	s := scanner{b: payload}
 	members := 0
-	var id, number, name, chunk []byte
+	var id, number, name, chunk, time []byte
 	err := s.object(func(key []byte) (err error) {
 		members++
 		switch string(key) {
@@ -243,13 +247,24 @@ func decodeOutput(payload []byte, n *OutputNotification) bool {
 			name, err = s.text()
 		case "chunk":
 			chunk, err = s.base64()
+		case "atMs":
+			time, err = s.number()
 		default:
 			err = errOdd
 		}
 		return err
 	})
-	if err != nil || s.end() != nil || members != 4 || id == nil || chunk == nil {
+	if time == nil {
+		members++
+	}
+	if err != nil || s.end() != nil || members != 5 || id == nil || chunk == nil {
 		return false
+	}
+	var at uint64
+	if time != nil {
+		if at, err = strconv.ParseUint(digits(time), 10, 64); err != nil {
+			return false
+		}
 	}
 	seq, err := strconv.ParseUint(digits(number), 10, 64) // "" is no number, so a missing seq fails
 	if err != nil {
@@ -265,7 +280,7 @@ func decodeOutput(payload []byte, n *OutputNotification) bool {
 	if n.ProcessID != string(id) { // usually the id is the same as in the last notification, and needs no copy
 		n.ProcessID = string(id)
 	}
-	n.Seq, n.Stream, n.Chunk = seq, stream, chunk
+	n.Seq, n.Stream, n.Chunk, n.AtMs = seq, stream, chunk, at
 	return true
 }
 

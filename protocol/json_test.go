@@ -229,7 +229,7 @@ func TestUnmarshalAccepts(t *testing.T) {
 		{`{"processId":"p","sandboxType":"none","more":1}`, new(ProcessStartResult), &ProcessStartResult{"p", "none"}},
 		// As exec-server sends it.
 		{`{"processId":"min","seq":1,"exitCode":-1,"sandboxDenied":true}`, new(ExitedNotification), &ExitedNotification{ProcessID: "min", Seq: 1, ExitStatus: ExitStatus{ExitCode: -1}, SandboxDenied: true}},
-		{`{"processId":"c5","seq":1,"stream":"stdout","chunk":"L3RtcAo="}`, new(OutputNotification), &OutputNotification{"c5", 1, Stdout, []byte("/tmp\n")}},
+		{`{"processId":"c5","seq":1,"stream":"stdout","chunk":"L3RtcAo="}`, new(OutputNotification), &OutputNotification{ProcessID: "c5", Seq: 1, Stream: Stdout, Chunk: []byte("/tmp\n")}},
 		// Some encoders escape the slash.
 		{`{"processId":"p","chunk":"L3RtcC\/\/","writeId":"\u0031"}`, new(ProcessWriteParams), &ProcessWriteParams{"p", []byte("/tmp/\xff"), "1"}},
 	} {
@@ -264,9 +264,9 @@ func TestUnmarshalCopies(t *testing.T) {
 func TestUnmarshalOutputAgain(t *testing.T) {
 	var got OutputNotification
 	for _, want := range []OutputNotification{
-		{"p", 1, PTY, bytes.Repeat([]byte("x"), 100)},
-		{"q", 2, Stdout, []byte("short")},
-		{"", 3, Stderr, []byte{}},
+		{"p", 1, PTY, bytes.Repeat([]byte("x"), 100), 1_800_000_000_000},
+		{"q", 2, Stdout, []byte("short"), 0},
+		{"", 3, Stderr, []byte{}, 0},
 	} {
 		payload, err := appendOutput(nil, &want)
 		if err != nil {
@@ -317,7 +317,7 @@ func TestAppend(t *testing.T) {
 		{frame(JSON.AppendFailure(nil, InvalidID, &Error{Code: CodeInvalidRequest, Message: "no"})), `{"error":{"code":-32600,"message":"no"},"id":-1}`},
 		{frame(JSON.AppendFailure(nil, InvalidID, Errorf(KindOrder, CodeInvalidRequest, "%s", "no").Advise("say %q", "é"))), `{"error":{"code":-32600,"message":"no","data":{"kind":"order","advice":"say \"é\""}},"id":-1}`},
 		{frame(JSON.AppendNotification(nil, NotifyHTTPBodyDelta, &HTTPBodyDeltaNotification{"q2", 1, []byte("hello\n"), false, nil})), `{"method":"http/request/bodyDelta","params":{"requestId":"q2","seq":1,"deltaBase64":"aGVsbG8K","done":false,"error":null}}`},
-		{frame(JSON.AppendNotification(nil, NotifyOutput, OutputNotification{"c5", 1, Stdout, []byte("/tmp\n")})), `{"method":"process/output","params":{"processId":"c5","seq":1,"stream":"stdout","chunk":"L3RtcAo="}}`},
+		{frame(JSON.AppendNotification(nil, NotifyOutput, OutputNotification{ProcessID: "c5", Seq: 1, Stream: Stdout, Chunk: []byte("/tmp\n")})), `{"method":"process/output","params":{"processId":"c5","seq":1,"stream":"stdout","chunk":"L3RtcAo="}}`},
 		{frame(JSON.AppendNotification(nil, NotifyExited, ExitedNotification{ProcessID: "p", Seq: 1})), `{"method":"process/exited","params":{"processId":"p","seq":1,"exitCode":0,"sandboxDenied":false}}`},
 		{frame(JSON.AppendNotification(nil, NotifyExited, ExitedNotification{"p", 1, ExitStatus{137, "SIGKILL", true, true, true, "timeout", 2, Rusage{1, 2, 3}}, false})),
 			`{"method":"process/exited","params":{"processId":"p","seq":1,"exitCode":137,"sandboxDenied":false,"signal":"SIGKILL","coreDumped":true,"timedOut":true,"oomKilled":true,"reason":"timeout","run":2,"rusage":{"userMs":1,"systemMs":2,"maxRssBytes":3}}}`},

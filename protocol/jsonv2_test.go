@@ -57,7 +57,7 @@ func BenchmarkJSONv2(b *testing.B) {
 		var theirs output
 		theirs.Method, theirs.Params.ProcessID, theirs.Params.Seq, theirs.Params.Stream = NotifyOutput, "p-01", 1<<20, "stdout"
 		theirs.Params.Chunk = bytes.Repeat([]byte("x"), size)
-		ours := OutputNotification{"p-01", 1 << 20, Stdout, theirs.Params.Chunk}
+		ours := OutputNotification{ProcessID: "p-01", Seq: 1 << 20, Stream: Stdout, Chunk: theirs.Params.Chunk}
 		frame, err := JSON.AppendNotification(nil, NotifyOutput, &ours)
 		if err != nil {
 			b.Fatal(err)

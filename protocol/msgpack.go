@@ -120,12 +120,12 @@ func unmarshalMsgpack(payload []byte, v any) error {
 	return u.end()
 }
 
-// unpackOutput decodes a payload with all members and no others. For other payloads unpackOutput
+// unpackOutput decodes a payload with all members, perhaps without atMs, and no others. For other payloads unpackOutput
 // returns false and does not change n.
 func unpackOutput(payload []byte, n *OutputNotification) bool {
 	u := unpacker{b: payload}
 	var id, chunk []byte
-	var seq uint64
+	var seq, at uint64
 	var numbered bool // there is a seq
 	var stream Stream
 	err := u.object(func(key []byte) (err error) {
@@ -142,6 +142,8 @@ func unpackOutput(payload []byte, n *OutputNotification) bool {
 			}
 		case "chunk":
 			chunk, err = u.bin()
+		case "atMs":
+			at, err = u.unsigned()
 		default:
 			err = errOdd
 		}
@@ -153,7 +155,7 @@ func unpackOutput(payload []byte, n *OutputNotification) bool {
 	if n.ProcessID != string(id) { // usually the id is the same as in the last notification, and needs no copy
 		n.ProcessID = string(id)
 	}
-	n.Seq, n.Stream, n.Chunk = seq, stream, copied(n.Chunk, chunk)
+	n.Seq, n.Stream, n.Chunk, n.AtMs = seq, stream, copied(n.Chunk, chunk), at
 	return true
 }
 
@@ -333,10 +335,19 @@ func (p *packer) body(v any) error {
 }
 
 func (p *packer) output(n *OutputNotification) error {
-	p.enc.EncodeMapLen(4)
+	timed := n.AtMs != 0
+	if timed {
+		p.enc.EncodeMapLen(5)
+	} else {
+		p.enc.EncodeMapLen(4)
+	}
 	p.key("processId")
 	p.text(n.ProcessID)
-	return p.chunk(n.Seq, n.Stream, n.Chunk)
+	if err := p.chunk(n.Seq, n.Stream, n.Chunk); err != nil || !timed {
+		return err
+	}
+	p.key("atMs")
+	return p.enc.EncodeUint(n.AtMs)
 }
 
 // chunk packs the members common to output and chunks.

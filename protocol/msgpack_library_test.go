@@ -16,7 +16,7 @@ func BenchmarkPack(b *testing.B) {
 		Params output `msgpack:"params"`
 	}
 	chunk := make([]byte, 16)
-	ours := OutputNotification{"p-01", 1 << 20, Stdout, chunk}
+	ours := OutputNotification{ProcessID: "p-01", Seq: 1 << 20, Stream: Stdout, Chunk: chunk}
 	theirs := notification{NotifyOutput, output{"p-01", 1 << 20, "stdout", chunk}}
 	var frame []byte
 	b.Run("packer", func(b *testing.B) {

@@ -235,8 +235,8 @@ func TestMsgpackUnmarshalAccepts(t *testing.T) {
 		{`83 a9'processId' a1'a' a9'processId' a1'b' a8'maxBytes' d3 0000000000000001`, new(ProcessReadParams), &ProcessReadParams{ProcessID: "b", MaxBytes: &one}},
 		{`82 a9'initialMs' 01 a6'factor' 02`, new(Backoff), &Backoff{InitialMs: new(uint64(1)), Factor: 2}},
 		{`82 a9'initialMs' 01 a6'factor' ca3fc00000`, new(Backoff), &Backoff{InitialMs: new(uint64(1)), Factor: 1.5}},
-		{`84 a9'processId' a2'c5' a3'seq' 01 a6'stream' a6'stdout' a5'chunk' c5 0003'abc'`, new(OutputNotification), &OutputNotification{"c5", 1, Stdout, []byte("abc")}},
-		{`84 a9'processId' a2'c5' a3'seq' d001 a6'stream' a6'stdout' a5'chunk' c400`, new(OutputNotification), &OutputNotification{"c5", 1, Stdout, []byte{}}},
+		{`84 a9'processId' a2'c5' a3'seq' 01 a6'stream' a6'stdout' a5'chunk' c5 0003'abc'`, new(OutputNotification), &OutputNotification{ProcessID: "c5", Seq: 1, Stream: Stdout, Chunk: []byte("abc")}},
+		{`84 a9'processId' a2'c5' a3'seq' d001 a6'stream' a6'stdout' a5'chunk' c400`, new(OutputNotification), &OutputNotification{ProcessID: "c5", Seq: 1, Stream: Stdout, Chunk: []byte{}}},
 		{`83 a9'processId' a1'p' a5'chunk' c400 a7'writeId' a1'w'`, new(ProcessWriteParams), &ProcessWriteParams{"p", []byte{}, "w"}},
 	} {
 		var payload []byte
@@ -303,7 +303,7 @@ func TestMsgpackAppend(t *testing.T) {
 		{frame(Msgpack.AppendResponse(nil, IntID(-1), ProcessStartResult{"p", "none"})), `82 a2'id' ff a6'result' 82 a9'processId' a1'p' ab'sandboxType' a4'none'`},
 		{frame(Msgpack.AppendFailure(nil, InvalidID, &Error{Code: CodeInvalidRequest, Message: "no"})), `82 a5'error' 82 a4'code' d180a8 a7'message' a2'no' a2'id' ff`},
 		{frame(Msgpack.AppendFailure(nil, InvalidID, Errorf(KindOrder, CodeInvalidRequest, "%s", "no").Advise("so"))), `82 a5'error' 83 a4'code' d180a8 a7'message' a2'no' a4'data' df00000002 a4'kind' a5'order' a6'advice' a2'so' a2'id' ff`},
-		{frame(Msgpack.AppendNotification(nil, NotifyOutput, OutputNotification{"c5", 300, Stdout, []byte("/tmp\n")})),
+		{frame(Msgpack.AppendNotification(nil, NotifyOutput, OutputNotification{ProcessID: "c5", Seq: 300, Stream: Stdout, Chunk: []byte("/tmp\n")})),
 			`82 a6'method' ae'process/output' a6'params' 84 a9'processId' a2'c5' a3'seq' cd012c a6'stream' a6'stdout' a5'chunk' c405'/tmp' 0a`},
 		{frame(Msgpack.AppendNotification(nil, NotifyExited, ExitedNotification{ProcessID: "p", Seq: 1})),
 			`82 a6'method' ae'process/exited' a6'params' 84 a9'processId' a1'p' a3'seq' 01 a8'exitCode' 00 ad'sandboxDenied' c2`},

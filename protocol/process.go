@@ -379,6 +379,7 @@ func (p ProcessReadParams) Process() string { return p.ProcessID }
 type ProcessSubscribeParams struct {
 	ProcessID string `json:"processId" wire:"required"`
 	AfterSeq  uint64 `json:"afterSeq,omitempty"` // 0: from the oldest held
+	OfInstance
 }
 
 // Process returns the ProcessID.
@@ -668,6 +669,7 @@ type OutputNotification struct {
 	Seq       uint64 `json:"seq" wire:"required"`
 	Stream    Stream `json:"stream" wire:"required"`
 	Chunk     []byte `json:"chunk" wire:"required"` // base64 in JSON
+	AtMs      uint64 `json:"atMs,omitempty"`        // since the Unix epoch; 0 without Capabilities.Times. (Ours.)
 }
 
 // ExitedNotification says the process has ended. Its output may go on while a descendant holds the

@@ -104,6 +104,9 @@ type Capabilities struct {
 	// OnlyNamed says the client wants notifications only of the processes in ResumeFrom and of those that it starts
 	// itself. The owner gets all, with or without OnlyNamed.
 	OnlyNamed bool `json:"onlyNamed,omitempty"`
+
+	// Times says OutputNotification has AtMs.
+	Times bool `json:"times,omitempty"`
 }
 
 // Role says what a connection may do in its session. (Ours.)

@@ -175,6 +175,24 @@ func TestAfterEndSpooled(t *testing.T) {
 	}
 }
 
+// TestTimes: with the capability times, output has the time of process/read; without it, no time.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for _, timed := range []bool{true, false} {
+		c := s.session(obj{"capabilities": obj{"times": timed}})
+		p := c.start("p", obj{"argv": sh("echo hello")})
+		p.awaitClosed()
+		at := c.call("process/read", obj{"processId": "p", "detail": "times"})["timesMs"].([]any)[0]
+		if !timed {
+			at = nil
+		}
+		if got := p.chunks[0].atMs; got != at {
+			t.Errorf("times %v: %v, want %v", timed, got, at)
+		}
+	}
+}
+
 // TestInstance: a request for an instance is for this process alone, and never for a later one under the id.
 func TestInstance(t *testing.T) {
 	t.Parallel()
@@ -195,7 +213,7 @@ func TestInstance(t *testing.T) {
 	eventually(t, "the id is free", func() bool {
 		return c.reply(c.request("process/start", startParams("p", obj{"argv": []string{"sleep", "1000"}})))["error"] == nil
 	})
-	for _, method := range []string{"process/read", "process/wait"} {
+	for _, method := range []string{"process/read", "process/wait", "process/subscribe"} {
 		if code, text := c.callError(method, obj{"processId": "p", "instance": first}); code != -32600 || !strings.HasPrefix(text, "unknown process id p of instance "+first) {
 			t.Errorf("%s: %d %s", method, code, text)
 		}

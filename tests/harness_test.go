@@ -788,7 +788,7 @@ func (c *conn) took(data []byte) {
 		if err != nil || len(chunk) == 0 && p.exited == nil || !slices.Contains([]string{"stdout", "stderr", "pty"}, stream) {
 			c.faultf("process %q: bad output (%v): %.200s", id, err, data)
 		}
-		p.chunks = append(p.chunks, outputChunk{seq, stream, chunk})
+		p.chunks = append(p.chunks, outputChunk{seq, stream, chunk, params["atMs"]})
 	case "process/exited":
 		if p.exited != nil {
 			c.faultf("process %q: exited twice: %s", id, data)
@@ -1014,6 +1014,7 @@ type outputChunk struct {
 	seq    int64
 	stream string
 	data   []byte
+	atMs   any // nil without the capability times
 }
 
 // proc has the events of a process on a connection. The facts of the connection guard the fields; the

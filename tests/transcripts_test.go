@@ -885,7 +885,7 @@ func chunksOf(result obj) (chunks []outputChunk) {
 		stream, _ := c["stream"].(string)
 		text, _ := c["chunk"].(string)
 		data, _ := base64.StdEncoding.DecodeString(text)
-		chunks = append(chunks, outputChunk{num(c["seq"]), stream, data})
+		chunks = append(chunks, outputChunk{num(c["seq"]), stream, data, nil})
 	}
 	return chunks
 }

@@ -261,6 +261,9 @@ func (w *writer) deliver(buf []byte, d *message.Delivery) (_ []byte, err error) 
 		switch e.Kind {
 		case outlog.Output:
 			output = protocol.OutputNotification{ProcessID: d.Process, Seq: e.Seq, Stream: e.Stream, Chunk: e.Data}
+			if w.caps.Times {
+				output.AtMs = uint64(max(e.AtMs, 0))
+			}
 			if e.Spooled != nil {
 				if err = w.conn.Flush(); err != nil { // the disk may be slow
 					return buf, err

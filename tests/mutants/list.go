@@ -333,9 +333,10 @@ var mutants = []mutant{
 	{file: "actors/connection/requests.go", old: `c.answerInTurn(p, m.Result, m.Err)
 	if m.Err`, new: `c.answer(p, m.Result, m.Err)
 	if m.Err`, breaks: "the answer to process/subscribe follows the notifications of the stream before", in: "actors", run: "^TestSubscribe$"},
+	{file: "client/cmd.go", old: `lossy:    !cmd.client.opts.HoldBack && (`, new: `lossy:    (`, breaks: "with HoldBack a slow observer loses nothing that the server holds", in: "client", run: "^TestHoldBack$"},
 	{file: "client/process.go", old: `	p.forget()
 	p.c.room.Broadcast()`, new: `	p.c.room.Broadcast()`, breaks: "a process whose OnEvent has failed may be attached again"},
-	{file: "client/process.go", old: `		return l.onEvent(Event{Seq: m.last, Stream`, new: `		return l.onEvent(Event{Seq: m.first, Stream`, breaks: "Event.Seq is that of the last chunk of the event"},
+	{file: "client/process.go", old: `		e := Event{Seq: m.last, Stream`, new: `		e := Event{Seq: m.first, Stream`, breaks: "Event.Seq is that of the last chunk of the event"},
 	{file: "client/link.go", old: `proc.closed || !proc.started && proc.last > 0`, new: `proc.closed`, breaks: "a resume does not name a seq that a process may not have"},
 	{file: "client/cmd.go", old: `p.status == nil || p.status.Run != run`, new: `p.status == nil`, breaks: "the WaitDelay of a run does not kill a later run"},
 	{file: "client/cmd.go", old: `OfRun: protocol.OfRun{Run: uint64(run)}`, new: `OfRun: protocol.OfRun{}`, breaks: "the kill after a WaitDelay is for its run alone"},
