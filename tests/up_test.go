@@ -249,7 +249,7 @@ func playShop(t *testing.T, s *shop) {
 			t.Fatal(err)
 		}
 		s.await(name+" is back", func() bool { all, _ := s.started(); return len(all) > 6+i })
-		s.awaitShown(up, fmt.Sprintf(`%-8s \* restarted, run 2: ended by SIGKILL`, name))
+		s.awaitShown(up, fmt.Sprintf(`%-8s \* run 2 begins: ended by SIGKILL`, name))
 		again, now := s.started()
 		if again[6+i] != name || len(again) != 7+i {
 			t.Fatalf("%s was killed, and %v have started", name, again[6:])

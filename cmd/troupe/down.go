@@ -81,27 +81,9 @@ func stopProject(ctx context.Context, t *target.Flags, project string, timeout t
 			return err
 		}
 	}
-	awaitViewers(ctx, c, viewersTime)
 	if err := c.CloseSession(ctx); err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "stopped project %s\n", name)
 	return nil
-}
-
-// viewersTime is how long down lets other commands show the last output of the programs.
-const viewersTime = 3 * time.Second
-
-// awaitViewers waits until no other client is attached to the session of c, but no longer than most: troupe up in another
-// terminal leaves when it has shown the ends of all programs.
-func awaitViewers(ctx context.Context, c *client.Client, most time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	for {
-		info, err := c.SessionInfo(ctx)
-		if others := info.Observers - 1; err != nil || others <= 0 && !info.Attached {
-			return
-		}
-		sleep(ctx, 20*time.Millisecond)
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/logs"
@@ -46,7 +47,7 @@ processes. Without a name, logs prints the processes of --session; or of the pro
 directory, if troupe up has started the project; or else all.
 
 With --follow the output to come is printed, too, over lost connections and restarts, until the
-processes end. Output that the server no longer holds, restarts, failures, and a program that waits until its output
+processes end, or nobody reads what logs prints. Output that the server no longer holds, restarts, failures, and a program that waits until its output
 is read are told on stderr. Only the owner reads for the server: logs frees nothing, attach does.
 
 Control characters are printed in a harmless form, unless --raw is given. Times are those at which the
@@ -60,7 +61,13 @@ server got the output.`,
 			ctx, stop := interruptible(context.Background())
 			defer stop()
 			signal.Ignore(syscall.SIGPIPE)
-			err := o.run(ctx, args)
+			read, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			go func() {
+				awaitBroken(int(os.Stdout.Fd()))
+				cancel(syscall.EPIPE)
+			}()
+			err := o.run(read, args)
 			switch {
 			case errors.Is(err, syscall.EPIPE):
 				return exitError{exitSignal + int(syscall.SIGPIPE), nil}
@@ -81,6 +88,19 @@ server got the output.`,
 	f.BoolVar(&o.raw, "raw", false, "print the output as it is, with its control characters")
 	cmd.RegisterFlagCompletionFunc("stream", cobra.FixedCompletions([]string{"stdout", "stderr", "pty"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// awaitBroken returns when nobody can read any more what is written to a pipe or a terminal: a write that would tell may never come.
+func awaitBroken(fd int) {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, -1)
+		if n > 0 {
+			return
+		}
+		if err != nil && err != unix.EINTR {
+			select {} // the writes tell
+		}
+	}
 }
 
 func (o *logsFlags) run(ctx context.Context, names []string) error {
@@ -106,17 +126,20 @@ func (o *logsFlags) run(ctx context.Context, names []string) error {
 	}
 	want.Chunks = o.raw && len(found) == 1 && o.tail < 0 && !o.timestamps
 	p := &logs.Printer{Out: show.To(stdout), Notes: os.Stderr, Raw: o.raw, Timestamps: o.timestamps}
-	connection := client.Options{ReconnectFor: client.Forever}
+	connection := client.Options{ReconnectFor: client.Forever, HoldBack: true, Times: true}
 	var sources []logs.Source
 	for i := range found {
 		handle, err := s.process(ctx, found[i].Ref, connection)
 		if err != nil {
 			return exitError{1, fmt.Errorf("%s: %w", show.Harmless(found[i].name), err)}
 		}
-		sources = append(sources, logs.Source{Read: handle.Read, Last: found[i].info.NextSeq - 1, Full: whyFull(handle)})
+		follow := func(ctx context.Context, after uint64, to logs.Viewer) error {
+			return logs.Follow(ctx, handle, after, to)
+		}
+		sources = append(sources, logs.Source{Read: handle.Read, Last: found[i].info.NextSeq - 1, Follow: follow, Full: whyFull(handle)})
 		p.Names = append(p.Names, found[i].name)
 	}
-	err = logs.Merge(ctx, sources, want, p.Print, func(source int, err error) {
+	err = logs.Merge(ctx, sources, want, p, func(source int, err error) {
 		errs = errors.Join(errs, fmt.Errorf("%s: %w", show.Harmless(found[source].name), err))
 	})
 	if err = errors.Join(err, p.End()); err != nil {

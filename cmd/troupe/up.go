@@ -32,6 +32,10 @@ const (
 	upPing = time.Second
 	// upLook is the time between two looks at the group.
 	upLook = 200 * time.Millisecond
+	// upIdle replaces upLook while nothing happens: the news of the processes come by themselves.
+	upIdle = 2 * time.Second
+	// upNews is how long up waits after news of a process before it looks at the group.
+	upNews = 20 * time.Millisecond
 	// upReplace is how long up waits for the next process in the place of one that another command has ended.
 	upReplace = 3 * time.Second
 	// upKill is how long a kill may take before up leaves the programs alone.
@@ -66,7 +70,7 @@ The file is described in docs/UP.md; troupe config check explains one.`,
 			if err != nil {
 				return exitError{1, err}
 			}
-			u := &upper{upFlags: *o, flags: t, project: p, names: names, out: show.To(stdout)}
+			u := &upper{news: make(chan struct{}, 1), upFlags: *o, flags: t, project: p, names: names, out: show.To(stdout)}
 			return u.run(cmd.Context())
 		},
 	}
@@ -131,17 +135,19 @@ type upper struct {
 	out     show.Out
 
 	c       *client.Client
+	watch   *client.Client // for output: output that waits for stdout holds up no call of c
 	printer *printer
 	stops   atomic.Bool         // this command ends its programs
 	wanted  []compose.Unit      // in start order
 	from    map[string]position // where to read on, by process; zero: from the begin
+	news    chan struct{}       // capacity 1: something has happened to a process
 }
 
 // A position is a place in the log of a process.
 type position struct {
 	instance string // of the process; "": whichever has the id
-	after    uint64 // all entries up to this seq were read
-	closed   bool   // these are all entries of the process so far, and it has closed
+	after    uint64 // all entries up to this seq were shown
+	closed   bool   // the process had closed there
 }
 
 func (u *upper) run(ctx context.Context) error {
@@ -170,8 +176,10 @@ func (u *upper) run(ctx context.Context) error {
 		err = <-applied
 		return exitError{exitSignal + int(sig.(syscall.Signal)), fmt.Errorf("interrupted while the programs were started; troupe down stops what runs: %w", err)}
 	}
-	if u.c != nil {
-		defer u.c.Close()
+	for _, c := range []*client.Client{u.c, u.watch} {
+		if c != nil {
+			defer c.Close()
+		}
 	}
 	if err != nil {
 		return exitError{1, err}
@@ -266,6 +274,13 @@ func (u *upper) apply(ctx context.Context, programs []*compose.Program) error {
 	if err := u.connect(ctx); err != nil {
 		return err
 	}
+	if !u.detach {
+		o := client.Options{Name: "troupe up", Session: u.c.SessionID(), Observe: true, HoldBack: true, ReconnectFor: client.Forever, PingEvery: upPing}
+		var err error
+		if u.watch, err = u.flags.Dial(ctx, &o); err != nil {
+			return err
+		}
+	}
 	err := u.change(ctx, programs)
 	if refused, ok := errors.AsType[*protocol.Error](err); ok && refused.Kind() == protocol.KindExists {
 		return u.change(ctx, programs) // another command has started a program meanwhile
@@ -273,8 +288,29 @@ func (u *upper) apply(ctx context.Context, programs []*compose.Program) error {
 	return err
 }
 
-// replaceTime is how long a process that has ended stays for others that show its last output, before another takes its id.
-const replaceTime = 500 * time.Millisecond
+// servedTime is how long the viewers of a process that has ended may fetch nothing of what they have not been sent.
+const servedTime = 5 * time.Second
+
+// served waits until a process that has left its group has closed, and its viewers have been sent everything, as long as they go on
+// reading.
+func (u *upper) served(ctx context.Context, id string) {
+	var lag int64
+	for since := time.Now(); time.Since(since) < servedTime; {
+		info, err := u.c.Process(id).Info(ctx)
+		was := lag
+		lag = 0
+		for _, v := range info.Viewers {
+			lag += v.LagBytes
+		}
+		if err != nil || lag == 0 && info.State == string(protocol.StateClosed) {
+			return
+		}
+		if lag != was {
+			since = time.Now()
+		}
+		sleep(ctx, 20*time.Millisecond)
+	}
+}
 
 // change compares what runs with the file, and stops and starts programs.
 func (u *upper) change(ctx context.Context, programs []*compose.Program) error {
@@ -318,8 +354,10 @@ func (u *upper) change(ctx context.Context, programs []*compose.Program) error {
 	if len(start) == 0 {
 		return nil
 	}
-	if slices.ContainsFunc(steps, func(s compose.Step) bool { return s.Action == compose.Restart }) {
-		awaitViewers(ctx, u.c, replaceTime)
+	for _, s := range steps {
+		if s.Action == compose.Restart {
+			u.served(ctx, s.ID)
+		}
 	}
 	return u.c.Call(ctx, protocol.MethodGroupStart, &protocol.GroupStartParams{
 		GroupID: upGroup, Strategy: protocol.Independent, Extend: true, Processes: start, StartToken: fmt.Sprintf("up-%d-%d", os.Getpid(), time.Now().UnixNano()),

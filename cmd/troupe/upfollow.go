@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -22,70 +22,57 @@ import (
 
 // printer interleaves the lines of several processes, each with the name of its process. Any goroutine may use it.
 type printer struct {
-	mu     sync.Mutex
-	out    show.Out
-	width  int
-	styles map[string]show.Style
-	lines  map[string]*logs.Assembler // by process
-	gone   bool                       // the server cannot be reached
-	broken chan struct{}              // closed when nobody reads the output any more
-	once   sync.Once
+	logs.Printer
+	to      io.Writer
+	sources map[string]int // by process; the last is troupe
+	broken  chan struct{}  // closed when nobody reads the output any more
+	once    sync.Once
+
+	mu   sync.Mutex
+	gone bool // the server cannot be reached
 }
 
 func newPrinter(out show.Out, units []compose.Unit) *printer {
-	p := &printer{out: out, width: len("troupe"), styles: make(map[string]show.Style), lines: make(map[string]*logs.Assembler), broken: make(chan struct{})}
-	colours := []show.Style{"36", "33", "32", "35", "34", "96", "93", "92", "95", "94"}
+	p := &printer{to: out.Writer, sources: make(map[string]int), broken: make(chan struct{})}
+	out.Writer = p
+	p.Printer = logs.Printer{Out: out, Notes: os.Stderr, News: true}
 	for i, u := range units {
-		p.width = max(p.width, len(u.ID))
-		p.styles[u.ID], p.lines[u.ID] = colours[i%len(colours)], new(logs.Assembler)
+		p.sources[u.ID] = i
+		p.Names = append(p.Names, u.ID)
 	}
+	p.Names = append(p.Names, "troupe")
 	return p
 }
 
-// line prints a line of a process. mark separates the name from the text. The caller holds mu.
-func (p *printer) line(id, mark, text string) {
-	if _, err := fmt.Fprintf(p.out, "%s %s\n", p.out.Paint(p.styles[id], fmt.Sprintf("%-*s %s", p.width, show.Harmless(id), mark)), text); err != nil {
+// Write writes to stdout.
+func (p *printer) Write(b []byte) (int, error) {
+	n, err := p.to.Write(b)
+	if err != nil {
 		p.once.Do(func() { close(p.broken) })
 	}
+	return n, err
 }
 
-// output prints the finished lines of a stream.
-func (p *printer) output(id string, stream protocol.Stream, data []byte) {
-	p.each(id, func(lines *logs.Assembler, yield func(logs.Line)) { lines.Add(time.Time{}, stream, data, yield) })
+// say prints news between two lines.
+func (p *printer) say(source int, text string) {
+	_ = p.Print(source, logs.Line{Text: []byte(text)}) // Write tells of errors
+	_ = p.Flush()
 }
 
-// flush prints the unfinished lines of a process.
-func (p *printer) flush(id string) { p.each(id, (*logs.Assembler).Flush) }
-
-// hole prints the lines of a process that a hole in its output cuts.
-func (p *printer) hole(id string) { p.each(id, (*logs.Assembler).Hole) }
-
-// cut prints the lines of a process whose rest is missing. Output of another process under the id may follow.
-func (p *printer) cut(id string) {
-	p.hole(id)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lines[id] = new(logs.Assembler)
-}
-
-// each prints the lines that do takes from the output of a process.
-func (p *printer) each(id string, do func(*logs.Assembler, func(logs.Line))) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	do(p.lines[id], func(l logs.Line) {
-		p.line(id, logs.Mark(l.Stream), show.HarmlessText(strings.TrimSuffix(string(l.Text), "\r")))
-	})
-}
-
-// event prints news of a process, between two of its lines.
+// event prints news of a process; of a process that this command does not show, news of troupe.
 func (p *printer) event(id, format string, args ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.line(id, "*", p.out.Paint(show.Dim, fmt.Sprintf(format, args...)))
+	source, shown := p.sources[id]
+	if !shown {
+		format, args = "%s: "+format, append([]any{id}, args...)
+		source = len(p.sources)
+	}
+	p.say(source, fmt.Sprintf(format, args...))
 }
 
 // note prints news of troupe.
-func (p *printer) note(format string, args ...any) { p.event("troupe", format, args...) }
+func (p *printer) note(format string, args ...any) {
+	p.say(len(p.sources), fmt.Sprintf(format, args...))
+}
 
 // away prints a note when the connection is lost, and a note when the connection is back.
 func (p *printer) away(is bool) {
@@ -121,18 +108,20 @@ func (u *upper) follow(ctx context.Context, signals <-chan os.Signal) error {
 		mu       sync.Mutex
 		statuses = make(map[string]protocol.ExitStatus) // of the last run of each process
 	)
-	over := make(chan struct{}) // closed when the processes have ended: readers read the rest
+	over := make(chan struct{}) // closed when the processes have ended: readers show the rest
+	lives := make(map[string]chan struct{})
 	for _, unit := range u.wanted {
-		readers.Go(func() {
-			u.read(ctx, over, unit.ID, func(st protocol.ExitStatus) {
-				mu.Lock()
-				defer mu.Unlock()
-				statuses[unit.ID] = st
-			})
-		})
+		id, live := unit.ID, make(chan struct{}, 1)
+		lives[id] = live
+		v := &unitView{View: logs.View{Printer: &u.printer.Printer, Source: u.printer.sources[id]}, news: u.news, exited: func(st protocol.ExitStatus) {
+			mu.Lock()
+			defer mu.Unlock()
+			statuses[id] = st
+		}}
+		readers.Go(func() { u.view(ctx, over, live, id, v) })
 	}
 	done := make(chan map[string]lastEnd, 1)
-	go func() { done <- u.await(ctx) }()
+	go func() { done <- u.await(ctx, lives) }()
 	var sig syscall.Signal
 	var ends map[string]lastEnd
 	var stopped <-chan error
@@ -188,10 +177,12 @@ func (u *upper) follow(ctx context.Context, signals <-chan os.Signal) error {
 
 // await returns when no process of the command runs or will run: each has left its group, or waits for a process that
 // has left. With --abort-on-exit, the first end stops the others.
-func (u *upper) await(ctx context.Context) map[string]lastEnd {
+func (u *upper) await(ctx context.Context, lives map[string]chan struct{}) map[string]lastEnd {
 	said := make(map[string]string)
 	aborted := false
 	var idle time.Time // since when nothing runs; zero: something does
+	var before []protocol.GroupMember
+	pause := upLook
 	for {
 		g, err := groupOf(ctx, u.c)
 		if ctx.Err() != nil {
@@ -212,6 +203,7 @@ func (u *upper) await(ctx context.Context) map[string]lastEnd {
 				known = true
 				if !stuck(m) {
 					live = true
+					signalTo(lives[unit.ID])
 					continue
 				}
 				e := lastEnd{0, whyNot(m)}
@@ -240,11 +232,25 @@ func (u *upper) await(ctx context.Context) map[string]lastEnd {
 		if !live && (u.stops.Load() || !u.mayGoOn(has) || time.Since(idle) >= upReplace) {
 			return ends
 		}
+		if pause = min(2*pause, upIdle); !idle.IsZero() || !slices.Equal(has, before) {
+			pause = upLook
+		}
+		before = has
 		select {
 		case <-ctx.Done():
 			return ends
-		case <-time.After(upLook):
+		case <-u.news:
+			sleep(ctx, upNews)
+		case <-time.After(pause):
 		}
+	}
+}
+
+// signalTo sends a signal to a channel of capacity 1.
+func signalTo(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -261,107 +267,88 @@ func (u *upper) completed(unit compose.Unit, m protocol.GroupMember) bool {
 	return unit.Program.Ready != nil && unit.Program.Ready.Exit && m.Ready
 }
 
-// read prints the output and the events of a process until its end. After over, read prints the rest without waiting.
-func (u *upper) read(ctx context.Context, over <-chan struct{}, id string, exited func(protocol.ExitStatus)) {
-	at, failures := u.from[id], 0
-	for ctx.Err() == nil {
-		last := false
+// A unitView is the View of a process.
+type unitView struct {
+	logs.View
+	news   chan<- struct{}
+	exited func(protocol.ExitStatus)
+}
+
+// News shows an event, and has await look at the group.
+func (v *unitView) News(e protocol.ReadEvent) {
+	if e.Status != nil {
+		v.exited(*e.Status)
+	}
+	v.View.News(e)
+	signalTo(v.news)
+}
+
+// view shows a process, and others that get its id. A signal of live says that a process with the id runs. After over, view
+// shows the rest of what is there.
+func (u *upper) view(ctx context.Context, over, live <-chan struct{}, id string, v *unitView) {
+	for at := u.from[id]; ; {
+		err := u.showFrom(ctx, over, id, &at, v)
+		gone := errors.Is(err, client.ErrProcessGone)
+		if lost := gone || errors.Is(err, client.ErrSessionGone); lost && at.instance != "" && !at.closed {
+			u.printer.Tell(v.Source, fmt.Sprintf("output after %d may be missing here: another command has replaced or ended the process", at.after))
+		}
+		if gone && at.instance != "" {
+			at = position{} // somebody applied another file
+			continue
+		}
+		if err != nil && !gone {
+			return
+		}
+		signalTo(u.news)
 		select {
+		case <-ctx.Done():
+			return
 		case <-over:
-			last = true
-		default:
+			return
+		case <-live:
+			sleep(ctx, upNews)
 		}
-		o := client.ReadOptions{After: at.after, MaxBytes: 64 << 10, Detail: protocol.ReadTimes}
-		if !last {
-			o.Wait = time.Second
-		}
-		r, err := u.c.Process(id).Of(at.instance).Read(ctx, &o)
-		if gone := errors.Is(err, client.ErrProcessGone) && at.instance != ""; gone || errors.Is(err, client.ErrSessionGone) {
-			u.cut(id, at)
-			if !gone {
-				return
-			}
-			at = position{} // another process has the id: somebody applied another file
-			continue
-		}
+	}
+}
+
+// showFrom shows a process from at until the process closes, and moves at. After over, showFrom shows what is there.
+func (u *upper) showFrom(ctx context.Context, over <-chan struct{}, id string, at *position, v *unitView) error {
+	if at.instance == "" {
+		info, err := u.watch.Process(id).Info(ctx)
 		if err != nil {
-			if failures++; last || errors.Is(err, client.ErrClosed) {
-				return
-			}
-			sleep(ctx, upLook) // the process is being replaced, or was forgotten
-			continue
+			return err
 		}
-		if r.FirstSeq > at.after+1 {
-			u.printer.hole(id)
-			fmt.Fprintf(os.Stderr, "troupe up: %s: output %d to %d is missing here: the server no longer holds it\n", show.Harmless(id), at.after+1, r.FirstSeq-1)
-		}
-		u.show(id, r, exited)
-		idle := len(r.Chunks)+len(r.Events) == 0
-		at.instance, at.closed = r.Instance, at.closed && idle || slices.ContainsFunc(r.Events, func(e protocol.ReadEvent) bool { return e.Kind == protocol.EventClosed })
-		if r.NextSeq > 0 {
-			at.after = r.NextSeq - 1
-		}
-		if idle {
-			if last {
-				u.printer.flush(id)
-				return
-			}
-			if at.closed {
-				sleep(ctx, upLook) // a read of a closed process does not wait
-			}
-		}
+		at.instance = info.Instance
 	}
+	p := u.watch.Process(id).Of(at.instance)
+	cmd, err := logs.Attach(ctx, p, at.after, v)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- logs.Wait(ctx, cmd, v) }()
+	select {
+	case err = <-ended:
+	case <-over:
+		err = u.showRest(ctx, p, cmd, ended)
+	}
+	v.Flush()
+	at.closed = err == nil || at.closed && cmd.Seq() == at.after
+	at.after = cmd.Seq()
+	return err
 }
 
-// cut ends the output of a process that the server has forgotten.
-func (u *upper) cut(id string, at position) {
-	if at.closed {
-		u.printer.flush(id)
-		return
-	}
-	u.printer.cut(id)
-	fmt.Fprintf(os.Stderr, "troupe up: %s: output after %d may be missing here: another command has replaced or ended the process\n", show.Harmless(id), at.after)
-}
-
-// show prints chunks and events in the order of their seqs.
-func (u *upper) show(id string, r protocol.ProcessReadResult, exited func(protocol.ExitStatus)) {
-	events := r.Events
-	upTo := func(seq uint64) {
-		for len(events) > 0 && events[0].Seq < seq {
-			switch e := events[0]; e.Kind {
-			case protocol.EventReady:
-				u.printer.event(id, "ready")
-			case protocol.EventRestarted:
-				u.printer.flush(id) // no line has parts of two runs
-				u.printer.event(id, "restarted, run %d: %s", e.Run, show.Harmless(e.Reason))
-			case protocol.EventEvicted:
-				u.printer.event(id, "given up: %s", show.Harmless(e.Reason))
-			case protocol.EventExited:
-				if e.Status != nil {
-					exited(*e.Status)
-					u.printer.flush(id)
-					u.printer.event(id, "%s", show.Harmless(endedText(id, *e.Status)))
-				}
-			}
-			events = events[1:]
+// showRest waits until all entries that p has now were shown.
+func (u *upper) showRest(ctx context.Context, p *client.Process, cmd *client.Cmd, ended <-chan error) error {
+	info, err := p.Info(ctx)
+	for err == nil && cmd.Seq()+1 < info.NextSeq {
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(upNews):
 		}
 	}
-	for _, c := range r.Chunks {
-		upTo(c.Seq)
-		u.printer.output(id, c.Stream, c.Chunk)
-	}
-	upTo(1 << 63)
-	if r.Failure != nil {
-		u.printer.event(id, "%s", show.Harmless(*r.Failure))
-	}
-}
-
-// endedText says how a run ended, or that there was none.
-func endedText(id string, s protocol.ExitStatus) string {
-	if why, never := strings.CutPrefix(s.Reason, "never run: "); never {
-		return "never started: " + why
-	}
-	return "ended: " + (&client.ExitError{ProcessID: id, Status: s}).Error()
+	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/console"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/logs"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -174,6 +175,7 @@ func (v *viewer) options() client.Options {
 		ReconnectFor: cmp.Or(v.flags.reconnectFor, client.Forever),
 		PingEvery:    pingEvery,
 		DeadAfter:    deadAfter,
+		HoldBack:     true,
 		Silent: func(d time.Duration) {
 			if d > 0 {
 				v.cut(d)
@@ -493,11 +495,7 @@ func (v *viewer) goesOn() string {
 
 // gap tells that output is missing at this place.
 func (v *viewer) gap(g client.GapError) {
-	size := "" // unknown
-	if g.Bytes > 0 {
-		size = " (" + show.Bytes(g.Bytes) + ")"
-	}
-	v.con.Tell("output %d to %d is missing here%s: %s", g.FromSeq, g.ToSeq, size, g.Reason)
+	v.con.Tell("%s", logs.Hole(g))
 	v.gaps.Store(true)
 }
 

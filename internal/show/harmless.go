@@ -1,6 +1,7 @@
 package show
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"unicode"
@@ -17,6 +18,33 @@ func Harmless(s string) string { return escape(s, false) }
 // HarmlessText is Harmless for output of programs: newlines and tabs stay, "\r\n" becomes "\n", and sequences that
 // only set colours are removed.
 func HarmlessText(s string) string { return escape(s, true) }
+
+// AppendHarmless appends HarmlessText of s to dst.
+func AppendHarmless(dst, s []byte) []byte {
+	if plain(s) {
+		return append(dst, s...)
+	}
+	return append(dst, HarmlessText(string(s))...)
+}
+
+// plain reports whether s has printable ASCII and tabs alone, and so is harmless as it is. plain may say no of other harmless
+// text.
+func plain(s []byte) bool {
+	const ones = 0x0101010101010101
+	for len(s) >= 8 {
+		x := binary.LittleEndian.Uint64(s)
+		if (x|(x+ones)|(x-' '*ones))&(0x80*ones) != 0 { // a byte of 0x80 or more, of 0x7f, or below the space
+			break
+		}
+		s = s[8:]
+	}
+	for _, b := range s {
+		if b < ' ' && b != '\t' || b >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
 
 func escape(s string, text bool) string {
 	if isHarmless(s, text) {

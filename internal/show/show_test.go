@@ -201,3 +201,16 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+// AppendHarmless is HarmlessText, wherever in a text an odd byte stands.
+func TestAppendHarmless(t *testing.T) {
+	for at := range 20 {
+		for b := range 256 {
+			text := []byte(strings.Repeat("a", 20))
+			text[at] = byte(b)
+			if got, want := string(AppendHarmless([]byte("x"), text)), "x"+HarmlessText(string(text)); got != want {
+				t.Fatalf("byte %#x at %d: %q, want %q", b, at, got, want)
+			}
+		}
+	}
+}

@@ -1,4 +1,4 @@
-// Package logs turns the output of processes into lines, and merges the lines of several processes.
+// Package logs turns the output of processes into lines, and shows the lines of several processes.
 package logs
 
 import (
@@ -14,7 +14,7 @@ const maxLine = 1 << 20
 
 // A Line is a line of output, a part of a line, or a note about the output.
 type Line struct {
-	At     time.Time       // when its first byte came, by the clock of the server
+	At     time.Time       // when its first byte came, by the clock of the server; zero: unknown
 	Stream protocol.Stream // zero: a note
 	Text   []byte          // without its newline
 	Open   bool            // the line has no newline yet
@@ -27,37 +27,53 @@ type Assembler struct {
 	holed  map[protocol.Stream]bool // the next line may have begun in a hole
 }
 
-// Add adds a chunk, and calls yield with each complete line.
+// Add adds a chunk, and calls yield with each complete line. The text of a line may be a part of the chunk.
 func (a *Assembler) Add(at time.Time, stream protocol.Stream, chunk []byte, yield func(Line)) {
 	if a.chunks {
 		yield(Line{At: at, Stream: stream, Text: chunk, Open: true})
 		return
 	}
-	for len(chunk) > 0 {
-		l := a.open[stream]
-		if l == nil {
-			l = &Line{At: at, Stream: stream}
-			if a.holed[stream] {
-				delete(a.holed, stream)
-				l.Text = []byte(Missing)
-			}
-			if a.open == nil {
-				a.open = make(map[protocol.Stream]*Line)
-			}
-			a.open[stream] = l
-		}
-		text, rest, whole := bytes.Cut(chunk, []byte{'\n'})
-		if room := maxLine - len(l.Text); len(text) > room {
-			text, rest, whole = chunk[:room], chunk[room:], false
-		}
-		l.Text = append(l.Text, text...)
-		chunk = rest
-		if whole || len(l.Text) >= maxLine {
-			l.Open = !whole
-			delete(a.open, stream)
-			yield(*l)
-		}
+	if a.open[stream] != nil || a.holed[stream] {
+		chunk = a.goOn(at, stream, chunk, yield)
 	}
+	for {
+		end := bytes.IndexByte(chunk, '\n')
+		if end < 0 || end > maxLine {
+			break
+		}
+		yield(Line{At: at, Stream: stream, Text: chunk[:end]})
+		chunk = chunk[end+1:]
+	}
+	for len(chunk) > 0 {
+		chunk = a.goOn(at, stream, chunk, yield)
+	}
+}
+
+// goOn adds to the open line of a stream, which may begin here, until the line ends, and returns the rest of the chunk.
+func (a *Assembler) goOn(at time.Time, stream protocol.Stream, chunk []byte, yield func(Line)) (rest []byte) {
+	l := a.open[stream]
+	if l == nil {
+		l = &Line{At: at, Stream: stream}
+		if a.holed[stream] {
+			delete(a.holed, stream)
+			l.Text = []byte(Missing)
+		}
+		if a.open == nil {
+			a.open = make(map[protocol.Stream]*Line)
+		}
+		a.open[stream] = l
+	}
+	text, rest, whole := bytes.Cut(chunk, []byte{'\n'})
+	if room := maxLine - len(l.Text); len(text) > room {
+		text, rest, whole = chunk[:room], chunk[room:], false
+	}
+	l.Text = append(l.Text, text...)
+	if whole || len(l.Text) >= maxLine {
+		l.Open = !whole
+		delete(a.open, stream)
+		yield(*l)
+	}
+	return rest
 }
 
 // Flush passes on the lines without an end.

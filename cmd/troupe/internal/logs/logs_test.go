@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,8 +92,42 @@ func (l *log) read(ctx context.Context, o *client.ReadOptions) (protocol.Process
 	}
 }
 
+// follow passes on what comes after a seq until the end, or until l.err is set.
+func (l *log) follow(ctx context.Context, after uint64, to Viewer) error {
+	for {
+		l.mu.Lock()
+		first, entries, grown, closed, err := l.first, l.entries, l.grown, l.closed, l.err
+		l.mu.Unlock()
+		switch {
+		case err != nil:
+			return err
+		case after+1 < first:
+			to.Gap(client.GapError{FromSeq: after + 1, ToSeq: first - 1, Reason: "dropped"})
+			after = first - 1
+		case after < uint64(len(entries)):
+			after++
+			switch e := entries[after-1].(type) {
+			case protocol.Chunk:
+				if err := to.Output(time.UnixMilli(l.times[after-1]), e.Stream, e.Chunk); err != nil {
+					return err
+				}
+			case protocol.ReadEvent:
+				to.News(e)
+			}
+		case closed:
+			return nil
+		default:
+			select {
+			case <-grown:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
 // text prints the logs of some processes. The names of the processes are a, b and so on.
-func text(t *testing.T, o Options, p Printer, logs ...*log) string {
+func text(t *testing.T, o Options, p *Printer, logs ...*log) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := run(t.Context(), &out, o, p, logs...); err != nil {
@@ -101,18 +136,28 @@ func text(t *testing.T, o Options, p Printer, logs ...*log) string {
 	return out.String()
 }
 
-func run(ctx context.Context, out io.Writer, o Options, p Printer, logs ...*log) error {
+func run(ctx context.Context, out io.Writer, o Options, p *Printer, logs ...*log) error {
 	var sources []Source
 	for i, l := range logs {
 		l.mu.Lock()
-		sources = append(sources, Source{Read: l.read, Last: uint64(len(l.entries))})
+		sources = append(sources, Source{Read: l.read, Follow: l.follow, Last: uint64(len(l.entries))})
 		l.mu.Unlock()
 		p.Names = append(p.Names, string(rune('a'+i)))
 	}
 	p.Out.Writer, p.Notes = out, notes{out}
-	err := Merge(ctx, sources, o, p.Print, func(source int, err error) { fmt.Fprintf(out, "%s failed: %v\n", p.Names[source], err) })
+	err := Merge(ctx, sources, o, p, func(source int, err error) { fmt.Fprintf(out, "%s failed: %v\n", p.Names[source], err) })
 	return errors.Join(err, p.End())
 }
+
+// printer returns a Printer for the process a.
+func printer(out io.Writer) *Printer {
+	return &Printer{Out: show.Out{Writer: out}, Notes: notes{out}, Names: []string{"a"}}
+}
+
+// failing is a Writer that fails.
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 // notes marks the text for stderr.
 type notes struct{ io.Writer }
@@ -131,18 +176,18 @@ func TestOne(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		o    Options
-		p    Printer
+		p    *Printer
 		want string
 	}{
-		{"all", all, Printer{}, "one\nerr\ntwo\nthree\n# a: exit code 3\n# a: run 2 begins: exit code 3\nfour\n"},
-		{"follow", Options{Tail: -1, Follow: true}, Printer{}, "one\nerr\ntwo\nthree\n# a: exit code 3\n# a: run 2 begins: exit code 3\nfour\n"},
-		{"raw", Options{Tail: -1, Chunks: true}, Printer{Raw: true}, "one\ntwerr\no\nthree# a: exit code 3\n# a: run 2 begins: exit code 3\nfour\n"},
-		{"tail", Options{Tail: 2}, Printer{}, "# a: run 2 begins: exit code 3\nfour\n"},
-		{"tail 0", Options{Tail: 0}, Printer{}, ""},
-		{"stderr", Options{Tail: -1, Stream: protocol.Stderr}, Printer{}, "err\n# a: exit code 3\n# a: run 2 begins: exit code 3\n"},
-		{"since a time", Options{Tail: -1, Since: start.Add(3 * time.Second)}, Printer{}, "three\n# a: exit code 3\n# a: run 2 begins: exit code 3\nfour\n"},
-		{"since a seq", Options{Tail: -1, After: 5}, Printer{}, "four\n"},
-		{"timestamps", Options{Tail: 1}, Printer{Timestamps: true}, start.Add(6*time.Second).Local().Format("2006-01-02T15:04:05.000Z07:00") + " four\n"},
+		{"all", all, &Printer{}, "one\nerr\ntwo\nthree\n# a: exited: exit code 3\n# a: run 2 begins: exit code 3\nfour\n"},
+		{"follow", Options{Tail: -1, Follow: true}, &Printer{}, "one\nerr\ntwo\nthree\n# a: exited: exit code 3\n# a: run 2 begins: exit code 3\nfour\n"},
+		{"raw", Options{Tail: -1, Chunks: true}, &Printer{Raw: true}, "one\ntwerr\no\nthree# a: exited: exit code 3\n# a: run 2 begins: exit code 3\nfour\n"},
+		{"tail", Options{Tail: 2}, &Printer{}, "# a: run 2 begins: exit code 3\nfour\n"},
+		{"tail 0", Options{Tail: 0}, &Printer{}, ""},
+		{"stderr", Options{Tail: -1, Stream: protocol.Stderr}, &Printer{}, "err\n# a: exited: exit code 3\n# a: run 2 begins: exit code 3\n"},
+		{"since a time", Options{Tail: -1, Since: start.Add(3 * time.Second)}, &Printer{}, "three\n# a: exited: exit code 3\n# a: run 2 begins: exit code 3\nfour\n"},
+		{"since a seq", Options{Tail: -1, After: 5}, &Printer{}, "four\n"},
+		{"timestamps", Options{Tail: 1}, &Printer{Timestamps: true}, start.Add(6*time.Second).Local().Format("2006-01-02T15:04:05.000Z07:00") + " four\n"},
 	} {
 		if got := text(t, c.o, c.p, l()); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
@@ -152,10 +197,10 @@ func TestOne(t *testing.T) {
 
 func TestHarmless(t *testing.T) {
 	l := newLog().add(0, "a\x1b[2Jb\x1b[31mred\x1b[0m\r\n\xe6\x97").add(0, "\xa5\n").close()
-	if got := text(t, all, Printer{}, l); got != "a\\x1b[2Jbred\n日\n" {
+	if got := text(t, all, &Printer{}, l); got != "a\\x1b[2Jbred\n日\n" {
 		t.Errorf("%q", got)
 	}
-	if got := text(t, Options{Tail: -1, Chunks: true}, Printer{Raw: true}, l); got != "a\x1b[2Jb\x1b[31mred\x1b[0m\r\n日\n" {
+	if got := text(t, Options{Tail: -1, Chunks: true}, &Printer{Raw: true}, l); got != "a\x1b[2Jb\x1b[31mred\x1b[0m\r\n日\n" {
 		t.Errorf("raw: %q", got)
 	}
 }
@@ -174,7 +219,7 @@ func TestTailOfALongLog(t *testing.T) {
 		reads int // each has two entries
 	}{
 		{Options{Tail: 1}, "xxx", 100},
-		{Options{Tail: 3}, "half4999\nhalfxxx", 100},
+		{Options{Tail: 3}, "half4999\nhalf\nxxx", 100},
 		{Options{Tail: 3, Stream: protocol.Stdout}, "half4998\nhalf4999\nhalf", 100},
 		{Options{Tail: 1, Stream: protocol.Stderr}, strings.Repeat("x", 5000), 12000},
 		{Options{Tail: 400, Stream: protocol.Stdout}, "half4601\n", 3000},
@@ -184,17 +229,10 @@ func TestTailOfALongLog(t *testing.T) {
 			reads++
 			return l.read(ctx, o)
 		}
-		var got []string
-		err := Merge(t.Context(), []Source{{Read: read, Last: uint64(len(l.entries))}}, c.o, func(_ int, line Line) error {
-			text := string(line.Text)
-			if !line.Open {
-				text += "\n"
-			}
-			got = append(got, text)
-			return nil
-		}, func(_ int, err error) { t.Error(err) })
-		if text := strings.Join(got, ""); err != nil || len(got) != c.o.Tail || !strings.HasPrefix(text, c.want) || reads > c.reads {
-			t.Errorf("%+v: %d lines %.40q after %d reads, %v; want %.40q after %d at most", c.o, len(got), text, reads, err, c.want, c.reads)
+		var out bytes.Buffer
+		err := Merge(t.Context(), []Source{{Read: read, Last: uint64(len(l.entries))}}, c.o, printer(&out), func(_ int, err error) { t.Error(err) })
+		if text := out.String(); err != nil || !strings.HasPrefix(text, c.want) || reads > c.reads {
+			t.Errorf("%+v: %.40q after %d reads, %v; want %.40q after %d at most", c.o, text, reads, err, c.want, c.reads)
 		}
 	}
 }
@@ -206,14 +244,9 @@ func TestFlood(t *testing.T) {
 		l.add(0, "x\n").add(0, "y\n").add(0, "z\n")
 		return l.read(ctx, o)
 	}
-	lines := 0
-	err := Merge(t.Context(), []Source{{Read: flooded, Last: 1}}, all, func(int, Line) error {
-		if lines++; lines > 100 {
-			return errors.New("no end")
-		}
-		return nil
-	}, func(_ int, err error) { t.Error(err) })
-	if err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := Merge(ctx, []Source{{Read: flooded, Last: 1}}, all, printer(io.Discard), func(_ int, err error) { t.Error(err) }); err != nil {
 		t.Error(err)
 	}
 }
@@ -224,11 +257,11 @@ func TestSeveral(t *testing.T) {
 	b := newLog().add(2*time.Second, "b2\n").add(3*time.Second, "b3\n").add(5*time.Second, "b5\n").add(9*time.Second, "b9").close()
 	c := newLog().close()
 	want := "a | a1\nb | b2\nb | b3\na | a4\nb | b5\na ! a6\na | a\nb | b9\n"
-	got := text(t, all, Printer{}, a, b, c)
+	got := text(t, all, &Printer{}, a, b, c)
 	if lines := func(s string) []string { l := strings.Split(s, "\n"); slices.Sort(l); return l }; !slices.Equal(lines(got), lines(want)) || !strings.HasPrefix(got, want[:42]) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	if got := text(t, all, Printer{Out: show.Out{Colour: true}}, a, b); !strings.Contains(got, "\x1b[36ma |\x1b[0m a1\n") || !strings.Contains(got, "\x1b[33mb |\x1b[0m b2\n") {
+	if got := text(t, all, &Printer{Out: show.Out{Colour: true}}, a, b); !strings.Contains(got, "\x1b[36ma |\x1b[0m a1\n") || !strings.Contains(got, "\x1b[33mb |\x1b[0m b2\n") {
 		t.Errorf("with colour: %q", got)
 	}
 }
@@ -243,11 +276,11 @@ func TestGaps(t *testing.T) {
 	}{
 		{"all", all, "# a: earlier output is no longer held\n3\n"},
 		{"tail", Options{Tail: 5}, "3\n"},
-		{"since a seq", Options{Tail: -1, After: 1}, "# a: output 2 to 2 is lost: the server no longer holds it\n…3\n"},
+		{"since a seq", Options{Tail: -1, After: 1}, "# a: output 2 to 2 is missing here: the server no longer holds it\n…3\n"},
 		{"since a time that is held", Options{Tail: -1, Since: start.Add(3500 * time.Millisecond)}, ""},
 		{"since a time that is not held", Options{Tail: -1, Since: start.Add(2 * time.Second)}, "# a: earlier output is no longer held\n3\n"},
 	} {
-		if got := text(t, c.o, Printer{}, l); got != c.want {
+		if got := text(t, c.o, &Printer{}, l); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -259,7 +292,7 @@ func TestFollow(t *testing.T) {
 		var out testbuf.Buffer
 		a, b := newLog().add(0, "old\n"), newLog()
 		done := make(chan error, 1)
-		go func() { done <- run(t.Context(), &out, Options{Tail: -1, Follow: true}, Printer{}, a, b) }()
+		go func() { done <- run(t.Context(), &out, Options{Tail: -1, Follow: true}, &Printer{}, a, b) }()
 		expect := func(want string) {
 			t.Helper()
 			synctest.Wait()
@@ -288,7 +321,7 @@ func TestFollow(t *testing.T) {
 		a.first = 6
 		a.mu.Unlock()
 		a.add(0, "t\n").add(0, "los").add(0, "t\nkept\n")
-		expect("a | cu…\n# a: output 4 to 5 is lost: the server no longer holds it\na | …t\na | kept\n") // no line has parts of both sides
+		expect("a | cu…\n# a: output 4 to 5 is missing here: dropped\na | …t\na | kept\n") // no line has parts of both sides
 		b.close()
 		expect("")
 		a.mu.Lock()
@@ -305,28 +338,32 @@ func TestFollow(t *testing.T) {
 // A follower is told once that the program waits until its output is read, and again after more output.
 func TestFollowOfAFullLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, asked, full := newLog().add(0, "old\n"), 0, "output full"
-		var got []string
+		l := newLog().add(0, "old\n")
+		var asked atomic.Int32
+		var free atomic.Bool
+		var out testbuf.Buffer
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
-			done <- Merge(ctx, []Source{{Read: l.read, Full: func(context.Context) string { asked++; return full }}}, Options{Tail: -1, Follow: true}, func(_ int, line Line) error {
-				got = append(got, string(line.Text))
-				return nil
-			}, nil)
+			done <- Merge(ctx, []Source{{Read: l.read, Follow: l.follow, Full: func(context.Context) string {
+				if asked.Add(1); free.Load() {
+					return ""
+				}
+				return "output full"
+			}}}, Options{Tail: -1, Follow: true}, printer(&out), nil)
 		}()
 		time.Sleep(time.Hour)
 		l.add(0, "new\n")
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		full = ""
+		free.Store(true)
 		l.add(0, "newer\n")
 		time.Sleep(time.Hour)
 		cancel()
 		<-done
-		const note = "the program waits: output full"
-		if want := []string{"old", note, "new", note, "newer"}; !slices.Equal(got, want) || asked != 3 {
-			t.Errorf("%q after asking %d times, want %q", got, asked, want)
+		const note = "# a: the program waits: output full\n"
+		if got, want := out.String(), "old\n"+note+"new\n"+note+"newer\n"; got != want || asked.Load() != 3 {
+			t.Errorf("%q after asking %d times, want %q", got, asked.Load(), want)
 		}
 	})
 }
@@ -335,13 +372,19 @@ func TestFollowOfAFullLog(t *testing.T) {
 func TestMergeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken pipe")
-		err := Merge(t.Context(), []Source{{Read: newLog().add(0, "x\ny\n").read}, {Read: newLog().read}}, Options{Tail: -1, Follow: true}, func(int, Line) error { return broken }, nil)
+		err := Merge(t.Context(), []Source{{Read: newLog().add(0, "x\ny\n").read}, {Read: newLog().read}}, Options{Tail: -1, Follow: true}, printer(failing{broken}), nil)
 		if err != broken {
-			t.Errorf("%v, want the error of print", err)
+			t.Errorf("%v, want the error of the Writer", err)
+		}
+		follow := func(_ context.Context, _ uint64, to Viewer) error {
+			return to.Output(start, protocol.Stdout, []byte("x\n"))
+		}
+		if err := Merge(t.Context(), []Source{{Read: newLog().read, Follow: follow}, {Read: newLog().read, Follow: newLog().follow}}, Options{Tail: -1, Follow: true}, printer(failing{broken}), nil); err != broken {
+			t.Errorf("following: %v, want the error of the Writer", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
-		if err := Merge(ctx, []Source{{Read: newLog().read}}, Options{Tail: -1, Follow: true}, nil, nil); err != context.Canceled {
+		if err := Merge(ctx, []Source{{Read: newLog().read, Follow: newLog().follow}}, Options{Tail: -1, Follow: true}, printer(io.Discard), nil); err != context.Canceled {
 			t.Errorf("%v, want that of ctx", err)
 		}
 	})
@@ -349,21 +392,29 @@ func TestMergeEnds(t *testing.T) {
 
 // Another process with the name is another process: a follower does not go on in it.
 func TestAnotherProcess(t *testing.T) {
-	l, reads := newLog().add(0, "one\n").add(0, "two\nthr"), 0
-	read := func(ctx context.Context, o *client.ReadOptions) (protocol.ProcessReadResult, error) {
-		if reads++; reads == 1 {
-			return l.read(ctx, o)
+	gone := fmt.Errorf("%w: another has the id", client.ErrProcessGone)
+	l := newLog().add(0, "one\n").add(0, "two\nthr")
+	lost := func(ctx context.Context, after uint64, to Viewer) error {
+		if after != 2 {
+			t.Errorf("followed after %d, want 2", after)
 		}
-		return protocol.ProcessReadResult{}, fmt.Errorf("%w: another has the id", client.ErrProcessGone)
+		return gone
 	}
-	var got []string
-	var failure error
-	err := Merge(t.Context(), []Source{{Read: read}}, Options{Tail: -1, Follow: true}, func(_ int, line Line) error {
-		got = append(got, string(line.Text))
-		return nil
-	}, func(_ int, err error) { failure = err })
-	if want := []string{"one", "two", "thr"}; err != nil || !slices.Equal(got, want) || failure != errGone {
-		t.Errorf("%q, %v, %v; want %q and %v", got, err, failure, want, errGone)
+	reads := 0
+	lostBefore := func(ctx context.Context, o *client.ReadOptions) (protocol.ProcessReadResult, error) {
+		if reads++; reads == 1 {
+			return l.read(ctx, &client.ReadOptions{})
+		}
+		return protocol.ProcessReadResult{}, gone
+	}
+	for _, source := range []Source{{Read: l.read, Follow: lost}, {Read: lostBefore, Follow: lost}} {
+		var out bytes.Buffer
+		var failure error
+		p := printer(&out)
+		err := Merge(t.Context(), []Source{source}, Options{Tail: -1, Follow: true}, p, func(_ int, err error) { failure = err })
+		if want := "one\ntwo\nthr\n"; errors.Join(err, p.End()) != nil || out.String() != want || failure != errGone {
+			t.Errorf("%q, %v, %v; want %q and %v", out.String(), err, failure, want, errGone)
+		}
 	}
 }
 
@@ -382,7 +433,7 @@ func TestLinesDoNotDependOnChunks(t *testing.T) {
 		if strings.HasSuffix(want, "end") {
 			want += "\n"
 		}
-		if got := text(t, all, Printer{}, l); got != want {
+		if got := text(t, all, &Printer{}, l); got != want {
 			rt.Fatalf("%q, want %q", got, want)
 		}
 	})
@@ -390,7 +441,7 @@ func TestLinesDoNotDependOnChunks(t *testing.T) {
 
 func TestLongLine(t *testing.T) {
 	line := strings.Repeat("x", maxLine+10) + "\n"
-	if got := text(t, all, Printer{}, newLog().add(0, line).close()); got != line {
+	if got := text(t, all, &Printer{}, newLog().add(0, line).close()); got != line {
 		t.Errorf("a line of %d bytes came as %d bytes in %d lines", len(line), len(got), strings.Count(got, "\n"))
 	}
 }

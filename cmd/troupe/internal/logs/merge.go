@@ -6,90 +6,142 @@ import (
 	"sync"
 )
 
-// Merge reads several processes, and calls print with each of their lines, never twice at the same time. Lines held
-// by the server come in the order of their times, later lines as they arrive. Merge ends when all sources have ended,
-// when print returns an error, or when ctx ends. If a source fails, Merge calls failed, and the other sources go on.
-func Merge(ctx context.Context, sources []Source, o Options, print func(source int, l Line) error, failed func(source int, err error)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var readers sync.WaitGroup
-	defer readers.Wait()
-	defer cancel()
-
-	type head struct {
-		source int
-		item
+// Merge reads several processes, and has p print each of their lines. Lines held by the server come in the order of their
+// times; with Options.Follow, later lines follow as they arrive, until the processes close. Merge ends when all sources have
+// ended, when p fails, or when ctx ends. If a source fails, Merge calls failed, and the other sources go on.
+func Merge(ctx context.Context, sources []Source, o Options, p *Printer, failed func(source int, err error)) error {
+	readers, err := history(ctx, sources, o, p, failed)
+	if err != nil || !o.Follow {
+		return err
 	}
+	return follow(ctx, readers, p, failed)
+}
+
+// A head is news of a reader.
+type head struct {
+	source int
+	lines  []Line // the next lines; nil: the reader is done
+	err    error
+}
+
+// ahead is how many parts of its lines a reader sends before the first of them is printed.
+const ahead = 2
+
+// history prints all lines held by the server, and returns the readers. A reader that has failed is nil.
+func history(ctx context.Context, sources []Source, o Options, p *Printer, failed func(source int, err error)) ([]*reader, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
 	heads := make(chan head)
-	taken := make([]chan struct{}, len(sources)) // tells a source to go on after its item was printed
-	for i, from := range sources {
-		taken[i] = make(chan struct{}, 1)
-		send := func(it item) error {
-			select {
-			case heads <- head{i, it}:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			select {
-			case <-taken[i]:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+	readers, turns := make([]*reader, len(sources)), make([]chan struct{}, len(sources))
+	say := func(h head) error {
+		select {
+		case heads <- h:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-		readers.Go(func() {
-			err := source(ctx, from, o, send)
-			if ctx.Err() == nil {
-				send(item{done: true, err: err})
+	}
+	for i, from := range sources {
+		turns[i] = make(chan struct{}, ahead)
+		readers[i] = newReader(from, o, func(lines []Line) error {
+			select {
+			case turns[i] <- struct{}{}:
+				return say(head{source: i, lines: lines})
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 		})
+		running.Go(func() { _ = say(head{source: i, err: readers[i].read(ctx)}) })
 	}
-
-	const (
-		history = iota // no line is printed before the next line of this source is known
-		live
-		ended
-	)
-	state := make([]int, len(sources))
-	lines := make([]*Line, len(sources)) // the next line of each source; nil: not yet received
-	for left := len(sources); left > 0; {
-		first, wait := -1, false
-		for i := range sources {
-			switch {
-			case lines[i] != nil:
-				if first < 0 || lines[i].At.Before(lines[first].At) {
-					first = i
-				}
-			case state[i] == history:
-				wait = true
+	parts := make([][][]Line, len(sources)) // of each source, not yet printed
+	done := make([]bool, len(sources))
+	for {
+		for first, before := next(parts, done); first >= 0; first, before = next(parts, done) {
+			part := parts[first][0]
+			n := 1
+			for n < len(part) && (before == nil || !part[n].At.After(before.At)) {
+				n++
+			}
+			if err := p.Print(first, part[:n]...); err != nil {
+				return nil, err
+			}
+			if parts[first][0] = part[n:]; n == len(part) {
+				parts[first] = parts[first][1:]
+				<-turns[first]
 			}
 		}
-		if first >= 0 && !wait {
-			if err := print(first, *lines[first]); err != nil {
-				return err
-			}
-			lines[first] = nil
-			taken[first] <- struct{}{}
-			continue
+		if err := p.Flush(); err != nil || allDone(done) {
+			return readers, err
 		}
 		select {
 		case h := <-heads:
 			switch {
-			case h.done:
-				state[h.source] = ended
-				left--
-				if h.err != nil && !errors.Is(h.err, context.Canceled) {
-					failed(h.source, h.err)
-				}
-				taken[h.source] <- struct{}{}
-			case h.caught:
-				state[h.source] = live
-				taken[h.source] <- struct{}{}
-			default:
-				lines[h.source] = h.line
+			case h.lines != nil:
+				parts[h.source] = append(parts[h.source], h.lines)
+				continue
+			case h.err != nil && !errors.Is(h.err, context.Canceled):
+				readers[h.source] = nil
+				failed(h.source, h.err)
 			}
+			done[h.source] = true
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
-	return nil
+}
+
+// next returns the source with the earliest line, and the earliest line of the others; nil: they have none. first is -1 as long as
+// the next line of a source is not known.
+func next(parts [][][]Line, done []bool) (first int, before *Line) {
+	first = -1
+	for i, of := range parts {
+		switch {
+		case len(of) == 0 && !done[i]:
+			return -1, nil
+		case len(of) == 0:
+		case first < 0:
+			first = i
+		case of[0][0].At.Before(parts[first][0][0].At):
+			before, first = &parts[first][0][0], i
+		case before == nil || of[0][0].At.Before(before.At):
+			before = &of[0][0]
+		}
+	}
+	return first, before
+}
+
+func allDone(done []bool) bool {
+	for _, d := range done {
+		if !d {
+			return false
+		}
+	}
+	return true
+}
+
+// follow prints what comes after the history.
+func follow(ctx context.Context, readers []*reader, p *Printer, failed func(source int, err error)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	var mu sync.Mutex // guards the calls of failed
+	for i, r := range readers {
+		if r == nil {
+			continue
+		}
+		running.Go(func() {
+			err := r.follow(ctx, i, p)
+			if broken := p.Flush(); broken != nil {
+				cancel(broken)
+			} else if err != nil && ctx.Err() == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed(i, err)
+			}
+		})
+	}
+	running.Wait()
+	return context.Cause(ctx)
 }

@@ -1,23 +1,32 @@
 package logs
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// A Printer writes lines for people.
+// A Printer writes lines for people. Any goroutine may call its methods.
 type Printer struct {
+	// Fixed before the first line.
 	Out        show.Out
 	Notes      io.Writer // gets notes about the output
 	Names      []string  // of the sources
 	Raw        bool      // write the output unchanged
 	Timestamps bool      // write the time before each line
+	News       bool      // notes are lines of Out, with the mark *; holes go to Notes in any case
 
-	open place // of the last line, if written without an end; zero: the last line has an end
+	mu       sync.Mutex
+	buf      []byte           // not yet written to Out
+	open     place            // of the last line, if written without an end; zero: the last line has an end
+	prefixes map[place]string // without times
+	err      error            // the first error of Out
 }
 
 // A place is where a line comes from.
@@ -26,77 +35,116 @@ type place struct {
 	stream protocol.Stream
 }
 
-// prefixes are the styles of the prefixes of several sources, in turn.
-var prefixes = []show.Style{"36", "33", "32", "35", "34", "31"}
+// styles are the styles of the names of several sources, in turn.
+var styles = []show.Style{"36", "33", "32", "35", "34", "31", "96", "93", "92", "95", "94"}
 
-// Print writes a line, and returns the error of the writer.
-func (p *Printer) Print(source int, l Line) error {
-	text := string(l.Text)
-	if l.Stream == 0 {
-		if err := p.End(); err != nil {
-			return err
+// fullBuffer is the size of Printer.buf, in bytes, from which Print writes.
+const fullBuffer = 64 << 10
+
+// Print adds lines of a source, which come to Out at the latest with Flush, and returns the first error of Out.
+func (p *Printer) Print(source int, lines ...Line) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range lines {
+		if p.add(source, &lines[i]); len(p.buf) >= fullBuffer {
+			p.write()
 		}
-		_, err := fmt.Fprintf(p.Notes, "%s: %s\n", show.Harmless(p.Names[source]), show.Harmless(text))
-		return err
 	}
-	if !p.Raw {
-		text = show.HarmlessText(trimCR(text))
+	return p.err
+}
+
+// Flush writes all lines to Out, and returns the first error of Out.
+func (p *Printer) Flush() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.write()
+	return p.err
+}
+
+// Tell writes a note about the output of a source to Notes, after the lines before.
+func (p *Printer) Tell(source int, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tell(source, text)
+}
+
+func (p *Printer) tell(source int, text string) {
+	p.end()
+	p.write()
+	fmt.Fprintf(p.Notes, "%s: %s\n", show.Harmless(p.Names[source]), show.Harmless(text))
+}
+
+func (p *Printer) add(source int, l *Line) {
+	if l.Stream == 0 && !p.News {
+		p.tell(source, string(l.Text))
+		return
 	}
 	from := place{source + 1, l.Stream}
-	if p.open != from {
-		if err := p.End(); err != nil {
-			return err
+	if p.open != from || l.Stream == 0 {
+		p.end()
+		if p.Timestamps {
+			p.buf = append(append(p.buf, p.Out.Paint(show.Dim, l.At.Format("2006-01-02T15:04:05.000Z07:00"))...), ' ')
 		}
-		text = p.prefix(source, l) + text
+		p.buf = append(p.buf, p.prefix(from)...)
+	}
+	switch {
+	case l.Stream == 0:
+		p.buf = append(p.buf, p.Out.Paint(show.Dim, show.Harmless(string(l.Text)))...)
+	case p.Raw:
+		p.buf = append(p.buf, l.Text...)
+	default:
+		p.buf = show.AppendHarmless(p.buf, bytes.TrimRight(l.Text, "\r"))
 	}
 	if p.open = (place{}); l.Open {
 		p.open = from
 	} else {
-		text += "\n"
+		p.buf = append(p.buf, '\n')
 	}
-	_, err := io.WriteString(p.Out, text)
-	return err
 }
 
-// End ends a line without an end, unless the output of a single source is written unchanged.
+func (p *Printer) write() {
+	if len(p.buf) > 0 && p.err == nil {
+		_, p.err = p.Out.Write(p.buf)
+	}
+	p.buf = p.buf[:0]
+}
+
+// End ends a line without an end, unless the output of a single source is written unchanged, and writes all lines.
 func (p *Printer) End() error {
-	if p.open == (place{}) || p.Raw && len(p.Names) == 1 {
-		return nil
-	}
-	p.open = place{}
-	_, err := io.WriteString(p.Out, "\n")
-	return err
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end()
+	p.write()
+	return p.err
 }
 
-func (p *Printer) prefix(source int, l Line) string {
-	text := ""
-	if p.Timestamps {
-		text += p.Out.Paint(show.Dim, l.At.Format("2006-01-02T15:04:05.000Z07:00")) + " "
+func (p *Printer) end() {
+	if p.open != (place{}) && !(p.Raw && len(p.Names) == 1) {
+		p.open = place{}
+		p.buf = append(p.buf, '\n')
 	}
+}
+
+// prefix returns the name of a source, and the mark between the name and a line.
+func (p *Printer) prefix(of place) string {
 	if len(p.Names) == 1 {
+		return ""
+	}
+	text, known := p.prefixes[of]
+	if known {
 		return text
+	}
+	if p.prefixes == nil {
+		p.prefixes = make(map[place]string)
 	}
 	width := 0
 	for _, n := range p.Names {
 		width = max(width, show.Width(show.Harmless(n)))
 	}
-	name := show.Harmless(p.Names[source])
-	return text + p.Out.Paint(prefixes[source%len(prefixes)], fmt.Sprintf("%s%*s %s", name, width-show.Width(name), "", Mark(l.Stream))) + " "
-}
-
-// Mark returns what stands between the name of a process and a line of a stream.
-func Mark(s protocol.Stream) string {
-	if s == protocol.Stderr {
-		return "!"
-	}
-	return "|"
-}
-
-// trimCR removes the carriage returns at the end of a line of a terminal.
-func trimCR(text string) string {
-	for len(text) > 0 && text[len(text)-1] == '\r' {
-		text = text[:len(text)-1]
-	}
+	name := show.Harmless(p.Names[of.source-1])
+	mark := map[protocol.Stream]string{0: "*", protocol.Stderr: "!"}[of.stream]
+	text = p.Out.Paint(styles[(of.source-1)%len(styles)], fmt.Sprintf("%s%*s %s", name, width-show.Width(name), "", cmp.Or(mark, "|"))) + " "
+	p.prefixes[of] = text
 	return text
 }
 
