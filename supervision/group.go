@@ -10,7 +10,7 @@ import (
 // GroupStrategy says which other members run again after the end of a member, as in OTP. These members are told
 // to end one after the other, the last started first. Then they run again in start order.
 //
-// Independent is not of OTP: nobody else runs again, the Intensity of each member counts, and a member that is given up
+// Independent is not of OTP: a stopped group ends each member as soon as no member lives that depends on it. Nobody else runs again, the Intensity of each member counts, and a member that is given up
 // leaves alone. If a member waits for another that has left and was not ready, the group goes on and the member waits.
 // Only an Independent group can be extended.
 type GroupStrategy string
@@ -465,16 +465,24 @@ func (g *Group) advance(now time.Time) {
 	}
 }
 
-// end tells the last living member from index from on to end, and reports whether no such member lives.
+// end tells living members from index from on to end, the last first, and reports whether no such member lives. An
+// independent member ends as soon as no member lives that depends on it; others end one at a time.
 func (g *Group) end(from int, reason string) bool {
+	needed, over := make([]bool, len(g.members)), true
 	for i := len(g.members) - 1; i >= from; i-- {
-		switch m := &g.members[i]; m.State {
-		case Running:
+		m := &g.members[i]
+		if m.State != Running && m.State != Ending {
+			continue
+		}
+		if m.State == Running && !needed[i] {
 			m.State, m.Reason = Ending, reason
-			return false
-		case Ending:
-			return false
+		}
+		if over = false; g.strategy != Independent {
+			break
+		}
+		for _, j := range m.after {
+			needed[j] = true
 		}
 	}
-	return true
+	return over
 }

@@ -507,6 +507,24 @@ func TestIndependentMembersGoOnAlone(t *testing.T) {
 	}
 }
 
+// Independent members end together, but none before those that depend on it.
+func TestIndependentMembersEnd(t *testing.T) {
+	s := newTroop(t, Independent, Intensity{}, Member{ID: "disk"}, Member{ID: "db", After: []string{"disk"}}, Member{ID: "web", After: []string{"db"}}, Member{ID: "worker"})
+	s.tick(0)
+	s.ready("disk")
+	s.ready("db")
+	s.ready("web", "worker")
+	s.Stop(s.now, "enough")
+	s.want(t, "stopping: disk running 1 r, db running 1 r, web ending 1 r, worker ending 1 r")
+	s.Gone(s.now, "worker", "enough", false)
+	s.want(t, "stopping: disk running 1 r, db running 1 r, web ending 1 r, worker left 1 r")
+	s.Gone(s.now, "web", "enough", false)
+	s.want(t, "stopping: disk running 1 r, db ending 1 r, web left 1 r, worker left 1 r")
+	s.Gone(s.now, "db", "enough", false)
+	s.Gone(s.now, "disk", "enough", false)
+	s.want(t, "ended: disk left 1 r, db left 1 r, web left 1 r, worker left 1 r")
+}
+
 // An extended group leaves the other members alone, and who waited for a lost member goes on after the new one.
 func TestExtendedGroup(t *testing.T) {
 	db, web := Member{ID: "db"}, Member{ID: "web", After: []string{"db"}}

@@ -19,7 +19,7 @@ func newDown(t *target.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down [flags] [FILE]",
 		Short: "Stop the programs of troupe up",
-		Long: `Stops the programs of a project in reverse start order, each as the file says, and ends its session.
+		Long: `Stops the programs of a project, none before those that depend on it, each as the file says, and ends its session.
 After --timeout, whatever is left is killed. If nothing runs, down does nothing and exits with 0.`,
 		Example: `  troupe down
   troupe down --project shop --url wss://build:7766`,

@@ -58,7 +58,7 @@ func newUp(t *target.Flags) *cobra.Command {
 output. Run it again to apply a changed file: only the programs that changed are restarted. With names of
 processes, or --namespace, only these and what they depend on are started.
 
-^C stops the programs in reverse order and exits with 130; ^C again kills them. If the terminal closes or
+^C stops the programs and exits with 130; ^C again kills them. If the terminal closes or
 the connection is lost, the programs go on: run troupe up again to see them, or troupe down to stop them.
 When all programs have ended, the exit code is that of the first that failed, else 0.
 The file is described in docs/UP.md; troupe config check explains one.`,

@@ -15,6 +15,8 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/why/why.go", old: `if s.EndsAtMs > 0 {`, new: `if false {`, breaks: "ps says when a session ends without a client"},
 	{file: "actors/session/session.go", old: `s.departure == "" && ctx.Sender().Equal(s.owner)`, new: `ctx.Sender().Equal(s.owner)`, breaks: "the words of an owner that leaves stay when its connection breaks", in: "tests", run: "^TestLeft$"},
 	{file: "actors/connection/end.go", old: `c.session != nil && !errors.Is(err, io.EOF)`, new: `c.session != nil`, breaks: "a connection that its client closes was not lost", in: "tests", run: "^TestLeft$"},
+	{file: "supervision/group.go", old: `needed[j] = true`, new: `_ = needed[j]`, breaks: "no member of a stopped group ends before those that depend on it"},
+	{file: "supervision/group.go", old: `if over = false; g.strategy != Independent {`, new: `if over = false; true {`, breaks: "independent members of a stopped group end together"},
 	{file: "internal/audit/event.go", old: `return inert(share.Redact(append(out, members...)))`, new: `return share.Redact(append(out, members...))`, breaks: "a line of the audit log controls no terminal"},
 	{file: "internal/audit/event.go", old: `text := inert(bytes`, new: `text := (bytes`, breaks: "a line of the audit log is bounded once it is escaped"},
 	{file: "transport/websocket.go", old: `return every - time.Duration(time.Now().UnixNano())%beat`, new: `return every`, breaks: "the connections of a server are pinged together", run: "^TestPingsComeTogether$"},
