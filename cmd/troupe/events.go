@@ -212,6 +212,8 @@ func eventText(e *protocol.ServerEvent) string {
 		text = fmt.Sprintf("%s: run %d", e.Kind, e.Run)
 	case protocol.ServerEvicted:
 		text = "given up"
+	case protocol.ServerClosed:
+		text = why.State(string(protocol.StateClosed))
 	case protocol.ServerGroup:
 		text = "group " + e.GroupID + ": " + e.State
 	case protocol.ServerOpened, protocol.ServerAttached, protocol.ServerDetached, protocol.ServerClosing, protocol.ServerGone:

@@ -105,7 +105,7 @@ func printInfo(out show.Out, e *psEntry) {
 		}
 		line("sandbox", "%s", sandbox)
 	}
-	state := p.State
+	state := why.State(p.State)
 	if p.Ready {
 		state += ", ready"
 	}

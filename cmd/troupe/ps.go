@@ -174,7 +174,7 @@ func stateCell(p *protocol.ProcessInfoResult) show.Cell {
 		if p.Status != nil && p.Status.ExitCode != 0 {
 			style = show.Bad
 		}
-		return show.Cell{Text: "ended", Style: style}
+		return show.Cell{Text: why.State(p.State), Style: style}
 	}
 	return show.Cell{Text: p.State, Style: show.Warn}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/compose"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -529,7 +530,7 @@ func (u *upper) table(has []protocol.GroupMember, ended map[string]protocol.Exit
 		if m.Ready && ended[m.ProcessID].ExitCode == 0 {
 			ready, style = "yes", show.Good
 		}
-		t.Row(m.ProcessID, m.State, m.Run, show.Cell{Text: ready, Style: style}, m.Reason)
+		t.Row(m.ProcessID, why.State(m.State), m.Run, show.Cell{Text: ready, Style: style}, m.Reason)
 	}
 	_ = t.Write(u.out)
 	fmt.Fprintf(u.out, "see them: troupe logs -f --session %[1]s; end them: troupe down --project %[1]s\n", word(u.project.Name))

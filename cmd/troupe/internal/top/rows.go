@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
@@ -178,11 +177,7 @@ func (t *table) group(rows []row, s *Session, name string, list []*process) []ro
 }
 
 func processRow(p *process, depth int) row {
-	r := row{key: key{Ref: p.Ref}, process: p, depth: depth, title: p.Process, state: p.info.State, why: p.why, usage: p.usage}
-	if pick.Ended(&p.info.ProcessInfo) {
-		r.state = "ended"
-	}
-	return r
+	return row{key: key{Ref: p.Ref}, process: p, depth: depth, title: p.Process, state: why.State(p.info.State), why: p.why, usage: p.usage}
 }
 
 func (t *table) matches(p *process) bool {
@@ -190,7 +185,7 @@ func (t *table) matches(p *process) bool {
 		return true
 	}
 	want := strings.ToLower(t.filter)
-	for _, text := range []string{p.Process, p.session.Name, p.Session, p.info.Group, p.info.State, p.why, show.Command(p.info.Argv)} {
+	for _, text := range []string{p.Process, p.session.Name, p.Session, p.info.Group, why.State(p.info.State), p.why, show.Command(p.info.Argv)} {
 		if strings.Contains(strings.ToLower(text), want) {
 			return true
 		}

@@ -3,11 +3,24 @@ package why
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
 )
+
+// ends are the words of the wire for one end of a process, for which people read a single word.
+var ends = []string{string(protocol.StateClosed), supervision.Left.String()}
+
+// State returns the state of a process, or of a member of a group, in the word for people: ended once no other run follows.
+func State(state string) string {
+	if slices.Contains(ends, state) {
+		return "ended"
+	}
+	return state
+}
 
 // Left says how long ago the owner of a session has left without closing its connection, and how. Empty: there is an owner, or it has
 // closed its connection. The text may have words of a client: pass it through show.Harmless.
