@@ -90,6 +90,25 @@ func keepPort(t *testing.T) int {
 	return name.(*unix.SockaddrInet4).Port
 }
 
+// TestExampleIsWhole: the programs that docs/example/troupe.yaml names are there, so the example runs as it is.
+func TestExampleIsWhole(t *testing.T) {
+	t.Parallel()
+	example, err := os.ReadFile("../docs/example/troupe.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := regexp.MustCompile(`\bbin/\w+`).FindAllString(string(example), -1)
+	if len(programs) != 4 {
+		t.Errorf("the example has the programs %q, want 4", programs)
+	}
+	for _, name := range programs {
+		info, err := os.Stat("../docs/example/" + name)
+		if err != nil || info.Mode()&0o111 != 0o111 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+}
+
 // A shop is a directory with the example and its programs.
 type shop struct {
 	t    *testing.T
