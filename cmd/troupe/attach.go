@@ -100,7 +100,7 @@ func (a *attacher) run(name string) (int, error) {
 		cmd.Stderr = cmd.Stdout // one writer gets both in the order of the program
 	}
 	cmd.OnGap = a.gap
-	if text := sight.left(at.Session); text != "" {
+	if text := sight.left(&at); text != "" {
 		a.con.Note("%s", text)
 	}
 	ended := at.info.Status != nil
@@ -170,11 +170,11 @@ func (a *attacher) join(session string, owned bool) (*client.Client, error) {
 	return c, err
 }
 
-// left is why.Left of a session.
-func (s *sight) left(session string) string {
+// left is why.Left of a process.
+func (s *sight) left(n *named) string {
 	for _, d := range s.sessions {
-		if d.SessionID == session {
-			return why.Left(&d.SessionSummary, time.Now())
+		if d.SessionID == n.Session {
+			return why.Left(&d.SessionSummary, &n.info.ProcessInfo, time.Now())
 		}
 	}
 	return ""

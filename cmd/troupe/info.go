@@ -43,7 +43,7 @@ func newInfo(t *target.Flags) *cobra.Command {
 			list := []psEntry{}
 			for _, n := range found {
 				e := psEntry{SessionID: n.Session, ProcessInfoResult: n.info}
-				e.left = s.left(n.Session)
+				e.left = s.left(&n)
 				for _, session := range s.sessions {
 					if session.SessionID == n.Session {
 						e.SessionName = session.Name

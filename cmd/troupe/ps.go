@@ -120,7 +120,7 @@ func (o *psFlags) list(ctx context.Context, w io.Writer) error {
 		}
 		for _, p := range session.List {
 			if o.all || !pick.Ended(&p.ProcessInfo) {
-				list = append(list, psEntry{SessionID: session.SessionID, SessionName: session.Name, ProcessInfoResult: p, left: why.Left(&session.SessionSummary, now)})
+				list = append(list, psEntry{SessionID: session.SessionID, SessionName: session.Name, ProcessInfoResult: p, left: why.Left(&session.SessionSummary, &p.ProcessInfo, now)})
 			}
 		}
 	}

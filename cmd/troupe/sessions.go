@@ -156,7 +156,7 @@ func sessionsTable(list []protocol.SessionDetails, now time.Time) *show.Table {
 			state.Style = show.Warn
 		}
 		run := running(s)
-		table.Row(s.Name, state, show.Age(now.Sub(time.UnixMilli(s.CreatedAtMs))), run, s.Processes-run, s.Observers, s.Identity, s.SessionID, why.Left(&s.SessionSummary, now))
+		table.Row(s.Name, state, show.Age(now.Sub(time.UnixMilli(s.CreatedAtMs))), run, s.Processes-run, s.Observers, s.Identity, s.SessionID, why.Left(&s.SessionSummary, nil, now))
 	}
 	return table
 }

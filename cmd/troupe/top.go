@@ -81,7 +81,7 @@ func (s *topSource) Sample(ctx context.Context) (*top.Snapshot, error) {
 	}
 	snapshot := &top.Snapshot{At: time.Now(), Took: time.Since(asked)}
 	for _, l := range list {
-		snapshot.Sessions = append(snapshot.Sessions, top.Session{ID: l.SessionID, Name: l.Name, State: l.State, Left: why.Left(&l.SessionSummary, snapshot.At), Omitted: l.ListOmitted, Processes: l.List})
+		snapshot.Sessions = append(snapshot.Sessions, top.Session{ID: l.SessionID, Name: l.Name, State: l.State, Left: why.Left(&l.SessionSummary, nil, snapshot.At), Omitted: l.ListOmitted, Processes: l.List})
 	}
 	return snapshot, nil
 }

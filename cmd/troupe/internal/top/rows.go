@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
@@ -153,7 +154,9 @@ func loneRow(p *process) row {
 	if name := p.session.Name; name != "" && name != p.Process {
 		r.title = name + "/" + p.Process
 	}
-	r.why = why.Join(r.why, p.session.Left)
+	if !pick.Ended(&p.info.ProcessInfo) {
+		r.why = why.Join(r.why, p.session.Left)
+	}
 	return r
 }
 

@@ -22,10 +22,11 @@ func State(state string) string {
 	return state
 }
 
-// Left says how long ago the owner of a session has left without closing its connection, and how. Empty: there is an owner, or it has
-// closed its connection. The text may have words of a client: pass it through show.Harmless.
-func Left(s *protocol.SessionSummary, now time.Time) string {
-	if s.Left == "" {
+// Left says of a process how long ago the owner of its session has left without closing the connection, and how. Empty: there is an
+// owner, the owner has closed its connection, or the process has ended. A nil process is the whole session. The text may have words of a
+// client: pass it through show.Harmless.
+func Left(s *protocol.SessionSummary, p *protocol.ProcessInfo, now time.Time) string {
+	if s.Left == "" || p != nil && protocol.State(p.State) == protocol.StateClosed {
 		return ""
 	}
 	text := "left " + show.Age(now.Sub(time.UnixMilli(s.DetachedAtMs))) + " ago: " + s.Left

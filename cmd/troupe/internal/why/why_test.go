@@ -57,9 +57,13 @@ func TestLeft(t *testing.T) {
 		{protocol.SessionSummary{DetachedAtMs: now.UnixMilli() - 61_000, Left: "detached"}, "left 1m ago: detached"},
 		{protocol.SessionSummary{DetachedAtMs: now.UnixMilli() - 61_000, EndsAtMs: now.UnixMilli() + 9000, Left: "lost"}, "left 1m ago: lost; ends in 9s unless somebody attaches"},
 	} {
-		if got := Left(&c.s, now); got != c.want {
+		if got := Left(&c.s, nil, now); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.s, got, c.want)
 		}
+	}
+	ended := &protocol.ProcessInfo{State: string(protocol.StateClosed)}
+	if got := Left(&protocol.SessionSummary{Left: "detached"}, ended, now); got != "" {
+		t.Errorf("of an ended process: %q", got)
 	}
 	if got := Join("a", "") + Join("", "b") + Join("c", "d"); got != "abc; d" {
 		t.Error(got)
