@@ -61,7 +61,7 @@ program's: see troupe send --close.`,
 	}
 	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only watch: the server takes no input and no size from here")
 	cmd.Flags().BoolVar(&o.noStdin, "no-stdin", false, "type nothing")
-	cmd.Flags().Uint64Var(&o.after, "after", 0, "go on after the event with this `SEQ`, which was shown before; 0: show all that the server holds")
+	cmd.Flags().Uint64Var(&o.after, "after", 0, "show only output after event number `EVENT`; 0: all that the server holds")
 	o.register(cmd.Flags())
 	return cmd
 }

@@ -14,8 +14,8 @@ func newCat(t *target.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cat [flags] PATH...",
 		Short: "Print files of the server",
-		Long: `Prints files of the server as they are, one after the other. A file of any size passes through a few
-blocks of memory, and goes on after a lost connection.
+		Long: `Prints files of the server as they are, one after the other. Files of any size are
+streamed, and resume after a lost connection.
 ` + remoteHelp,
 		Example: `  troupe cat :/etc/hostname
   troupe cat build:dump.sql.gz | gunzip | less`,

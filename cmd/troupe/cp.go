@@ -46,7 +46,7 @@ The exit code is 1 if something was not copied; the rest is there.
 			_, _, toServer := remoteName(to)
 			for _, s := range sources {
 				if _, _, is := remoteName(s); is != fromServer {
-					return fmt.Errorf("the sources %s and %s are not on the same side: copy them one after the other", sources[0], s)
+					return fmt.Errorf("the sources %s and %s are not on the same machine: copy them separately", sources[0], s)
 				}
 			}
 			if !fromServer && !toServer {

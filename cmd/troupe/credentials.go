@@ -58,7 +58,7 @@ func (c *credentialFlags) register(f *flag.FlagSet) {
 	f.DurationVar(&c.jwt.Skew, "auth-jwt-skew", 30*time.Second, "how far the clocks of issuer and server may differ")
 	f.BoolVar(&c.unixUsers, "auth-unix-users", false, "accept every user that can open the unix socket, by the user's number")
 	f.StringVar(&c.roles, "auth-roles-file", "", "what identities may do beyond their own sessions: lines of `FILE` are NAME operator, or NAME observes NAME …. The file is read at each connection")
-	f.DurationVar(&c.maxShareTime, "max-share-time", 7*24*time.Hour, "how long the owner of a session may let others in by a token (session/share); 0: not at all. Only for servers that ask for credentials")
+	f.DurationVar(&c.maxShareTime, "max-share-time", 7*24*time.Hour, "how long the owner of a session may let others in by a token (troupe sessions share); 0: not at all. Only for servers that ask for credentials")
 	f.StringVar(&c.tls.Certificate, "tls-cert", "", "PEM `FILE` with the server's certificate, for --listen wss://IP:PORT. The file is read at each connection")
 	f.StringVar(&c.tls.Key, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
 	f.StringVar(&c.tls.ClientCAs, "tls-client-ca", "", "accept client certificates issued by the certificates in the PEM `FILE`")
@@ -254,6 +254,6 @@ func (c *credentialFlags) tlsConfig(listen string, noTokens bool, log *slog.Logg
 	}
 	files := c.tls
 	files.RequireCertificate = files.ClientCAs != "" && noTokens
-	files.Failed = func(err error) { log.Error("the TLS files are wrong; the last right ones stay in use", "err", err) }
+	files.Failed = func(err error) { log.Error("the TLS files are wrong; the last valid ones stay in use", "err", err) }
 	return files.Config()
 }

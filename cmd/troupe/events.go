@@ -34,10 +34,10 @@ func newEvents(t *target.Flags) *cobra.Command {
 		Use:   "events [flags]",
 		Short: "Print the events of sessions and processes",
 		Long: `Prints a line for each event, until ^C: processes that start, become ready, exit, restart, are given up and
-close; groups that change their state; sessions that come, get and lose their owner, and go. The times are those of the
+close; groups that change their state; sessions that open, gain or lose their owner, and end. The times are those of the
 server.
 
-Events are told also if they happened while the connection was lost. The server keeps the last 8,192 events. If it
+Events are printed even if they happened while the connection was lost. The server keeps the last 8,192 events. If it
 has forgotten some before they were read, a line on stderr says so, and with --json an object of the kind lost.`,
 		Example: `  troupe events
   troupe events --since start
@@ -56,7 +56,7 @@ has forgotten some before they were read, a line on stderr says so, and with --j
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&o.since, "since", "", "also tell the past: `WHEN` is start for all that the server knows, how long ago (10m), or a time (15:04)")
+	cmd.Flags().StringVar(&o.since, "since", "", "also print past events: `WHEN` is start for all that the server knows, how long ago (10m), or a time (15:04)")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON: an object in each line")
 	return cmd
 }

@@ -23,8 +23,8 @@ func newInfo(t *target.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "info [flags] [SESSION/]PROCESS...",
 		SuggestFor: []string{"status", "inspect", "show", "describe"},
-		Short:      "Print everything known of processes",
-		Long:       "Prints everything that the server knows of a process: its state, its use of the machine, its output, and who watches it.",
+		Short:      "Print everything known about processes",
+		Long:       "Prints everything that the server knows about a process: its state, its use of the machine, its output, and who watches it.",
 		Example: `  troupe info web
   troupe info --env web
   troupe info --json web | jq '.[0].waitsFor'`,
@@ -74,7 +74,7 @@ func newInfo(t *target.Flags) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&withEnv, "env", false, "also print the environment of the present run, without what looks like a secret")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list with the result of process/info for each, with sessionId and sessionName")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list with all facts of each process and its session")
 	return cmd
 }
 
@@ -130,7 +130,7 @@ func printInfo(out show.Out, e *psEntry) {
 	}
 	line("run", "%d", p.Run)
 	if p.PID != 0 {
-		line("pid", "%d, found by %s", p.PID, p.Containment)
+		line("pid", "%d; descendants found by %s", p.PID, p.Containment)
 	}
 	if p.Status != nil {
 		line("last end", "%s, run %d", why.Ended(p.Status), p.Status.Run)
@@ -146,7 +146,7 @@ func printInfo(out show.Out, e *psEntry) {
 			line("threads", "%d, of all its processes", *u.PIDs)
 		}
 		if u.Of != protocol.UsageOfProgram {
-			line("pressure", "waited of the last 10 s: CPU %.0f%%, memory %.0f%%, disk %.0f%%", u.CPUPressure, u.MemoryPressure, u.IOPressure)
+			line("pressure", "waiting in the last 10 s: CPU %.0f%%, memory %.0f%%, disk %.0f%%", u.CPUPressure, u.MemoryPressure, u.IOPressure)
 		}
 	}
 	line("output", "%s in all", show.Bytes(p.OutputBytes))

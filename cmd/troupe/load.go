@@ -334,7 +334,7 @@ func (o *loadFlags) signals(ctx context.Context, note func(string)) (_ context.C
 			switch n {
 			case 1:
 				cancel(errInterrupted{sig})
-				note("ends the run; ^C again ends it at once")
+				note("ending the run; ^C again ends it at once")
 			case 2:
 				close(stopped)
 			default:

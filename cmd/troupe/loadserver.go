@@ -141,7 +141,7 @@ func (s *loadServer) kill() {
 	s.dir.remove()
 }
 
-// stop ends the server. The error says that it had ended before, or did not end rightly.
+// stop ends the server. The error says that it had ended before, or did not end cleanly.
 func (s *loadServer) stop() error {
 	select {
 	case <-s.ended:
@@ -155,7 +155,7 @@ func (s *loadServer) stop() error {
 	select {
 	case <-s.ended:
 		if s.err != nil {
-			return fmt.Errorf("the server did not end rightly (%w): %s", s.err, s.log())
+			return fmt.Errorf("the server did not end cleanly (%w): %s", s.err, s.log())
 		}
 		return nil
 	case <-time.After(loadEndTime):

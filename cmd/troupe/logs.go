@@ -80,9 +80,9 @@ server got the output.`,
 	f := cmd.Flags()
 	f.StringVar(&o.session, "session", "", "only processes of this `SESSION`")
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on with the output to come, until the processes end")
-	f.StringVar(&o.since, "since", "", "only output since a `SEQ|TIME`: the number of an event as in troupe info, how long ago (10m), or a time (15:04, 2026-01-31T15:04:05)")
+	f.StringVar(&o.since, "since", "", "only output since this `EVENT|TIME`: an event number as in troupe info, how long ago (10m), or a time (15:04, 2026-01-31T15:04:05)")
 	f.IntVarP(&o.tail, "tail", "n", -1, "only the last `N` lines of each process; default: all that the server holds")
-	f.Lookup("tail").DefValue = "" // the text names the default
+	f.Lookup("tail").DefValue = "0" // hidden: the text names the default
 	f.BoolVarP(&o.timestamps, "timestamps", "t", false, "print the time before each line")
 	f.StringVar(&o.stream, "stream", "", "only this `STREAM`: stdout, stderr, or pty for the output of a terminal")
 	f.BoolVar(&o.raw, "raw", false, "print the output as it is, with its control characters")

@@ -61,7 +61,7 @@ func status(cmd *cobra.Command, err error) int {
 	case err == nil:
 		return 0
 	case !ok:
-		fmt.Fprintf(os.Stderr, "%s: %s; see %s --help\n", cmd.CommandPath(), show.HarmlessText(show.Words(err)), cmd.CommandPath())
+		fmt.Fprintf(os.Stderr, "%s: %s; see %s --help\n", cmd.CommandPath(), show.HarmlessText(strings.TrimSpace(show.Words(err))), cmd.CommandPath())
 		if cmd.Annotations[programsCode] != "" {
 			return exitFailed
 		}
@@ -116,8 +116,14 @@ and go on without a client. Commands start your own server on this machine when 
 
 // flagError adds to an error about a flag what to write, if the error does not say so.
 func flagError(err error) error {
-	if strings.Contains(err.Error(), "missing unit in duration") {
-		return fmt.Errorf("%w: write a number and a unit, such as 5s, 10m or 2h", err)
+	for text, advice := range map[string]string{
+		"missing unit in duration": "write a number and a unit, such as 5s, 10m or 2h",
+		"time: invalid duration":   "write a number and a unit, such as 5s, 10m or 2h",
+		"strconv.Parse":            "write a whole number, such as 100",
+	} {
+		if words, _, found := strings.Cut(err.Error(), text); found {
+			return errors.New(strings.TrimSuffix(strings.TrimSuffix(words, "time: "), ": ") + ": " + advice)
+		}
 	}
 	return err
 }

@@ -39,7 +39,7 @@ func newPs(t *target.Flags) *cobra.Command {
 		SuggestFor: []string{"list", "status"},
 		Short:      "List the processes of your sessions",
 		Long: `Lists the processes of your sessions, the oldest first. Processes that have ended are listed with --all,
-for as long as the server knows them. A process is exited while descendants of its ended program hold the output.
+for as long as the server knows them. STATE is exited while descendants of an ended program hold its output open.
 
 CPU and MEMORY are of the run with all its descendants if the server has cgroups, and otherwise of the program alone.
 WHY says what a process waits for, or how it ended.`,
@@ -61,7 +61,7 @@ WHY says what a process waits for, or how it ended.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "also list processes that have ended")
-	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON: a list with the result of process/info for each, with sessionId and sessionName")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON: a list with all facts of each process and its session")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "list again every 2 s, until ^C")
 	cmd.Flags().StringVar(&o.session, "session", "", "only the processes of this `SESSION`: its name, its id, or the beginning of its id")
 	return cmd

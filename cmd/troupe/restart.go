@@ -29,7 +29,7 @@ func newStart(t *target.Flags) *cobra.Command {
 		Use:   "start [flags] [SESSION/]PROCESS...",
 		Short: "Run processes again that have ended",
 		Long: `Runs each process again after its end, under its name, with the arguments, the environment and all else that
-it was started with. Its log goes on. Restarts before the end no longer count. Returns when the new run
+it was started with. Its log goes on. The count of restarts begins anew. Returns when the new run
 has begun. A process that runs is no error.
 
 This is for programs of troupe run --detach and troupe up, for as long as their session lives. New programs:
@@ -71,7 +71,7 @@ troupe run --detach, troupe run --restart and troupe up can be restarted.`,
 func restart(ctx context.Context, w io.Writer, p *client.Process, n *named) error {
 	if err := p.Restart(ctx); err != nil {
 		if kind := client.Kind(err); kind == protocol.KindEnded || kind == protocol.KindNoRestart {
-			return errors.New("nothing is kept to run it again; troupe run --detach and troupe up keep what they start a program with")
+			return errors.New("it cannot be run again: only programs of troupe run --detach, troupe run --restart and troupe up can")
 		}
 		return err
 	}

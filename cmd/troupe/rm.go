@@ -19,7 +19,7 @@ func newRm(t *target.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm [flags] PATH...",
 		Short: "Remove files of the server",
-		Long: `Removes files and links of the server, and with -r directories with all their content. It asks nothing.
+		Long: `Removes files and links of the server, and with -r directories with all their content. It does not ask for confirmation.
 A link is removed, not its target. "/", the home directory, "." and ".." are refused.
 ` + remoteHelp,
 		Example: `  troupe rm :work/old.tar

@@ -154,7 +154,7 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	r.con.Restore()
 	r.noteDenied(err)
 	if r.gaps.Load() && code == 0 && why == nil {
-		code, why = exitFailed, errors.New("the program has succeeded, and some of its output was lost")
+		code, why = exitFailed, errors.New("the program succeeded, but some of its output was lost")
 	}
 	return r.close(c, code, why)
 }

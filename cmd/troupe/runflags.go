@@ -80,10 +80,10 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 	}
 	fs.BoolVarP(&o.detach, "detach", "d", false, "print the id of the process and leave; the program goes on without a client, and its output stays for a day after its end")
 	fs.BoolVarP(&o.stdinOpen, "stdin", "i", false, "with --detach, keep the program's stdin open for troupe send and troupe attach; default: stdin is empty")
-	fs.BoolVar(&o.ephemeral, "ephemeral", false, "the program is to end with this command: SIGHUP is for the program, and without this command the program ends after 30 s")
+	fs.BoolVar(&o.ephemeral, "ephemeral", false, "end the program with this command: SIGHUP goes to the program, and it ends 30 s after this command is gone")
 	fs.StringVar(&o.name, "name", "", "call the process `NAME` for attach, logs and so on; default: the program's name and four letters")
 	fs.StringVar(&o.session, "session", "", "start in this `SESSION`, beside its owner: its name, its id, or the beginning of its id")
-	fs.BoolVar(&o.here, "here", false, "run without a server, below this process: the program ends with troupe in any case")
+	fs.BoolVar(&o.here, "here", false, "run without a server, as a child of this command: the program always ends with it")
 
 	fs.StringVar(&o.cwd, "cwd", "", "run in `DIR`; default: the current directory, or on another machine the server's, or the home if the\nserver has users. There ~ and ~/DIR are below the home of the user: quote them ('~/src')")
 	parsed("env", "KEY=VALUE", "set a variable of the program; KEY alone passes it on from here; repeatable. On your own server\nthe program gets this environment; elsewhere the server's without secrets, or that\nof a login if the server has users, and TERM, LANG and LC_* from here", func(s string) error {
@@ -105,7 +105,7 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 		}
 		return spec.Limit(o.limits, s)
 	})
-	fs.StringVar(&o.ready, "ready", "", "the `CONDITION` under which the program counts as ready: tcp:PORT, unix:PATH, file:PATH, line:REGEXP, delay:5s or exit;\nwith --detach, troupe leaves when it is")
+	fs.StringVar(&o.ready, "ready", "", "the `CONDITION` under which the program counts as ready: tcp:PORT, unix:PATH, file:PATH, line:REGEXP, delay:5s or exit;\nwith --detach, wait until it is ready")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the program after this `TIME`, such as 10m")
 	fs.BoolVar(&o.noWait, "no-wait-for-children", false, "end with the program, although children of it hold its output open; they are killed")
 
@@ -135,7 +135,7 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 func (o *viewFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.escape, "escape", "~", "`CHAR` that begins an escape sequence after Enter (~. leaves, ~? lists them); none: there is none")
 	fs.StringVar(&o.detachKeys, "detach-keys", "ctrl-p,ctrl-q", "`KEYS` that detach from the program; none: no keys do")
-	fs.DurationVar(&o.reconnectFor, "reconnect-for", 0, "for how much `TIME` to try to resume a lost connection; default: as long as the session lives")
+	fs.DurationVar(&o.reconnectFor, "reconnect-for", 0, "try for this `TIME` to resume a lost connection; default: as long as the session lives")
 }
 
 // complete checks the flags that run and attach share.
@@ -158,11 +158,11 @@ func (o *runFlags) complete(fs *pflag.FlagSet, args []string) (err error) {
 	asked, refused := fs.Changed("tty") && fs.Lookup("tty").Value.String() == "true", fs.Changed("no-tty") && fs.Lookup("no-tty").Value.String() == "true"
 	switch {
 	case len(args) == 0 && o.local():
-		return errors.New("no program to run; only on another machine (--url or --server) does troupe run start a shell")
+		return errors.New("name a program, such as troupe run -- make test; only with --url or --server does troupe run start a shell")
 	case asked && refused:
 		return errors.New("choose one of --tty and --no-tty")
 	case o.here && (o.detach || o.session != "" || o.target.URL != "" || o.target.Server != ""):
-		return errors.New("--here runs the program in this process: leave out --detach, --session, --url and --server")
+		return errors.New("--here uses no server: leave out --detach, --session, --url and --server")
 	case o.ephemeral && (o.detach || o.session != ""):
 		return errors.New("--ephemeral is for a program in the foreground, in a session of its own: leave out --detach and --session")
 	case o.stdinOpen && !o.detach:

@@ -140,7 +140,7 @@ connected, detached while it waits for the owner, and closing while its programs
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list with each session as in session/list, with its processes")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list of sessions with their processes")
 	return cmd
 }
 

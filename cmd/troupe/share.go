@@ -62,8 +62,8 @@ server must ask for credentials (troupe serve --auth-token-file and others).`,
 	cmd.Flags().DurationVar(&o.lasts, "for", 0, "end the share after this `TIME`, such as 15m; default: an hour, or the server's maximum if that is less")
 	cmd.Flags().StringVar(&o.name, "name", "", "a `NAME` for the share, for lists")
 	cmd.Flags().BoolVar(&o.list, "list", false, "list the shares of the session, and make none")
-	cmd.Flags().StringVar(&o.end, "end", "", "end the share with this `ID`, and cut its guests off")
-	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON: the result of session/share, or with --list the list of shares")
+	cmd.Flags().StringVar(&o.end, "end", "", "end the share with this `ID`, and disconnect its guests")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON: the new share, or with --list the list of shares")
 	return cmd
 }
 

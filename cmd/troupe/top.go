@@ -136,14 +136,14 @@ func (c *subcommand) SetStderr(w io.Writer) { c.Stderr = w }
 // Run runs the command, and waits for a key: the person can read the last lines of the command.
 func (c *subcommand) Run() error {
 	if slices.Contains(c.Args, "logs") {
-		fmt.Fprintln(c.Stdout, "troupe top: this is the output; ^C comes back")
+		fmt.Fprintln(c.Stdout, "troupe top: following the output; ^C returns to top")
 	}
 	err := c.Cmd.Run()
 	fd := int(os.Stdin.Fd())
 	if state, err := term.MakeRaw(fd); err == nil { // else Enter does
 		defer term.Restore(fd, state)
 	}
-	fmt.Fprint(c.Stdout, "\r\ntroupe top: any key comes back ")
+	fmt.Fprint(c.Stdout, "\r\ntroupe top: press any key to return ")
 	os.Stdin.Read(make([]byte, 64)) // all bytes of a key such as F1
 	if _, exited := errors.AsType[*exec.ExitError](err); exited {
 		return nil // the command, or the program, has said why

@@ -95,7 +95,7 @@ The file is described in docs/UP.md; troupe config check explains one.`,
 	fs.BoolVarP(&o.detach, "detach", "d", false, "start the programs, print a table, and leave them running")
 	fs.BoolVar(&o.wait, "wait", false, "with --detach, wait until all programs are ready, those without a readiness probe for a second; exit with 1 if one fails")
 	fs.BoolVar(&o.abort, "abort-on-exit", false, "when one program ends for good, stop the others, and exit with its exit code")
-	fs.BoolVar(&o.keepOthers, "keep-others", false, "leave programs running that the file has no more")
+	fs.BoolVar(&o.keepOthers, "keep-others", false, "leave programs running that are no longer in the file")
 	cmd.MarkFlagsMutuallyExclusive("detach", "abort-on-exit")
 	return cmd
 }
@@ -175,7 +175,7 @@ func (u *upper) run(ctx context.Context) error {
 	case sig := <-signals:
 		cancel(errInterrupted{sig.(syscall.Signal)})
 		err = <-applied
-		return exitError{exitSignal + int(sig.(syscall.Signal)), fmt.Errorf("interrupted while the programs were started; troupe down stops what runs: %w", err)}
+		return exitError{exitSignal + int(sig.(syscall.Signal)), fmt.Errorf("interrupted while starting programs: %w; stop what runs with troupe down", err)}
 	}
 	for _, c := range []*client.Client{u.c, u.watch} {
 		if c != nil {

@@ -132,7 +132,7 @@ func (u *upper) follow(ctx context.Context, signals <-chan os.Signal) error {
 			return exitError{exitSignal + int(syscall.SIGPIPE), nil}
 		case err := <-stopped:
 			if err != nil {
-				return exitError{exitSignal + int(sig), fmt.Errorf("the programs were not stopped; troupe down --project %s stops them: %w", u.project.Name, err)}
+				return exitError{exitSignal + int(sig), fmt.Errorf("could not stop the programs: %w; stop them with troupe down --project %s", err, u.project.Name)}
 			}
 			stopped = nil
 			if len(u.names)+len(u.namespaces) > 0 {
@@ -189,7 +189,7 @@ func (u *upper) await(ctx context.Context, lives map[string]chan struct{}) map[s
 			return map[string]lastEnd{}
 		}
 		if errors.Is(err, client.ErrSessionGone) {
-			u.printer.note("the programs were ended by somebody else: %s", show.Harmless(err.Error()))
+			u.printer.note("the session has ended with its programs: %s", show.Harmless(err.Error()))
 			return map[string]lastEnd{}
 		}
 		has, goesOn := g.Processes, g.GroupID != "" && g.State != string(supervision.GroupEnded)
@@ -392,7 +392,7 @@ func (u *upper) kill(sig syscall.Signal) error {
 	}
 	wait.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return exitError{exitSignal + int(sig), fmt.Errorf("programs may go on; troupe down --project %s ends them: %w", u.project.Name, err)}
+		return exitError{exitSignal + int(sig), fmt.Errorf("could not kill all programs: %w; end them with troupe down --project %s", err, u.project.Name)}
 	}
 	u.closeIfEmpty()
 	return exitError{exitSignal + int(sig), nil}

@@ -119,7 +119,7 @@ func byHangup() left {
 	return left{how: "the terminal is gone", code: exitSignal + int(syscall.SIGHUP), detach: true}
 }
 
-func byKey() left { return left{how: "left", code: exitFailed} }
+func byKey() left { return left{how: "left by a key", code: exitFailed} }
 func bySignal(s syscall.Signal) left {
 	how := "interrupted"
 	if s != syscall.SIGINT {
@@ -168,7 +168,7 @@ func newViewer(command string, flags viewFlags, proxy bool) *viewer {
 // options returns the options of a client that tells the person about its link.
 func (v *viewer) options() client.Options {
 	if path := os.Getenv("TROUPE_TOKEN_FILE"); othersMay(0o006, path) {
-		v.con.Note("other users of this machine can use the token in %s: chmod o= it", path)
+		v.con.Note("other users of this machine can use the token in %s: run chmod o= on it", path)
 	}
 	return client.Options{
 		Name:         v.command,
@@ -319,11 +319,11 @@ func (v *viewer) suspendBoth() {
 		return
 	}
 	if err := v.within(func(ctx context.Context) error { return cmd.Signal(ctx, protocol.SignalStop) }); err != nil {
-		v.con.Note("the program is not stopped: %v", err)
+		v.con.Note("could not stop the program: %v", err)
 	}
 	v.suspend()
 	if err := v.within(func(ctx context.Context) error { return cmd.Signal(ctx, protocol.SignalContinue) }); err != nil {
-		v.con.Note("the program is not continued: %v", err)
+		v.con.Note("could not continue the program: %v", err)
 	}
 }
 

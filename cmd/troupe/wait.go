@@ -20,7 +20,7 @@ func newWait(t *target.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [flags] [SESSION/]PROCESS...",
 		Short: "Wait for the end of processes",
-		Long: `Waits until each process has ended for good, after its last restart, over lost connections. Prints how
+		Long: `Waits until each process has ended for good, after its last restart, even across lost connections. Prints how
 each ended, in the order of their ends. The exit code is that of the program, 128+N if signal N ended
 it. Of several programs, the first in the command line that failed gives the exit code. It is 125 if
 troupe failed, or if there is no such process.`,

@@ -38,7 +38,7 @@ func (r *reader) check(p *Project) {
 				r.faultAt(d.Line, "%s depends on %s twice", one.Name, d.Name)
 				continue
 			case on.Disabled && !one.Disabled:
-				r.faultAt(d.Line, "%s depends on %s, which is disabled", one.Name, d.Name)
+				r.faultAt(d.Line, "%s depends on %s, which is disabled: enable it, or remove the dependency", one.Name, d.Name)
 			}
 			seen[d.Name] = true
 			if d.Condition == "" {

@@ -17,7 +17,7 @@ func (p *Project) Explain(programs []*Program) string {
 	for _, one := range programs {
 		total += len(one.Units())
 	}
-	fmt.Fprintf(&b, "project %s, from %s\n%d processes, in start order (stopped in reverse):\n", p.Name, p.File, total)
+	fmt.Fprintf(&b, "project %s, from %s\n%d processes, in start order (each stops after those that depend on it):\n", p.Name, p.File, total)
 	for i, one := range programs {
 		fmt.Fprintf(&b, "\n%d. %s\n", i+1, one.Name)
 		for _, row := range p.explain(one) {
@@ -26,7 +26,7 @@ func (p *Project) Explain(programs []*Program) string {
 	}
 	for _, one := range p.Programs {
 		if !slices.Contains(programs, one) {
-			why := "not asked for"
+			why := "not selected"
 			if one.Disabled {
 				why = "disabled: started by name only"
 			}

@@ -51,7 +51,7 @@ func (p *Project) Plan(wanted []*Program, members []protocol.GroupMember, prune 
 		// A replica too many is stopped, even if the person named only some of the programs.
 		extra := slices.ContainsFunc(wanted, func(one *Program) bool { return replicaOf(m.ProcessID, one.Name) && p.owner(m.ProcessID) == nil })
 		if prune || extra {
-			reason := "the file has it no more"
+			reason := "it is no longer in the file"
 			if one := p.owner(m.ProcessID); one != nil && one.Disabled {
 				reason = "it is disabled"
 			}

@@ -132,7 +132,7 @@ func (r *reader) readYAML(data []byte, dir string) *Project {
 		{[]string{"processes"}, func(n *yaml.Node) { programs = n }},
 	}, map[string]string{
 		"services": "write processes", "procs": "write processes", "programs": "write processes",
-		"volumes": "troupe runs programs, no containers", "networks": "troupe runs programs, no containers",
+		"volumes": "troupe runs programs, not containers", "networks": "troupe runs programs, not containers",
 		"log_location": "troupe logs NAME shows output; the server keeps it",
 	})
 	if programs == nil {
@@ -215,8 +215,8 @@ func (r *reader) program(f field, dir string, common map[string]string) *Program
 	keys = append(keys, r.restartKeys(what, restarts)...)
 	keys = append(keys, r.durationKeys(&p.Timeout, what, "timeout")...)
 	r.mapping(f.value, what, keys, map[string]string{
-		"image": "troupe runs programs, no containers", "build": "troupe runs programs, no containers", "ports": "a program opens its ports itself; wait for one with readiness_probe: {tcp: HOST:PORT}",
-		"volumes": "troupe runs programs, no containers", "cmd": "write command", "entrypoint": "write command", "scale": "write replicas", "deploy": "write replicas", "stop_signal": "write shutdown: {signal: …}",
+		"image": "troupe runs programs, not containers", "build": "troupe runs programs, not containers", "ports": "a program opens its ports itself; wait for one with readiness_probe: {tcp: HOST:PORT}",
+		"volumes": "troupe runs programs, not containers", "cmd": "write command", "entrypoint": "write command", "scale": "write replicas", "deploy": "write replicas", "stop_signal": "write shutdown: {signal: …}",
 		"stop_grace_period": "write shutdown: {timeout: …}", "mem_limit": "write limits: {memory: …}", "pids_limit": "write limits: {pids: …}", "ulimits": "write limits",
 		"log_location": "troupe logs NAME shows output; the server keeps it", "is_daemon": "run the program in the foreground", "vars": "write environment", "profiles": "write namespace",
 	})

@@ -80,7 +80,7 @@ func (k Keys) help() []string {
 		e := string(k.Escape)
 		lines = append(lines,
 			e+".   leave at once; the program goes on",
-			e+"d   detach; the server keeps the program for a day without a client",
+			e+"d   detach; the program goes on, and its output stays for a day after its end",
 			e+"^Z  stop this command until fg; the program goes on",
 			e+e+"   type "+e,
 			"("+e+" is an escape character only after Enter)")

@@ -153,12 +153,12 @@ func (f Facts) system() (lines []Line) {
 		}
 		lines = append(lines, l)
 	}
-	add("processes of the machine", f.PIDMax, fewPIDs, count(f.PIDMax)+" (kernel.pid_max)", "sysctl -w kernel.pid_max=4194304")
+	add("processes of the machine", f.PIDMax, fewPIDs, count(f.PIDMax)+" (kernel.pid_max)", "as root: sysctl -w kernel.pid_max=4194304")
 	if f.PTYMax >= 0 {
-		add("terminals", f.PTYMax-max(f.PTYUsed, 0), fewPTYs, fmt.Sprintf("%s free of %s (kernel.pty.max)", count(f.PTYMax-max(f.PTYUsed, 0)), count(f.PTYMax)), "sysctl -w kernel.pty.max=4096")
+		add("terminals", f.PTYMax-max(f.PTYUsed, 0), fewPTYs, fmt.Sprintf("%s free of %s (kernel.pty.max)", count(f.PTYMax-max(f.PTYUsed, 0)), count(f.PTYMax)), "as root: sysctl -w kernel.pty.max=4096")
 	}
-	add("watches of files", f.InotifyWatches, fewWatches, count(f.InotifyWatches)+" (fs.inotify.max_user_watches)", "sysctl -w fs.inotify.max_user_watches=524288")
-	add("watchers of files", f.InotifyHandles, fewInstances, count(f.InotifyHandles)+" (fs.inotify.max_user_instances)", "sysctl -w fs.inotify.max_user_instances=1024")
+	add("watches of files", f.InotifyWatches, fewWatches, count(f.InotifyWatches)+" (fs.inotify.max_user_watches)", "as root: sysctl -w fs.inotify.max_user_watches=524288")
+	add("watchers of files", f.InotifyHandles, fewInstances, count(f.InotifyHandles)+" (fs.inotify.max_user_instances)", "as root: sysctl -w fs.inotify.max_user_instances=1024")
 	return lines
 }
 
@@ -167,7 +167,7 @@ func (f Facts) contained() Line {
 	switch {
 	case f.NoCgroup == "" && len(f.NoLimits) > 0:
 		l.Status, l.Found = Warn, fmt.Sprintf("%s, without the controllers %s", f.Containment, strings.Join(f.NoLimits, ", "))
-		l.Advice = "the limits memoryBytes, pids and cpus of programs need them: run the server in a unit with Delegate=yes, on a machine with only cgroup v2"
+		l.Advice = "the limits memory, pids and cpus need them: run the server in a unit with Delegate=yes, on a machine with only cgroup v2"
 	case f.NoCgroup != "":
 		l.Status = Warn
 		l.Found = fmt.Sprintf("%s, no cgroup: %s", f.Containment, show.Harmless(f.NoCgroup))
@@ -200,7 +200,7 @@ func (f Facts) port() Line {
 	l := Line{Check: "port", Status: OK, Found: f.Port.Address + " is free"}
 	switch {
 	case f.Port.Troupe != "":
-		l.Found = fmt.Sprintf("at %s runs troupe %s", f.Port.Address, show.Harmless(f.Port.Troupe))
+		l.Found = fmt.Sprintf("troupe %s runs at %s", show.Harmless(f.Port.Troupe), f.Port.Address)
 	case f.Port.Other != "":
 		l.Status, l.Found = Warn, fmt.Sprintf("%s: %s", f.Port.Address, show.Harmless(f.Port.Other))
 		l.Advice = "only troupe serve without --listen needs this port: choose another with --listen ws://127.0.0.1:PORT"
@@ -269,7 +269,7 @@ func (f Facts) reach() []Line {
 		lines = append(lines, Line{Check: "note of the server", Status: Warn, Found: show.Harmless(note), Advice: "see docs/SECURITY.md"})
 	}
 	if s.FileCallsHung > 0 {
-		lines = append(lines, Line{Check: "filesystems", Status: Warn, Found: fmt.Sprintf("%d calls of the server about files hang", s.FileCallsHung), Advice: "look for a network filesystem of the server that does not answer"})
+		lines = append(lines, Line{Check: "filesystems", Status: Warn, Found: fmt.Sprintf("file operations of the server that hang: %d", s.FileCallsHung), Advice: "look for a network filesystem of the server that does not answer"})
 	}
 	if n := s.Panics + s.ActorsGivenUp; n > 0 {
 		lines = append(lines, Line{Check: "faults of the server", Status: Warn, Found: fmt.Sprintf("%d since its start", n), Advice: "see its log"})

@@ -84,7 +84,7 @@ func TestCheck(t *testing.T) {
 		{"notes", func(f *Facts) {
 			f.Server = server(func(s *protocol.ServerInfoResult) { s.Notes = []string{"no fence"} })
 		}, "note of the server", Warn, "no fence", ""},
-		{"hung files", func(f *Facts) { f.Server = server(func(s *protocol.ServerInfoResult) { s.FileCallsHung = 2 }) }, "filesystems", Warn, "2 calls", "network filesystem"},
+		{"hung files", func(f *Facts) { f.Server = server(func(s *protocol.ServerInfoResult) { s.FileCallsHung = 2 }) }, "filesystems", Warn, "hang: 2", "network filesystem"},
 		{"faults", func(f *Facts) { f.Server = server(func(s *protocol.ServerInfoResult) { s.Panics = 2 }) }, "faults of the server", Warn, "2 since", "log"},
 	} {
 		f := fit()

@@ -174,5 +174,5 @@ func ParseSince(text string, now time.Time) (after uint64, since time.Time, err 
 			return 0, at, nil
 		}
 	}
-	return 0, time.Time{}, fmt.Errorf("%q is no seq and no time: write a number such as 42, how long ago such as 10m, or a time such as 15:04 or 2026-01-31T15:04:05", text)
+	return 0, time.Time{}, fmt.Errorf("%q is neither an event number nor a time: write a number such as 42, how long ago such as 10m, or a time such as 15:04 or 2026-01-31T15:04:05", text)
 }

@@ -106,7 +106,7 @@ func CheckDir(dir string) error {
 	case ok && owner != os.Getuid():
 		return fmt.Errorf("%s belongs to user %d, not to you (%d), and is not used: set XDG_RUNTIME_DIR to a directory of your own", dir, owner, os.Getuid())
 	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("other users may enter %s (mode %o), and it is not used: chmod 700 it", dir, info.Mode().Perm())
+		return fmt.Errorf("other users can enter %s (mode %o), so it is not used: run chmod 700 on it", dir, info.Mode().Perm())
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (f *Flags) dialLocal(ctx context.Context, t *Target, o *client.Options) (*c
 			return c, err
 		}
 		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("your own server serves nobody at %s, and no other can start while it holds %s: %w; see %s",
+			return nil, fmt.Errorf("your own server does not answer at %s, and its lock %s keeps another from starting: %w; see %s",
 				t.URL, lockFile, err, filepath.Join(filepath.Dir(path), logFile))
 		}
 		if err := f.start(ctx, filepath.Dir(path)); err != nil {

@@ -193,14 +193,14 @@ func (f *Flags) token(name string, s Server) func() (string, error) {
 				return "", fmt.Errorf("token of server %s: %w", name, err)
 			}
 			if info, err := os.Stat(s.TokenFile); err == nil && info.Mode().Perm()&0o006 != 0 {
-				f.note(fmt.Sprintf("other users of this machine can use the token in %s: chmod o= it", s.TokenFile))
+				f.note(fmt.Sprintf("other users of this machine can use the token in %s: run chmod o= on it", s.TokenFile))
 			}
 			return oneToken(name, s.TokenFile, data)
 		}
 	case len(s.TokenCommand) > 0:
 		return func() (string, error) {
 			if f.Quiet {
-				return "", fmt.Errorf("token of server %s: %s may ask a person", name, s.TokenCommand[0])
+				return "", fmt.Errorf("token of server %s: %s may ask for a password, so it is not run here", name, s.TokenCommand[0])
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), tokenTime)
 			defer cancel()

@@ -47,7 +47,7 @@ func (m *Model) key(k tea.KeyMsg) tea.Cmd {
 		if k.String() == "y" {
 			return m.do(*a)
 		}
-		m.say("not done: " + a.String())
+		m.say("cancelled: " + a.String())
 		return nil
 	case modeHelp:
 		m.mode = modeTable

@@ -127,7 +127,7 @@ func (t *table) session(rows []row, s *Session, list []*process) []row {
 	k := key{Ref: Ref{Session: s.ID}}
 	rows = append(rows, row{key: k, title: fmt.Sprintf("%s · %s", cmp.Or(s.Name, s.ID[:min(8, len(s.ID))]), show.Count(len(list), "process")), state: s.State, why: s.Left, folded: t.folded[k], usage: unknownUsage})
 	if s.Omitted {
-		rows[head].why = "too many processes for one answer: see troupe ps --session"
+		rows[head].why = "too many processes for one answer: see troupe ps --session SESSION"
 	}
 	groups := make(map[string]bool) // that have their rows
 	for _, p := range list {

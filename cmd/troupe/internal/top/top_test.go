@@ -297,7 +297,7 @@ func TestFilter(t *testing.T) {
 		t.Errorf("%d rows, want the session, the group and web: %s", len(m.rows), screen(m))
 	}
 	press(m, "x", "enter")
-	has(t, m, "no process has WEBx", `with "WEBx"`)
+	has(t, m, "no process matches WEBx", `with "WEBx"`)
 	press(m, "esc")
 	if len(m.rows) != 5 {
 		t.Errorf("%d rows without a filter, want all 5: %s", len(m.rows), screen(m))
@@ -331,7 +331,7 @@ func TestActions(t *testing.T) {
 		if cmd := press(m, key, "n"); cmd != nil {
 			t.Errorf("%s without y does something", key)
 		}
-		has(t, m, "not done")
+		has(t, m, "cancelled")
 		msg := press(m, key, "y")()
 		m.Update(msg)
 	}

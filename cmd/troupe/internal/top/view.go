@@ -162,7 +162,7 @@ func (m *Model) list() []line {
 	switch {
 	case len(m.rows) > 0 || m.snapshot == nil:
 	case m.table.filter != "":
-		lines = append(lines, line{" no process has " + show.Harmless(m.table.filter) + ": Esc shows all", show.Dim})
+		lines = append(lines, line{" no process matches " + show.Harmless(m.table.filter) + ": Esc shows all", show.Dim})
 	default:
 		lines = append(lines, line{" no processes: start one with troupe run --detach", show.Dim})
 	}
@@ -222,7 +222,7 @@ func (m *Model) footer() line {
 	case m.mode == modeSignal:
 		return line{"signal for " + show.Harmless(m.confirm.Process) + " (SIGHUP, SIGINT, SIGTERM, SIGUSR1 …): " + show.Harmless(m.input) + "▏", show.Plain}
 	case m.mode == modeConfirm:
-		return line{show.Harmless(m.confirm.String()) + "? y does it, any other key does not", show.Warn}
+		return line{show.Harmless(m.confirm.String()) + "? y confirms, any other key cancels", show.Warn}
 	case m.note != "" && m.now.Sub(m.noted) < noteTime:
 		return line{show.Harmless(m.note), show.Plain}
 	}

@@ -29,9 +29,9 @@ func Left(s *protocol.SessionSummary, p *protocol.ProcessInfo, now time.Time) st
 	if s.Left == "" || p != nil && protocol.State(p.State) == protocol.StateClosed {
 		return ""
 	}
-	text := "left " + show.Age(now.Sub(time.UnixMilli(s.DetachedAtMs))) + " ago: " + s.Left
+	text := "client left " + show.Age(now.Sub(time.UnixMilli(s.DetachedAtMs))) + " ago: " + s.Left
 	if s.EndsAtMs > 0 {
-		text += "; ends in " + show.Age(time.UnixMilli(s.EndsAtMs).Sub(now)) + " unless somebody attaches"
+		text += "; session ends in " + show.Age(time.UnixMilli(s.EndsAtMs).Sub(now)) + " unless somebody attaches"
 	}
 	return text
 }
@@ -63,12 +63,12 @@ func wait(p *protocol.ProcessInfoResult, w protocol.Wait) string {
 	case protocol.WaitRate:
 		return paren("writes more than the server allows", w.Limit)
 	case protocol.WaitStopped:
-		return "stopped by a signal: signal continue"
+		return "stopped by a signal: continue it with troupe signal PROCESS CONT"
 	case protocol.WaitEnd:
 		if w.InMs > 0 {
-			return "ends: SIGKILL in " + in(w.InMs)
+			return "ending: SIGKILL in " + in(w.InMs)
 		}
-		return "ends"
+		return "ending"
 	case protocol.WaitReady:
 		if w.Reason == "" {
 			return "not ready yet"
@@ -88,7 +88,7 @@ func wait(p *protocol.ProcessInfoResult, w protocol.Wait) string {
 		}
 		return text
 	case protocol.WaitStart:
-		return "starts"
+		return "starting"
 	case protocol.WaitItself:
 		if d := time.Duration(p.QuietMs) * time.Millisecond; d >= quiet {
 			return "quiet for " + show.Age(d)

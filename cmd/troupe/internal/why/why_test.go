@@ -25,14 +25,14 @@ func TestQuiet(t *testing.T) {
 		{waits(protocol.Wait{For: protocol.WaitOwner, Limit: "spool-places"}), "output full (spool-places): attach to read it"},
 		{waits(protocol.Wait{For: protocol.WaitBudget, Limit: "memory-budget"}), "output full (memory-budget): the server's memory for output is used up"},
 		{waits(protocol.Wait{For: protocol.WaitRate}), "writes more than the server allows"},
-		{waits(protocol.Wait{For: protocol.WaitStopped}), "stopped by a signal: signal continue"},
-		{waits(protocol.Wait{For: protocol.WaitEnd, InMs: 3000}), "ends: SIGKILL in 3s"},
-		{waits(protocol.Wait{For: protocol.WaitEnd}), "ends"},
+		{waits(protocol.Wait{For: protocol.WaitStopped}), "stopped by a signal: continue it with troupe signal PROCESS CONT"},
+		{waits(protocol.Wait{For: protocol.WaitEnd, InMs: 3000}), "ending: SIGKILL in 3s"},
+		{waits(protocol.Wait{For: protocol.WaitEnd}), "ending"},
 		{waits(protocol.Wait{For: protocol.WaitReady, Reason: "tcp 127.0.0.1:8080"}), "not ready yet: tcp 127.0.0.1:8080"},
 		{waits(protocol.Wait{For: protocol.WaitBackoff, InMs: 3000, Reason: "exit code 1"}), "restarts in 3s (exit code 1)"},
 		{waits(protocol.Wait{For: protocol.WaitGroup}), "waits for its group"},
 		{waits(protocol.Wait{For: protocol.WaitGroup, InMs: 1 << 63}), "group restarts in 101806d"},
-		{waits(protocol.Wait{For: protocol.WaitStart}), "starts"},
+		{waits(protocol.Wait{For: protocol.WaitStart}), "starting"},
 		{waits(protocol.Wait{For: "moon"}), "waits for moon"},
 		{ended(waits(protocol.Wait{For: protocol.WaitDescendants}), protocol.ExitStatus{}), "exit code 0; descendants hold its output"},
 		{ended(waits(), protocol.ExitStatus{ExitCode: 3}), "exit code 3"},
@@ -54,8 +54,8 @@ func TestLeft(t *testing.T) {
 	}{
 		{protocol.SessionSummary{State: protocol.SessionAttached}, ""},
 		{protocol.SessionSummary{DetachedAtMs: now.UnixMilli() - 61_000, EndsAtMs: now.UnixMilli() + 9000}, ""}, // it closed its connection
-		{protocol.SessionSummary{DetachedAtMs: now.UnixMilli() - 61_000, Left: "detached"}, "left 1m ago: detached"},
-		{protocol.SessionSummary{DetachedAtMs: now.UnixMilli() - 61_000, EndsAtMs: now.UnixMilli() + 9000, Left: "lost"}, "left 1m ago: lost; ends in 9s unless somebody attaches"},
+		{protocol.SessionSummary{DetachedAtMs: now.UnixMilli() - 61_000, Left: "detached"}, "client left 1m ago: detached"},
+		{protocol.SessionSummary{DetachedAtMs: now.UnixMilli() - 61_000, EndsAtMs: now.UnixMilli() + 9000, Left: "lost"}, "client left 1m ago: lost; session ends in 9s unless somebody attaches"},
 	} {
 		if got := Left(&c.s, nil, now); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.s, got, c.want)
