@@ -156,7 +156,7 @@ func TestRun(t *testing.T) {
 				{flags: "-- " + plain, stderr: "not executable", code: 126},
 				{flags: "--cwd /nonexistent true", stderr: "/nonexistent", code: 125},
 				{flags: "--bogus", stderr: "see troupe run --help", code: 125},
-				{flags: "", stdin: "exit 3", stderr: "no program", code: 125}, // with --url, this is the login shell
+				{flags: "", stdin: "exit 3", stderr: "name a program", code: 125}, // with --url, this is the login shell
 				{flags: "--tty --no-tty true", stderr: "choose one", code: 125},
 				{flags: "--env =x true", stderr: "KEY=VALUE", code: 125},
 			} {

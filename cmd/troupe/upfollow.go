@@ -341,14 +341,17 @@ func (u *upper) showFrom(ctx context.Context, over <-chan struct{}, id string, a
 // showRest waits until all entries that p has now were shown.
 func (u *upper) showRest(ctx context.Context, p *client.Process, cmd *client.Cmd, ended <-chan error) error {
 	info, err := p.Info(ctx)
-	for err == nil && cmd.Seq()+1 < info.NextSeq {
+	if err != nil { // the session has ended meanwhile: cmd knows whether the process had closed
+		return <-ended
+	}
+	for cmd.Seq()+1 < info.NextSeq {
 		select {
 		case err := <-ended:
 			return err
 		case <-time.After(upNews):
 		}
 	}
-	return err
+	return nil
 }
 
 func sleep(ctx context.Context, d time.Duration) {
