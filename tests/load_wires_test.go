@@ -42,7 +42,8 @@ func TestLoadOnEveryWire(t *testing.T) {
 			code := load.exitCode()
 			r := loadResultIn(t, file)
 			n := r.Counts
-			if code != 0 || n["cuts"] == 0 || n["resumes"] == 0 || n["checked bytes"] == 0 || n["stdin bytes"] == 0 || n["starts"] == 0 || n["starts"] != n["ends"] ||
+			// A half-open connection is silent for seconds: on a busy machine nobody may write to a program meanwhile.
+			if code != 0 || n["cuts"] == 0 || n["resumes"] == 0 || n["checked bytes"] == 0 || n["stdin bytes"] == 0 && c.more == "" || n["starts"] == 0 || n["starts"] != n["ends"] ||
 				n["sessions"] != 3 || len(r.Servers) != 1 || r.Servers[0].URL != s.url || (n["cuts half-open"] > 0) != (c.more != "") {
 				t.Errorf("exit code %d, counts %v, servers %v; the report:\n%s", code, n, r.Servers, load.stdout)
 			}
