@@ -183,6 +183,26 @@ func TestStoppedGroupEnds(t *testing.T) {
 	})
 }
 
+// An ended group stays for the retention, also if its processes are gone before.
+func TestEndedGroupIsKept(t *testing.T) {
+	onStage(t, func(s *stage) {
+		for _, id := range []string{"a", "b"} {
+			s.send(message.MemberGone{ID: id, Name: s.name(id)})
+			s.root.StopFuture(s.members[id]).Wait()
+		}
+		for _, c := range []struct {
+			after time.Duration
+			there bool
+		}{{s.record.env.ClosedRetention - 1, true}, {2, false}} {
+			time.Sleep(c.after)
+			synctest.Wait()
+			if _, there := s.root.ActorSystem().ProcessRegistry.GetLocal(s.group.Id); there != c.there {
+				t.Errorf("%v later the actor is there: %v, want %v", c.after, there, c.there)
+			}
+		}
+	})
+}
+
 // The end of a process's actor is the end of the process, after everything that the process said.
 func TestActorOfAProcessFails(t *testing.T) {
 	onStage(t, func(s *stage) {

@@ -400,6 +400,20 @@ func TestOrderToEndOnce(t *testing.T) {
 	s.want("")
 }
 
+// An order that comes after a later one does nothing.
+func TestOlderOrder(t *testing.T) {
+	s := begin(t, Config{Grouped: true, Restart: again})
+	s.order(2, supervision.Ending, 1)
+	s.want("Announce, TellEnded1")
+	s.order(1, supervision.Running, 1)
+	s.want("")
+	s.order(4, supervision.Waiting, 1)
+	s.order(3, supervision.Running, 2)
+	s.want("")
+	s.order(5, supervision.Running, 2)
+	s.want("Spawn2")
+}
+
 // The log says for how long a member has not run. The log says nothing of a member that never ran.
 func TestDelayOfMembers(t *testing.T) {
 	s := begin(t, Config{Grouped: true, Restart: again})
