@@ -413,20 +413,28 @@ func (c *ackEater) WriteMessage(msg []byte, binary bool) error {
 	return c.Conn.WriteMessage(msg, binary)
 }
 
-// A slow observer loses output that is not the newest, gets a report of the loss, and holds up nobody.
-func TestSlowObserver(t *testing.T) {
-	const chunks, size = 1000, 5000 // more than may wait
+// A flood is more output than may wait for a Writer.
+const floodChunks, floodSize = 1000, 5000
+
+// slowObserver returns an observer of a flood, with a Cmd that is not started and the gate of its output.
+func slowObserver(t *testing.T, o Options) (*Client, *Cmd, *gate) {
+	t.Helper()
 	f := newFake(map[string]func(*fakeProcess){"flood": func(p *fakeProcess) {
-		for i := range chunks {
-			p.print(protocol.Stdout, fmt.Sprintf("%*d", size, i))
+		for i := range floodChunks {
+			p.print(protocol.Stdout, fmt.Sprintf("%*d", floodSize, i))
 		}
 	}})
 	cmd := connect(t, f, nil).Command("flood")
 	if err := cmd.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	observer := connect(t, f, &Options{Session: "s1", Observe: true})
-	seen, g := observer.Attach(cmd.ID, 0), newGate()
+	observer := connect(t, f, &o)
+	return observer, observer.Attach(cmd.ID, 0), newGate()
+}
+
+// A slow observer loses output that is not the newest, gets a report of the loss, and holds up nobody.
+func TestSlowObserver(t *testing.T) {
+	observer, seen, g := slowObserver(t, Options{Session: "s1", Observe: true})
 	var gaps []GapError
 	seen.Stdout = g
 	seen.OnGap = func(gap GapError) { gaps = append(gaps, gap) }
@@ -449,46 +457,35 @@ func TestSlowObserver(t *testing.T) {
 	for _, gap := range gaps {
 		lost += int(gap.Bytes)
 	}
-	if len(gaps) != 1 || g.Len()+lost != chunks*size {
-		t.Errorf("%d bytes and %d gaps of %d, of %d", g.Len(), len(gaps), lost, chunks*size)
+	if len(gaps) != 1 || g.Len()+lost != floodChunks*floodSize {
+		t.Errorf("%d bytes and %d gaps of %d, of %d", g.Len(), len(gaps), lost, floodChunks*floodSize)
 	}
-	if newest := fmt.Sprint(" ", chunks-1); !strings.HasSuffix(g.String(), newest) {
+	if newest := fmt.Sprint(" ", floodChunks-1); !strings.HasSuffix(g.String(), newest) {
 		t.Errorf("the output ends with %q, want %q", g.String()[g.Len()-10:], newest)
 	}
 }
 
 // With HoldBack a slow observer loses nothing that the server holds, and the client holds little.
 func TestHoldBack(t *testing.T) {
-	const chunks, size = 1000, 5000 // more than may wait
-	f := newFake(map[string]func(*fakeProcess){"flood": func(p *fakeProcess) {
-		for i := range chunks {
-			p.print(protocol.Stdout, fmt.Sprintf("%*d", size, i))
-		}
-	}})
-	cmd := connect(t, f, nil).Command("flood")
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	observer := connect(t, f, &Options{Session: "s1", Observe: true, HoldBack: true})
-	seen, g := observer.Attach(cmd.ID, 0), newGate()
+	observer, seen, g := slowObserver(t, Options{Session: "s1", Observe: true, HoldBack: true})
 	seen.Stdout = g
 	if err := seen.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p := seen.process
 	<-g.entered
-	for full := false; !full; time.Sleep(time.Millisecond) {
+	for over := false; !over; time.Sleep(time.Millisecond) { // until the client holds what it may
 		observer.mu.Lock()
-		full = p.queued > p.maxQueued()
-		if p.closed || p.queued > p.maxQueued()+size {
+		over = p.closed || p.queued > p.maxQueued()
+		if p.closed || p.queued > p.maxQueued()+floodSize {
 			t.Errorf("%d bytes are held", p.queued)
 		}
 		observer.mu.Unlock()
 	}
 	close(g.open)
 	wantExit(t, seen.Wait(t.Context()), 0)
-	if g.Len() != chunks*size {
-		t.Errorf("%d bytes, want %d", g.Len(), chunks*size)
+	if g.Len() != floodChunks*floodSize {
+		t.Errorf("%d bytes, want %d", g.Len(), floodChunks*floodSize)
 	}
 }
 

@@ -46,12 +46,12 @@ const (
 	ServerClosing  ServerEventKind = "closing"  // the server ends the processes of a session
 	ServerGone     ServerEventKind = "gone"     // a session has ended
 
-	ServerStarted   ServerEventKind = "started" // the first run of a process
-	ServerReady     ServerEventKind = "ready"
-	ServerExited    ServerEventKind = "exited"
-	ServerRestarted ServerEventKind = "restarted"
-	ServerEvicted   ServerEventKind = "evicted"
-	ServerClosed    ServerEventKind = "closed"
+	ServerStarted   = ServerEventKind("started") // the first run of a process
+	ServerReady     = ServerEventKind(EventReady)
+	ServerExited    = ServerEventKind(EventExited)
+	ServerRestarted = ServerEventKind(EventRestarted)
+	ServerEvicted   = ServerEventKind(EventEvicted)
+	ServerClosed    = ServerEventKind(EventClosed)
 
 	ServerGroup ServerEventKind = "group" // a group has another state
 )

@@ -38,11 +38,15 @@ func eventText(e obj) string {
 // readTo reads on until an event has the text.
 func (s *story) readTo(last string) {
 	s.c.t.Helper()
+	empty := 0
 	for !slices.Contains(s.texts(), last) {
 		r := s.c.call("server/events", obj{"afterUs": s.after, "waitMs": 50_000})
 		events := r["events"].([]any)
-		if len(events) == 0 {
-			s.c.t.Fatalf("no event for 50 s; want %q after %q", last, s.texts())
+		if empty++; len(events) > 0 {
+			empty = 0
+		}
+		if empty == 3 {
+			s.c.t.Fatalf("no event for 150 s; want %q after %q", last, s.texts())
 		}
 		for _, e := range events {
 			s.all = append(s.all, e.(obj))

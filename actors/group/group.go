@@ -37,13 +37,14 @@ type groupRecord struct {
 	labels   map[string]string     // by process id
 
 	group    *supervision.Group
-	extended uint64               // Serial of the last ExtendGroup
-	serial   uint64               // of the newest Order
-	info     protocol.GroupInfo   // the last GroupReport to the session
-	state    protocol.ServerEvent // the last event
-	tickAt   env.Alarm            // set to group.Next
-	endedAt  env.Alarm            // set once the group has ended
-	overdue  bool                 // endedAt has come: the group stops as soon as no process can come back
+	extended uint64                 // Serial of the last ExtendGroup
+	serial   uint64                 // of the newest Order
+	info     protocol.GroupInfo     // the last GroupReport to the session
+	state    supervision.GroupState // as the last event has it, like reason
+	reason   string
+	tickAt   env.Alarm // set to group.Next
+	endedAt  env.Alarm // set once the group has ended
+	overdue  bool      // endedAt has come: the group stops as soon as no process can come back
 }
 
 // group is the actor of a group. It decides nothing: it tells supervision.Group each event, and sends the
@@ -191,10 +192,9 @@ func (g *group) follow(ctx actor.Context, now time.Time) {
 // happened tells the readers of server/events a new state of the group.
 func (g *group) happened() {
 	state, reason := g.group.State()
-	e := protocol.ServerEvent{Kind: protocol.ServerGroup, GroupID: g.id, State: string(state), Reason: reason}
-	if e.State != g.state.State || e.Reason != g.state.Reason {
-		g.events.Put(e)
-		g.state = e
+	if state != g.state || reason != g.reason {
+		g.events.Put(protocol.ServerEvent{Kind: protocol.ServerGroup, GroupID: g.id, State: string(state), Reason: reason})
+		g.state, g.reason = state, reason
 	}
 }
 

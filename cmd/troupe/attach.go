@@ -4,15 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -85,7 +82,7 @@ func (a *attacher) run(name string) (int, error) {
 		return exitFailed, fmt.Errorf("%q is the name of %d processes: attach to one of them, such as %s", show.Harmless(name), len(found), show.Harmless(found[0].name))
 	}
 	at := found[0]
-	c, err := a.join(at.Session, sight.owned(at.Session))
+	c, err := a.join(at.Session, sight.session(at.Session).State == protocol.SessionAttached)
 	if err != nil {
 		return a.ending(err)
 	}
@@ -168,21 +165,4 @@ func (a *attacher) join(session string, owned bool) (*client.Client, error) {
 		return a.target.Dial(a.ctx, &o)
 	}
 	return c, err
-}
-
-// left is why.Left of a process.
-func (s *sight) left(n *named) string {
-	for _, d := range s.sessions {
-		if d.SessionID == n.Session {
-			return why.Left(&d.SessionSummary, &n.info.ProcessInfo, time.Now())
-		}
-	}
-	return ""
-}
-
-// owned reports whether the session has an owner.
-func (s *sight) owned(session string) bool {
-	return slices.ContainsFunc(s.sessions, func(d protocol.SessionDetails) bool {
-		return d.SessionID == session && d.State == protocol.SessionAttached
-	})
 }

@@ -101,9 +101,7 @@ func (o *eventsFlags) run(ctx context.Context, w io.Writer) error {
 				fmt.Fprintf(os.Stderr, "troupe events: %s: %s\n", show.Lost, show.Harmless(show.Words(err)))
 				lost = true
 			}
-			if err := pause(ctx, time.Second); err != nil {
-				return err
-			}
+			sleep(ctx, time.Second)
 			continue
 		case lost:
 			fmt.Fprintln(os.Stderr, "troupe events: "+show.Again)
@@ -120,16 +118,6 @@ func (o *eventsFlags) run(ctx context.Context, w io.Writer) error {
 			}
 		}
 		after, read = &r.NextUs, true
-	}
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -61,6 +61,21 @@ func TestRunOutlivesItsTerminal(t *testing.T) {
 	}
 }
 
+// startUp starts a command, and waits until its program says that it is up.
+func startUp(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "up\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+}
+
 // Without a terminal, SIGHUP leaves the program running too, and SIGKILL of the client does.
 func TestRunOutlivesItsClient(t *testing.T) {
 	t.Parallel()
@@ -70,16 +85,7 @@ func TestRunOutlivesItsClient(t *testing.T) {
 		cmd := troupe(t, "run", "--name", name, "--url", url, "--", "sh", "-c", "echo up; exec sleep 1000")
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
-		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "up\n" {
-			t.Fatalf("%q, %v", line, err)
-		}
+		startUp(t, cmd)
 		cmd.Process.Signal(sig)
 		switch err := cmd.Wait().(type) {
 		case *exec.ExitError:
@@ -91,8 +97,14 @@ func TestRunOutlivesItsClient(t *testing.T) {
 		}
 		time.Sleep(200 * time.Millisecond) // as above
 		left := map[syscall.Signal]string{syscall.SIGHUP: "ago: the terminal is gone\n", syscall.SIGKILL: "ago: the connection was lost\n"}[sig]
-		if out, err := troupe(t, "ps", "--url", url).CombinedOutput(); err != nil || !strings.HasSuffix(string(out), left) {
-			t.Errorf("%v: %q, %v, want %q", sig, out, err, left)
+		for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) { // the server may notice the end late
+			out, err := troupe(t, "ps", "--url", url).CombinedOutput()
+			if err != nil || time.Now().After(deadline) {
+				t.Fatalf("%v: %q, %v, want %q", sig, out, err, left)
+			}
+			if strings.HasSuffix(string(out), left) {
+				break
+			}
 		}
 		if out, err := troupe(t, "stop", "--url", url, name).CombinedOutput(); err != nil || string(out) != name+" has ended: SIGTERM\n" {
 			t.Errorf("%v: %q, %v", sig, out, err)
@@ -105,16 +117,7 @@ func TestRunEphemeralEnds(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t)
 	cmd := troupe(t, "run", "--ephemeral", "--name", "work", "--url", url, "--", "sh", "-c", "echo up; exec sleep 1000")
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "up\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
+	startUp(t, cmd)
 	cmd.Process.Kill()
 	cmd.Wait()
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/secrets"
@@ -42,17 +42,10 @@ func newInfo(t *target.Flags) *cobra.Command {
 			found, errs := s.find(args)
 			list := []psEntry{}
 			for _, n := range found {
-				e := psEntry{SessionID: n.Session, ProcessInfoResult: n.info}
-				e.left = s.left(&n)
-				for _, session := range s.sessions {
-					if session.SessionID == n.Session {
-						e.SessionName = session.Name
-					}
-				}
-				list = append(list, e)
+				list = append(list, psEntry{SessionID: n.Session, SessionName: s.session(n.Session).Name, ProcessInfoResult: n.info, left: s.left(&n)})
 			}
 			if withEnv {
-				errs = errors.Join(errs, environments(ctx, t, list))
+				errs = errors.Join(errs, addEnvironments(ctx, t, list))
 			}
 			out := show.To(cmd.OutOrStdout())
 			if asJSON {
@@ -186,12 +179,8 @@ func alone(u *protocol.Usage) string {
 	return ", of the program alone"
 }
 
-// maxEnviron bounds what environments reads of a process, in bytes. Linux gives a program 128 KiB in each variable at most.
-const maxEnviron = 4 << 20
-
-// environments adds the environment to each process with a program that runs: what the program got at its start, from /proc on the
-// server (proc_pid_environ(5)). The error names the processes without one.
-func environments(ctx context.Context, t *target.Flags, list []psEntry) (errs error) {
+// addEnvironments adds the environment to each process. The error names the processes without one.
+func addEnvironments(ctx context.Context, t *target.Flags, list []psEntry) (errs error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	c, err := t.Control(ctx)
@@ -201,28 +190,26 @@ func environments(ctx context.Context, t *target.Flags, list []psEntry) (errs er
 	defer c.Close()
 	for i := range list {
 		e := &list[i]
-		if e.PID == 0 {
-			errs = errors.Join(errs, fmt.Errorf("%s does not run, so the server has no environment of it", e.ProcessID))
-			continue
+		if e.Env, err = environment(c.FS("/proc").WithContext(ctx), e); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("%s %w", e.ProcessID, err))
 		}
-		if e.Sandbox != "" {
-			errs = errors.Join(errs, fmt.Errorf("%s runs in a sandbox, and the server does not look at the environment there", e.ProcessID))
-			continue
-		}
-		f, err := c.FS("/proc").WithContext(ctx).Open(fmt.Sprintf("%d/environ", e.PID))
-		if err != nil {
-			errs = errors.Join(errs, fmt.Errorf("the environment of %s: %w", e.ProcessID, err))
-			continue
-		}
-		data, err := io.ReadAll(io.LimitReader(f, maxEnviron))
-		f.Close()
-		if err != nil {
-			errs = errors.Join(errs, fmt.Errorf("the environment of %s: %w", e.ProcessID, err))
-			continue
-		}
-		e.Env = masked(string(data))
 	}
 	return errs
+}
+
+// environment returns what the program of a process got at its start, from /proc of the server (proc_pid_environ(5)).
+func environment(proc *client.FS, e *psEntry) ([]string, error) {
+	switch {
+	case e.PID == 0:
+		return nil, errors.New("does not run, so the server has no environment of it")
+	case e.Sandbox != "":
+		return nil, errors.New("runs in a sandbox, and the server does not look at the environment there")
+	}
+	data, err := proc.ReadFile(fmt.Sprintf("%d/environ", e.PID))
+	if err != nil {
+		return nil, fmt.Errorf("has an environment that the server cannot read: %w", err)
+	}
+	return masked(string(data)), nil
 }
 
 // masked returns the variables of an environment in the order of their names, each without secrets.

@@ -11,6 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -104,15 +105,27 @@ func (s *sight) all(session string) (found []named) {
 	return found
 }
 
+// session returns the session with an id. A session that the sight lacks is empty.
+func (s *sight) session(id string) (found protocol.SessionDetails) {
+	if i := slices.IndexFunc(s.sessions, func(d protocol.SessionDetails) bool { return d.SessionID == id }); i >= 0 {
+		found = s.sessions[i]
+	}
+	return found
+}
+
 func (s *sight) info(r pick.Ref) protocol.ProcessInfoResult {
-	for _, d := range s.sessions {
-		for _, p := range d.List {
-			if d.SessionID == r.Session && p.ProcessID == r.Process {
-				return p
-			}
+	for _, p := range s.session(r.Session).List {
+		if p.ProcessID == r.Process {
+			return p
 		}
 	}
 	return protocol.ProcessInfoResult{}
+}
+
+// left says how the owner of a process has left, as why.Left.
+func (s *sight) left(n *named) string {
+	session := s.session(n.Session)
+	return why.Left(&session.SessionSummary, &n.info.ProcessInfo, time.Now())
 }
 
 // process returns a handle of a process, and connects to its session.

@@ -116,13 +116,12 @@ and go on without a client. Commands start your own server on this machine when 
 
 // flagError adds to an error about a flag what to write, if the error does not say so.
 func flagError(err error) error {
-	for text, advice := range map[string]string{
-		"missing unit in duration": "write a number and a unit, such as 5s, 10m or 2h",
-		"time: invalid duration":   "write a number and a unit, such as 5s, 10m or 2h",
-		"strconv.Parse":            "write a whole number, such as 100",
+	for pkg, advice := range map[string]string{
+		": time: ":   ": write a number and a unit, such as 5s, 10m or 2h",
+		": strconv.": ": write a whole number, such as 100",
 	} {
-		if words, _, found := strings.Cut(err.Error(), text); found {
-			return errors.New(strings.TrimSuffix(strings.TrimSuffix(words, "time: "), ": ") + ": " + advice)
+		if words, _, found := strings.Cut(err.Error(), pkg); found {
+			return errors.New(words + advice)
 		}
 	}
 	return err

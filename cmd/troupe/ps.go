@@ -161,7 +161,7 @@ type psEntry struct {
 	SessionName string `json:"sessionName,omitempty"`
 	protocol.ProcessInfoResult
 	Env  []string `json:"env,omitempty"` // of troupe info --env: NAME=VALUE, as the program got it, with secrets masked
-	left string   // why.Left of the session
+	left string   // why.Left
 }
 
 // stateCell is the state of a process for people.

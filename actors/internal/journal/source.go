@@ -43,6 +43,7 @@ func (s *Source) Put(e protocol.ServerEvent) {
 	if s == nil {
 		return
 	}
+	e.Argv, e.Reason = cutArgv(e.Argv), cut(e.Reason, maxText)
 	s.journal.mu.Lock()
 	defer s.journal.mu.Unlock()
 	if s.state == protocol.ServerGone {
@@ -55,7 +56,6 @@ func (s *Source) Put(e protocol.ServerEvent) {
 			s.put(protocol.ServerEvent{Kind: s.state})
 		}
 	}
-	e.Argv, e.Reason = cutArgv(e.Argv), cut(e.Reason, maxText)
 	s.put(e)
 }
 

@@ -3,6 +3,7 @@ package logs
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 )
 
@@ -72,7 +73,7 @@ func history(ctx context.Context, sources []Source, o Options, p *Printer, faile
 				<-turns[first]
 			}
 		}
-		if err := p.Flush(); err != nil || allDone(done) {
+		if err := p.Flush(); err != nil || !slices.Contains(done, false) {
 			return readers, err
 		}
 		select {
@@ -110,15 +111,6 @@ func next(parts [][][]Line, done []bool) (first int, before *Line) {
 		}
 	}
 	return first, before
-}
-
-func allDone(done []bool) bool {
-	for _, d := range done {
-		if !d {
-			return false
-		}
-	}
-	return true
 }
 
 // follow prints what comes after the history.

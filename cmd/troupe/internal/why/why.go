@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -26,7 +27,7 @@ func State(state string) string {
 // owner, the owner has closed its connection, or the process has ended. A nil process is the whole session. The text may have words of a
 // client: pass it through show.Harmless.
 func Left(s *protocol.SessionSummary, p *protocol.ProcessInfo, now time.Time) string {
-	if s.Left == "" || p != nil && protocol.State(p.State) == protocol.StateClosed {
+	if s.Left == "" || p != nil && pick.Ended(p) {
 		return ""
 	}
 	text := "client left " + show.Age(now.Sub(time.UnixMilli(s.DetachedAtMs))) + " ago: " + s.Left
