@@ -87,6 +87,7 @@ func mistakesOfStarts() (all []mistake) {
 	add("retention.bytes below the minimum", func(p *start) { p.Retention = &protocol.Retention{Bytes: new(uint64(1))} }, "retention.bytes is 1", "allows 4096")
 	add("retention.onFull", func(p *start) { p.Retention = &protocol.Retention{OnFull: "drop"} }, "`drop`", "`evict`", "retention.onFull")
 	add("retention.spoolBytes", func(p *start) { p.Retention = &protocol.Retention{SpoolBytes: new(uint64(1))} }, "retention.spoolBytes", "onFull spool")
+	add("retention.holdMs", func(p *start) { p.Retention = &protocol.Retention{HoldMs: new(uint64(60_001))} }, "60001", "1 to 60000", "retention.holdMs")
 	add("timeoutMs", func(p *start) { p.TimeoutMs = new(uint64(3_600_001)) }, "timeoutMs is 3600001", "1 to 3600000")
 	add("stopSignal", func(p *start) { p.StopSignal = "SIGFOO" }, append(variants["signal"], "stopSignal")...)
 	add("killGraceMs", func(p *start) { p.KillGraceMs = new(uint64(3_600_001)) }, "killGraceMs is 3600001", "3600000")
@@ -297,6 +298,7 @@ func TestEveryFieldCanBeWrong(t *testing.T) {
 		"ProcessWriteParams":      "chunk",
 		"ProcessWaitParams":       "timeoutMs",
 		"ProcessTerminateParams":  "tree run",
+		"ProcessSubscribeParams":  "hold",
 		"ProcessCloseStdinParams": "run",
 		"ProcessResizeParams":     "run",
 		"ProcessSignalParams":     "run",

@@ -127,6 +127,12 @@ type Cmd struct {
 	// ready.
 	DependsOn []*Cmd
 
+	// Hold has the program of an Attach wait, while the client is connected, rather than the server drop output that the client
+	// has not acknowledged, whatever the Retention of the program says: the Writer, OnEvent and the link set the speed of the
+	// program. As with Options.HoldBack, the client reads no further while a Writer is behind. For the owner and controllers:
+	// Start of an observer fails. After a lost connection the server holds the output for Retention.HoldMs.
+	Hold bool
+
 	// OnGap is called in place of lost output, in the order of Stdout. OnGap must not block. Nil: Wait
 	// returns an error that stands for all gaps. Output is lost only if Retention evicts, or if an observer
 	// falls behind. A Writer that falls behind then loses the oldest output that waits for it.
@@ -147,8 +153,8 @@ func (c *Client) Command(name string, args ...string) *Cmd {
 
 // Attach returns a Cmd for a process already in the session. Start of this Cmd starts nothing. Start
 // delivers the events that follow the seq in after, and then new events as they come; for 0, Start
-// begins with the oldest event still on the server. Only the fields Stdin, Stdout, Stderr, OnEvent, OnGap, OnRestart and
-// OnReady have an effect.
+// begins with the oldest event still on the server. Only the fields Stdin, Stdout, Stderr, OnEvent, OnGap, OnRestart,
+// OnReady and Hold have an effect.
 func (c *Client) Attach(processID string, after uint64) *Cmd {
 	return c.Process(processID).Attach(after)
 }
@@ -267,7 +273,8 @@ func (cmd *Cmd) prepare() error {
 		done:     make(chan struct{}),
 		sigpipe:  !cmd.attach && !cmd.TTY,
 		restarts: cmd.Restart != nil,
-		lossy:    !cmd.client.opts.HoldBack && (cmd.client.opts.beside() || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict),
+		hold:     cmd.Hold,
+		lossy:    !cmd.client.opts.HoldBack && !cmd.Hold && (cmd.client.opts.beside() || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict),
 		instance: cmd.instance,
 	}
 	if p.retention = uint64(max(0, cmd.client.lastHello().Limits.RetentionBytes)); cmd.Retention != nil && cmd.Retention.Bytes != nil {
@@ -438,11 +445,14 @@ func (p *process) join(ctx context.Context, after uint64) error {
 	return err
 }
 
+// named reports whether the client subscribes to p by a request of its own, also after a resume.
+func (p *process) named() bool { return p.instance != "" || p.hold }
+
 // subscription returns the request that has the events of p begin after p.last. The events that come before the answer do not
 // count.
 func (p *process) subscription() *call {
 	var info protocol.ProcessInfo
-	params := protocol.ProcessSubscribeParams{ProcessID: p.id, AfterSeq: p.last, OfInstance: protocol.OfInstance{Instance: p.instance}}
+	params := protocol.ProcessSubscribeParams{ProcessID: p.id, AfterSeq: p.last, Hold: p.hold, OfInstance: protocol.OfInstance{Instance: p.instance}}
 	k := &call{method: protocol.MethodProcessSubscribe, params: params, result: &info}
 	k.done = func() {
 		p.c.mu.Lock()

@@ -411,7 +411,7 @@ func (c *Client) introduction() protocol.InitializeParams {
 		if proc.closed || !proc.started && proc.last > 0 { // of Attach, and the process may have no such seq
 			continue
 		}
-		if proc.instance != "" { // resumeFrom would take any process with the id: attach subscribes
+		if proc.named() { // resumeFrom would take any process with the id, without Hold: attach subscribes
 			proc.unnamed = true
 			continue
 		}
@@ -503,7 +503,7 @@ func (c *Client) attach(conn link) {
 		}
 		switch {
 		case p.closed:
-		case p.instance != "":
+		case p.named():
 			again = append(again, p.subscription())
 		default:
 			held = append(held, p)

@@ -51,6 +51,7 @@ type process struct {
 	sigpipe   bool   // the program gets SIGPIPE when a Writer has failed
 	restarts  bool   // the process may have several runs; false also if this is unknown
 	lossy     bool   // the caller prefers losing output to waiting
+	hold      bool   // as Cmd.Hold
 
 	out, err *lane // for stdout or the PTY, and for stderr; may be the same; nil: discarded
 

@@ -66,7 +66,7 @@ const (
 	WaitStart       WaitFor = "start"       // the start
 	WaitGroup       WaitFor = "group"       // the turn given by its group
 	WaitBackoff     WaitFor = "backoff"     // the time of its next run
-	WaitOwner       WaitFor = "owner"       // all retained output is unread by the owner, so the process may not write more
+	WaitOwner       WaitFor = "owner"       // all retained output is unread by the owner, or a viewer with Hold, so the process may not write more
 	WaitBudget      WaitFor = "budget"      // the server holds as much output as allowed
 	WaitRate        WaitFor = "rate"        // the programs of its owner write more in a second than allowed
 	WaitStopped     WaitFor = "continue"    // SIGCONT, because a signal has stopped the process
@@ -79,6 +79,7 @@ const (
 // Viewer is a connection receiving the output of a process. (Ours.)
 type Viewer struct {
 	Role     Role   `json:"role"`
-	LagBytes int64  `json:"lagBytes"` // bytes held for the viewer, not passed on to the connection yet
-	LagMs    uint64 `json:"lagMs"`    // how long LagBytes has been above 0; 0: nothing is held
+	LagBytes int64  `json:"lagBytes"`       // bytes held for the viewer, not passed on to the connection yet
+	LagMs    uint64 `json:"lagMs"`          // how long LagBytes has been above 0; 0: nothing is held
+	Hold     bool   `json:"hold,omitempty"` // as in ProcessSubscribeParams
 }

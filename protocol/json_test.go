@@ -542,6 +542,9 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 			if p.Bytes != nil {
 				*p.Bytes = max(*p.Bytes, 1)
 			}
+			if p.HoldMs != nil {
+				*p.HoldMs = *p.HoldMs%MaxHoldMs + 1
+			}
 		}
 	case reflect.Pointer:
 		if rapid.Bool().Draw(t, "present") {

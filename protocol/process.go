@@ -307,12 +307,21 @@ type Retention struct {
 	OnFull OnFull  `json:"onFull,omitempty"` // absent: block
 	// SpoolBytes is the cap of OnFullSpool; nil: the most the server allows.
 	SpoolBytes *uint64 `json:"spoolBytes,omitempty"`
+	// HoldMs is how long, after each start, nothing is dropped before a viewer with ProcessSubscribeParams.Hold has come, in
+	// milliseconds. 1 to MaxHoldMs; nil: output is dropped as OnFull says.
+	HoldMs *uint64 `json:"holdMs,omitempty"`
 }
+
+// MaxHoldMs is the most HoldMs, in milliseconds.
+const MaxHoldMs = 60_000
 
 // Validate refuses 0 bytes: the process could never write.
 func (r Retention) Validate() error {
 	if r.Bytes != nil && *r.Bytes == 0 {
 		return within("bytes", errors.New("invalid number 0, expected a positive number"))
+	}
+	if r.HoldMs != nil && (*r.HoldMs == 0 || *r.HoldMs > MaxHoldMs) {
+		return within("holdMs", fmt.Errorf("invalid number %d, expected 1 to %d", *r.HoldMs, MaxHoldMs))
 	}
 	return nil
 }
@@ -379,6 +388,7 @@ func (p ProcessReadParams) Process() string { return p.ProcessID }
 type ProcessSubscribeParams struct {
 	ProcessID string `json:"processId" wire:"required"`
 	AfterSeq  uint64 `json:"afterSeq,omitempty"` // 0: from the oldest held
+	Hold      bool   `json:"hold,omitempty"`     // while this connection is there, the process waits rather than drop output that the connection has not acknowledged
 	OfInstance
 }
 

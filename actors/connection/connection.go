@@ -342,11 +342,11 @@ func (c *connection) owns() bool { return c.role == protocol.RoleOwner }
 
 // acknowledge passes a session/ack on to the processes.
 func (c *connection) acknowledge(ctx actor.Context, _ inbound, p protocol.SessionAckParams) {
-	if !c.acks || !c.owns() {
+	if !c.acks {
 		return
 	}
 	for id, seq := range p.Processes {
-		if s := c.streams[id]; s != nil {
+		if s := c.streams[id]; s != nil && (c.owns() || s.hold) {
 			ctx.Request(s.ref.PID, message.Ack{From: 0, To: seq})
 		}
 	}

@@ -84,6 +84,8 @@ var (
 	ownerReads = permission{reads: true}
 	// toRead is for fs/open: only the modes replace and write change something.
 	toRead = permission{"to read", func(params any) bool { return !params.(protocol.FsOpenParams).Mode.Writes() }, false}
+	// toWatch is for process/subscribe: with hold, the program may have to wait for the viewer.
+	toWatch = permission{"without `hold`", func(params any) bool { return !params.(protocol.ProcessSubscribeParams).Hold }, true}
 	// byHandle is for fs/writeBlock. Because of toRead an observer has no handle for writing.
 	byHandle = permission{"yes", reads.may, false}
 )
@@ -147,7 +149,7 @@ var table = []section{
 	{family: execFamily, about: "process", methods: []method{
 		{name: protocol.MethodProcessStart, handler: handles(startParams, (*connection).startProcess), server: true, record: byHandler},
 		{name: protocol.MethodProcessRead, handler: handles(params, (*connection).readProcess), observer: reads, guests: anyGuest},
-		{name: protocol.MethodProcessSubscribe, handler: handles(params, (*connection).subscribeProcess), observer: reads, guests: anyGuest},
+		{name: protocol.MethodProcessSubscribe, handler: handles(params, (*connection).subscribeProcess), observer: toWatch, guests: anyGuest},
 		// If there is no such process, these three answer as the peer does, and the others fail.
 		{name: protocol.MethodProcessWrite, handler: ofProcess[protocol.ProcessWriteParams](protocol.ProcessWriteResult{Status: protocol.WriteUnknownProcess}), guests: typists, record: unrecorded},
 		{name: protocol.MethodProcessSignal, handler: ofProcess[protocol.ProcessSignalParams](protocol.Empty{})},

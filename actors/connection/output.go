@@ -18,6 +18,7 @@ type stream struct {
 	ref     message.ProcessRef
 	shown   bool              // a Subscribe was sent
 	acked   bool              // begins after the entry that the owner has acknowledged last; only the process knows which
+	hold    bool              // of the last process/subscribe
 	unnamed bool              // the client wants no notifications: the stream is for requests about the process
 	waiting *message.Delivery // its turn, in the window; nil: none
 	command *runningCommand   // nil: the stream is of a process
@@ -55,7 +56,7 @@ func (c *connection) show(ctx actor.Context, p message.ProcessRef, m message.Sub
 		s = newStream(p)
 		c.streams[p.ID] = s
 	}
-	s.unnamed = false
+	s.unnamed, s.hold = false, m.Hold
 	if m.Now || m.Acked {
 		s.out.BeginNow()
 	} else {
@@ -68,7 +69,7 @@ func (c *connection) show(ctx actor.Context, p message.ProcessRef, m message.Sub
 func (c *connection) subscribe(ctx actor.Context, s *stream, m message.Subscribe) {
 	s.forget()
 	s.shown = true
-	m.Pull, m.Owner, m.Role, m.Explicit = deliveryBytes, c.owns(), c.role, c.acks
+	m.Pull, m.Owner, m.Hold, m.Role, m.Explicit = deliveryBytes, c.owns(), s.hold, c.role, c.acks
 	ctx.Request(s.ref.PID, m)
 }
 
@@ -220,7 +221,7 @@ func (p *pongs) read() uint64 {
 func (c *connection) ponged(ctx actor.Context) {
 	serial := c.pongs.read()
 	for a, ok := c.window.Pong(serial); ok; a, ok = c.window.Pong(serial) {
-		if c.owns() && !c.acks || a.Of.command != nil {
+		if (c.owns() || a.Of.hold) && !c.acks || a.Of.command != nil {
 			ctx.Request(a.Of.ref.PID, message.Ack{From: a.From, To: a.To})
 		}
 	}

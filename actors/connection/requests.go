@@ -13,22 +13,22 @@ import (
 
 // pending is a request without an answer.
 type pending struct {
-	id      protocol.ID
-	weight  int
-	process string   // process id; may be ""
-	about   bool     // a process: process counts
-	starts  []string // process/start, group/start: the ids of the new processes
-	read    *protocol.ProcessReadParams
-	after   *uint64         // process/subscribe: afterSeq
-	lists   any             // in connection.lists: the params
-	list    *listing        // the request is a part of a list
-	session *summary        // of list: the session of the process that is asked; nil: other parts
-	actor   string          // of list: the name of the actor that is asked
-	command *runningCommand // nil: the request is not about a command
-	call    *dialect.Call   // to command; nil: the start of command
-	events  *eventsWait     // of server/events; nil: another request
-	server  bool            // the answer waits for the server alone
-	closes  bool            // session/close
+	id        protocol.ID
+	weight    int
+	process   string   // process id; may be ""
+	about     bool     // a process: process counts
+	starts    []string // process/start, group/start: the ids of the new processes
+	read      *protocol.ProcessReadParams
+	subscribe *protocol.ProcessSubscribeParams
+	lists     any             // in connection.lists: the params
+	list      *listing        // the request is a part of a list
+	session   *summary        // of list: the session of the process that is asked; nil: other parts
+	actor     string          // of list: the name of the actor that is asked
+	command   *runningCommand // nil: the request is not about a command
+	call      *dialect.Call   // to command; nil: the start of command
+	events    *eventsWait     // of server/events; nil: another request
+	server    bool            // the answer waits for the server alone
+	closes    bool            // session/close
 }
 
 // begins reports whether p is the start of a command.
@@ -156,14 +156,14 @@ func (c *connection) readProcess(ctx actor.Context, in inbound, p protocol.Proce
 
 // subscribeProcess asks the process whether it has the seq. showAgain does the rest.
 func (c *connection) subscribeProcess(ctx actor.Context, in inbound, p protocol.ProcessSubscribeParams) {
-	c.askProcess(ctx, in, pending{process: p.ProcessID, after: &p.AfterSeq}, nil)
+	c.askProcess(ctx, in, pending{process: p.ProcessID, subscribe: &p}, nil)
 }
 
 // showAgain answers a process/subscribe between the notifications that were sent before and those that begin again.
 func (c *connection) showAgain(ctx actor.Context, p pending, m message.Reply) {
 	c.answerInTurn(p, m.Result, m.Err)
 	if m.Err == nil {
-		c.show(ctx, c.streams[p.process].ref, message.Subscribe{After: *p.after})
+		c.show(ctx, c.streams[p.process].ref, message.Subscribe{After: p.subscribe.AfterSeq, Hold: p.subscribe.Hold})
 	}
 }
 
@@ -301,7 +301,7 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 		c.readReply(ctx, p, m, result)
 	default:
 		switch {
-		case p.after != nil:
+		case p.subscribe != nil:
 			c.showAgain(ctx, p, m)
 		case p.begins(): // after the end of an earlier command with the same name
 			c.answerInTurn(p, m.Result, m.Err)

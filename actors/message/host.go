@@ -249,6 +249,7 @@ type Subscribe struct {
 	Now   bool   // the cursor starts after the last entry; After does not count
 	Acked bool   // of an owner: the cursor starts after the last acknowledged entry; After does not count
 	Owner bool   // the log keeps all entries that this viewer has not acknowledged
+	Hold  bool   // the log keeps all entries that this viewer has not acknowledged, whatever Retention.OnFull says
 	// Role is told in process/info, and changes nothing else. "": owner or observer, as Owner says.
 	Role protocol.Role
 	// Explicit: only an Ack acknowledges. Otherwise an owner acknowledges also where it starts (After), and

@@ -109,7 +109,7 @@ func (p *process) info() protocol.ProcessInfoResult {
 		info.QuietMs = sinceMs(p.health.heard)
 	}
 	p.feed.Each(func(v *viewer) {
-		viewer := protocol.Viewer{Role: protocol.RoleObserver}
+		viewer := protocol.Viewer{Role: protocol.RoleObserver, Hold: v.Hold}
 		switch {
 		case v.Owner:
 			viewer.Role = protocol.RoleOwner
@@ -174,7 +174,12 @@ func (p *process) heldBack(since time.Time, by child.Cause, pinned int64) protoc
 		}
 	default:
 		w.For, w.Bytes, w.Reason = protocol.WaitOwner, pinned, "its owner is attached, and has not read it"
-		if !p.feed.Attached() {
+		switch {
+		case p.feed.Awaits:
+			w.Reason = "a viewer that holds its output has yet to come"
+		case p.feed.Evicts:
+			w.Reason = "a viewer holds its output, and has not read it"
+		case !p.feed.Attached():
 			w.Reason = "nobody is attached as owner"
 		}
 		limit, text := p.outputLimit(pinned)

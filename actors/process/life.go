@@ -190,6 +190,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.treeAt.Cancel()
 		ctx.Send(p.session, message.ProcessReopened{Name: p.name})
 		p.feed.Log.Reopen()
+		p.awaitHolder(ctx)
 		p.life.Done()
 	case life.DropLog:
 		p.env.At(ctx, env.RetiredPhase)

@@ -47,6 +47,22 @@ func (p *process) held() {
 	p.intake.Hold(p.holds())
 }
 
+// awaitHolder has the log hold everything until a viewer with Hold comes, for the time that the client has asked for.
+func (p *process) awaitHolder(ctx actor.Context) {
+	if r := p.params.Retention; r != nil && r.HoldMs != nil {
+		p.awaitNobody()
+		p.holdAt, p.feed.Awaits = env.After(ctx, env.FromMillis(*r.HoldMs), holdDue{}), true
+	}
+}
+
+// awaitNobody ends awaitHolder. The log may hold less then.
+func (p *process) awaitNobody() {
+	if p.holdAt != nil {
+		p.holdAt.Stop()
+		p.holdAt, p.feed.Awaits = nil, false
+	}
+}
+
 // refuses answers a viewer whose message is wrong; nil err: the message is right.
 func (p *process) refuses(ctx actor.Context, err *protocol.Error) bool {
 	if err != nil {
@@ -71,8 +87,11 @@ func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
 		return
 	}
 	key := message.KeyOf(ctx.Sender())
-	p.feed.Subscribe(time.Now(), key, ctx.Sender(), feed.Subscription{After: m.After, Now: m.Now, Acked: m.Acked, Owner: m.Owner, Role: string(m.Role), Explicit: m.Explicit, Resumed: m.Resumed})
-	if m.Owner {
+	p.feed.Subscribe(time.Now(), key, ctx.Sender(), feed.Subscription{After: m.After, Now: m.Now, Acked: m.Acked, Owner: m.Owner, Hold: m.Hold, Role: string(m.Role), Explicit: m.Explicit, Resumed: m.Resumed})
+	if m.Hold {
+		p.awaitNobody()
+	}
+	if m.Owner || m.Hold {
 		p.held()
 	}
 	p.pulled(ctx, key, m.Pull)

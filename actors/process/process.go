@@ -40,6 +40,7 @@ type (
 	stdinDue struct{}            // the program closed its stdin, and had its time to end
 	readDue  struct{ r *parked } // waitMs or timeoutMs has passed
 	readsDue struct{}            // the pause after an answered process/read is over
+	holdDue  struct{}            // no viewer with Hold has come in time
 	treeDue  struct{}            // the descendants of a closed process had a while to end
 )
 
@@ -104,6 +105,7 @@ type processRecord struct {
 	stdinAt     env.Alarm
 	endAt       env.Alarm         // set while a process/wait waits for the output of an ended program
 	readsAt     env.Alarm         // set during readPause
+	holdAt      *time.Timer       // sends holdDue; nil: feed.Awaits is false
 	treeAt      env.Alarm         // set while the closed process may have descendants
 	containment child.Containment // of the forgotten child; "": none
 }
@@ -196,9 +198,15 @@ func (p *process) receiveViewer(ctx actor.Context) bool {
 			p.feed.Bar(message.KeyOf(m.PID))
 		} else {
 			p.feed.Unbar(message.KeyOf(m.PID))
+			if p.feed.HoldsAlone(message.KeyOf(m.PID)) {
+				p.awaitHolder(ctx) // the client may come back
+			}
 		}
 		p.removeViewer(ctx, m.PID)
 	case message.BudgetLow:
+		p.held()
+	case holdDue:
+		p.awaitNobody()
 		p.held()
 	case stdinDue:
 		p.acceptStdin(ctx)
@@ -226,6 +234,7 @@ func (p *process) start(ctx actor.Context) {
 		}
 		p.life = life.New(p.lifeConfig())
 		p.life.Start()
+		p.awaitHolder(ctx)
 		return
 	}
 	// Whatever message was lost, and whatever the last instance had only begun: look at
@@ -234,6 +243,9 @@ func (p *process) start(ctx actor.Context) {
 	p.readsAt.Cancel()
 	p.act(ctx)
 	p.feed.Each(func(v *viewer) { ctx.Send(v.To, message.Resubscribe{Process: p.ref(ctx), After: v.Seq()}) })
+	if p.feed.Holding() {
+		p.awaitHolder(ctx)
+	}
 	p.feed.Dismiss()
 	p.announce(ctx)
 	p.life.Resume(p.now())

@@ -39,6 +39,8 @@ const (
 	upNews = 20 * time.Millisecond
 	// upReplace is how long up waits for the next process in the place of one that another command has ended.
 	upReplace = 3 * time.Second
+	// upHold is how long the output of a new process is kept in full for the command that shows it.
+	upHold = 10 * time.Second
 	// upKill is how long a kill may take before up leaves the programs alone.
 	upKill = 5 * time.Second
 )
@@ -276,7 +278,7 @@ func (u *upper) apply(ctx context.Context, programs []*compose.Program) error {
 		return err
 	}
 	if !u.detach {
-		o := client.Options{Name: "troupe up", Session: u.c.SessionID(), Observe: true, HoldBack: true, ReconnectFor: client.Forever, PingEvery: upPing}
+		o := client.Options{Name: "troupe up", Session: u.c.SessionID(), Control: true, HoldBack: true, ReconnectFor: client.Forever, PingEvery: upPing}
 		var err error
 		if u.watch, err = u.flags.Dial(ctx, &o); err != nil {
 			return err
@@ -345,7 +347,11 @@ func (u *upper) change(ctx context.Context, programs []*compose.Program) error {
 			}
 			continue
 		case compose.Start, compose.Restart:
-			start = append(start, u.project.Params(s.Unit, place))
+			params := u.project.Params(s.Unit, place)
+			if !u.detach {
+				params.Retention.HoldMs = new(uint64(upHold / time.Millisecond))
+			}
+			start = append(start, params)
 		}
 		u.printer.event(s.ID, "%s: %s", s.Action, show.Harmless(s.Reason))
 	}

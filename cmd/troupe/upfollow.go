@@ -321,7 +321,7 @@ func (u *upper) showFrom(ctx context.Context, over <-chan struct{}, id string, a
 		at.instance = info.Instance
 	}
 	p := u.watch.Process(id).Of(at.instance)
-	cmd, err := logs.Attach(ctx, p, at.after, v)
+	cmd, err := logs.Attach(ctx, p, at.after, true, v)
 	if err != nil {
 		return err
 	}

@@ -331,13 +331,23 @@ var mutants = []mutant{
 	{file: "actors/connection/stall.go", old: `if working || released`, new: `if released`, breaks: "a connection that waits for the server has not stalled"},
 	{file: "actors/connection/files.go", old: `f.unwritten >= fileWindow`, new: `f.unwritten > fileWindow`, breaks: "no call about files begins while a window of answers is unwritten"},
 	{file: "actors/connection/files.go", old: `f.busy[call.handle] || call.large`, new: `call.large`, breaks: "calls about one handle run one at a time"},
-	{file: "actors/connection/output.go", old: `c.owns() && !c.acks || a.Of.command`, new: `c.owns() || a.Of.command`, breaks: "a Pong acknowledges nothing for a client that does so"},
+	{file: "actors/connection/output.go", old: `(c.owns() || a.Of.hold) && !c.acks || a.Of.command`, new: `(c.owns() || a.Of.hold) || a.Of.command`, breaks: "a Pong acknowledges nothing for a client that does so"},
 	{file: "actors/connection/requests.go", old: `c.answerInTurn(p, m.Result, m.Err)
 	if m.Err`, new: `c.answer(p, m.Result, m.Err)
 	if m.Err`, breaks: "the answer to process/subscribe follows the notifications of the stream before", in: "actors", run: "^TestSubscribe$"},
-	{file: "client/cmd.go", old: `lossy:    !cmd.client.opts.HoldBack && (`, new: `lossy:    (`, breaks: "with HoldBack a slow observer loses nothing that the server holds", in: "client", run: "^TestHoldBack$"},
+	{file: "client/cmd.go", old: `lossy:    !cmd.client.opts.HoldBack && `, new: `lossy:    `, breaks: "with HoldBack a slow observer loses nothing that the server holds", in: "client", run: "^TestHoldBack$"},
 	{file: "client/process.go", old: `	p.forget()
 	p.c.room.Broadcast()`, new: `	p.c.room.Broadcast()`, breaks: "a process whose OnEvent has failed may be attached again"},
+	{file: "actors/process/feed/trim.go", old: `		if v.Hold {
+			pin = min(pin, v.acked)
+		}
+`, new: ``, breaks: "a log that evicts drops nothing that a viewer with hold has not acknowledged"},
+	{file: "actors/process/feed/trim.go", old: `(!f.Evicts || f.Holding())`, new: `!f.Evicts`, breaks: "a log that evicts is full for a viewer with hold"},
+	{file: "actors/process/feed/trim.go", old: `v.Hold != (k == key)`, new: `k == key && !v.Hold`, breaks: "a lost viewer with hold is not awaited when another is there", in: "actors/process", run: "^TestHold$"},
+	{file: "actors/process/process.go", old: `				p.awaitHolder(ctx) // the client may come back
+`, new: ``, breaks: "a lost viewer with hold is awaited", in: "actors/process", run: "^TestHold$"},
+	{file: "actors/connection/connection.go", old: `(c.owns() || s.hold)`, new: `c.owns()`, breaks: "a viewer with hold acknowledges", in: "client", run: "^TestHold$"},
+	{file: "actors/connection/methods.go", old: `return !params.(protocol.ProcessSubscribeParams).Hold }`, new: `return true }`, breaks: "an observer may not hold", in: "client", run: "^TestHold$"},
 	{file: "client/process.go", old: `		e := Event{Seq: m.last, Stream`, new: `		e := Event{Seq: m.first, Stream`, breaks: "Event.Seq is that of the last chunk of the event"},
 	{file: "client/link.go", old: `proc.closed || !proc.started && proc.last > 0`, new: `proc.closed`, breaks: "a resume does not name a seq that a process may not have"},
 	{file: "client/cmd.go", old: `p.status == nil || p.status.Run != run`, new: `p.status == nil`, breaks: "the WaitDelay of a run does not kill a later run"},

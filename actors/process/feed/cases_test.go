@@ -22,6 +22,24 @@ func lines(f Feed[string, string], n, size int) *Feed[string, string] {
 	return &f
 }
 
+// A log that evicts is full only for a viewer with Hold, or while the log awaits such a viewer.
+func TestFull(t *testing.T) {
+	f := lines(Feed[string, string]{Evicts: true, Retention: 100}, 3, 100)
+	f.Subscribe(start, "v", "v", Subscription{})
+	full := []bool{f.Full(0)}
+	f.Subscribe(start, "v", "v", Subscription{Hold: true})
+	full = append(full, f.Full(0), f.Full(1000))
+	f.Remove("v")
+	f.Awaits = true
+	if full = append(full, f.Full(0)); !slices.Equal(full, []bool{false, true, false, true}) {
+		t.Errorf("without a viewer with Hold, with one, with much room and awaiting one, the log is full: %v", full)
+	}
+	f = lines(Feed[string, string]{Evicts: true}, 0, 0)
+	if f.Full(0) {
+		t.Error("an empty log that evicts is full")
+	}
+}
+
 // An owner who resumes after the last entry gets only as much as the peer's client can buffer. Then the live output begins
 // again with the missed output. An owner that has read the missed output gets all output once.
 func TestAhead(t *testing.T) {

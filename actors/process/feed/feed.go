@@ -26,7 +26,7 @@ const (
 // The owner is the viewer for whom output is kept. An owner may resubscribe before its
 // predecessor was removed: then two viewers are marked as owners.
 type Feed[K comparable, A any] struct {
-	// Fixed before the first use.
+	// Fixed before the first use, but Awaits.
 
 	// Retention is how many of the newest bytes stay in the log, whoever has had them.
 	Retention int64
@@ -35,6 +35,10 @@ type Feed[K comparable, A any] struct {
 	// Ephemeral means: nobody reads output again, and the log drops all output up to the pin.
 	Ephemeral bool
 
+	// Awaits means: the log holds everything, for a viewer with Hold that is to come. The caller says how long.
+	Awaits bool
+	// cut means: Cut was called.
+	cut bool
 	// Log is for appending. Only Trim and Close drop entries, and Trim none after the pin.
 	Log outlog.Log
 
@@ -43,8 +47,6 @@ type Feed[K comparable, A any] struct {
 	// barred are viewers that have lost the session and have not ended yet: the process ignores their messages.
 	barred map[K]bool
 	owner  ownership[K]
-	// cut means: Cut was called.
-	cut bool
 	// last is the last seq of the log when Close was called. Zero before.
 	last uint64
 }
@@ -54,11 +56,14 @@ type Viewer[A any] struct {
 	// Fixed by Subscribe.
 	To    A
 	Owner bool
+	Hold  bool   // the log drops no entry that the viewer has not acknowledged
 	Role  string // as in Subscription
 	// explicit means: only an Ack acknowledges. Neither the place where the owner begins nor the
 	// reads of the owner acknowledge.
 	explicit bool
 
+	// acked: with Hold, the viewer has had every entry up to acked since its subscription.
+	acked uint64
 	// cursor is after the last entry sent to the viewer. A cursor only moves on.
 	cursor outlog.Cursor
 	// pull is how many bytes the viewer has asked for. Zero: the viewer waits for nothing.
@@ -77,6 +82,7 @@ type Subscription struct {
 	Now      bool   // the cursor starts after the last entry; After does not count
 	Acked    bool   // of an owner: the cursor starts after the last acknowledged entry; After does not count
 	Owner    bool
+	Hold     bool   // the log drops nothing that the viewer has not acknowledged, whatever Evicts says
 	Role     string // told to people; "": not told
 	Explicit bool   // of an owner: only an Ack acknowledges
 	Resumed  bool   // of an owner: its acknowledgements go on where they were
@@ -84,7 +90,7 @@ type Subscription struct {
 
 // Subscribe adds a viewer, or replaces the viewer of the same key. The new viewer has asked for nothing.
 func (f *Feed[K, A]) Subscribe(now time.Time, key K, to A, s Subscription) *Viewer[A] {
-	v := &Viewer[A]{To: to, Owner: s.Owner, Role: s.Role, explicit: s.Explicit}
+	v := &Viewer[A]{To: to, Owner: s.Owner, Hold: s.Hold, Role: s.Role, explicit: s.Explicit}
 	switch {
 	case s.Now:
 		s.After = f.Log.Last()
@@ -92,6 +98,7 @@ func (f *Feed[K, A]) Subscribe(now time.Time, key K, to A, s Subscription) *View
 		s.After = f.owner.acked
 	}
 	v.cursor = f.Log.At(s.After)
+	v.acked = v.cursor.Seq
 	if f.viewers == nil {
 		f.viewers = make(map[K]*Viewer[A])
 	}
@@ -233,14 +240,19 @@ func (f *Feed[K, A]) Lag(v *Viewer[A]) (bytes int64, since time.Time) {
 	return f.Log.Cost(v.cursor.Seq), v.behind
 }
 
-// Ack records that the owner has all entries after from up to to. If key is no owner, Ack does
+// Ack records that the owner, or a viewer with Hold, has all entries after from up to to. For any other key, Ack does
 // nothing and returns false. An owner who has to resubscribe may acknowledge.
 func (f *Feed[K, A]) Ack(key K, from, to uint64) bool {
-	if v := f.viewers[key]; (v == nil || !v.Owner) && key != f.owner.by {
-		return false
+	v, to := f.viewers[key], min(to, f.Log.Last())
+	holds := v != nil && v.Hold
+	if holds && from <= v.acked {
+		v.acked = max(v.acked, to)
 	}
-	f.owner.ack(from, min(to, f.Log.Last()))
-	return true
+	if owns := v != nil && v.Owner || key == f.owner.by; owns {
+		f.owner.ack(from, to)
+		return true
+	}
+	return holds
 }
 
 // AckRead records that an owner reads after seq, and so has all entries up to seq. If key is no

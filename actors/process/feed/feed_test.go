@@ -26,10 +26,12 @@ type model struct {
 	viewers map[string]*watcher
 	owner   string // "": none
 	acked   uint64 // of the feed, before the last action
+	first   uint64 // of the log, when it began to await a viewer
 }
 
 type watcher struct {
 	owner, explicit bool
+	holdFrom        uint64 // with Hold: the viewer misses no entry from here on; 0: without
 	seq             uint64 // the viewer has every entry up to seq, or a gap
 	acked           uint64 // of its live output
 	pull            int
@@ -91,8 +93,8 @@ func (m *model) trim(*rapid.T) {
 		least, most = 0, 0
 	}
 	retained, pinned := m.feed.Held()
-	if m.feed.Evicts && pinned != 0 {
-		m.Errorf("%d bytes are pinned in a log that evicts", pinned)
+	if m.feed.Evicts && !m.feed.Holding() && pinned != 0 {
+		m.Errorf("%d bytes are pinned in a log that evicts, and nobody holds", pinned)
 	}
 	if m.sorted < m.live {
 		pinned = max(pinned, m.feed.Log.Cost(m.sorted))
@@ -125,6 +127,7 @@ func (m *model) subscribe(*rapid.T) {
 		After:    rapid.Uint64Range(0, m.feed.Log.Last()).Draw(m.T, "after"),
 		Now:      rapid.Bool().Draw(m.T, "now"),
 		Owner:    rapid.Bool().Draw(m.T, "owner"),
+		Hold:     rapid.IntRange(0, 3).Draw(m.T, "hold") == 0,
 		Explicit: rapid.Bool().Draw(m.T, "explicit"),
 	}
 	if s.Owner && m.owner != "" && m.owner != key {
@@ -144,6 +147,9 @@ func (m *model) join(key string, s Subscription) {
 	}
 	old := m.viewers[key]
 	m.viewers[key] = &watcher{owner: s.Owner, explicit: s.Explicit, seq: after, acked: after}
+	if s.Hold {
+		m.viewers[key].holdFrom = m.feed.Log.First()
+	}
 	switch {
 	case !s.Owner && m.owner == key:
 		// The owner has no cursor any more, and may acknowledge as before.
@@ -234,6 +240,9 @@ func (m *model) gap(w *watcher, g outlog.Gap) {
 	if n := m.ends[g.To] - m.ends[w.seq]; g.Bytes != 0 && g.Bytes != uint64(n) {
 		m.Errorf("a gap of %d bytes, missing are %d", g.Bytes, n)
 	}
+	if w.holdFrom > 0 && g.To >= w.holdFrom {
+		m.Fatalf("a viewer with Hold since %d misses %d to %d", w.holdFrom, g.From, g.To)
+	}
 	for seq := g.From; w.owner && !m.feed.Evicts && seq <= g.To; seq++ {
 		if !m.had[seq] {
 			m.Fatalf("the owner misses seq %d, which it never had", seq)
@@ -260,19 +269,21 @@ func (m *model) failed() {
 	m.feed.Dismiss()
 	for _, key := range slices.Sorted(maps.Keys(m.viewers)) {
 		w := m.viewers[key]
-		m.join(key, Subscription{After: w.seq, Owner: w.owner, Explicit: w.explicit, Resumed: true})
+		m.join(key, Subscription{After: w.seq, Owner: w.owner, Hold: w.holdFrom > 0, Explicit: w.explicit, Resumed: true})
 	}
 }
 
 func (m *model) ack(*rapid.T) {
 	key, w := m.some("who")
 	to := rapid.Uint64Range(w.acked, max(w.acked, w.seq)).Draw(m.T, "to")
-	counts := w.owner || m.owner == key
+	counts := w.owner || m.owner == key || w.holdFrom > 0
 	if m.feed.Ack(key, w.acked, to) != counts {
 		m.Fatalf("an ack of %s counts: %t", key, !counts)
 	}
-	if counts {
+	if counts && (w.owner || m.owner == key) {
 		m.got(w.acked, to)
+	}
+	if counts {
 		w.acked = to
 	}
 }
@@ -315,8 +326,16 @@ func (m *model) remove(*rapid.T) {
 	}
 }
 
+// await has the log await a viewer with Hold, or no longer.
+func (m *model) await(*rapid.T) {
+	m.feed.Awaits, m.first = rapid.Bool().Draw(m.T, "awaits"), m.feed.Log.First()
+}
+
 // check tests the invariants.
 func (m *model) check(*rapid.T) {
+	if m.feed.Awaits && m.feed.Log.First() > m.first {
+		m.Fatalf("the log awaits a viewer, and has dropped the entries from %d to %d", m.first, m.feed.Log.First()-1)
+	}
 	if m.feed.owner.acked < m.acked {
 		m.Fatalf("the owner had all up to %d, and now only up to %d", m.acked, m.feed.owner.acked)
 	}
@@ -346,7 +365,7 @@ func TestEachEntryOnce(t *testing.T) {
 		m := newModel(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"": m.check, "write": m.write, "mark": m.mark, "trim": m.trim, "tick": m.tick, "subscribe": m.subscribe, "pull": m.pull,
-			"deliver": m.deliver, "ack": m.ack, "read": m.read, "remove": m.remove,
+			"deliver": m.deliver, "ack": m.ack, "read": m.read, "remove": m.remove, "await": m.await,
 		})
 		for key, w := range m.viewers {
 			for w.seq < m.feed.Log.Last() {

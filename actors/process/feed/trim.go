@@ -1,18 +1,47 @@
 package feed
 
-// pin returns a seq: the log keeps every later entry for the owner. While an owner is sent again
-// entries after their Ack, the cursor of the owner is the pin.
+// pin returns a seq: the log keeps every later entry for the owner, or for a viewer with Hold. While an owner is sent
+// again entries after their Ack, the cursor of the owner is the pin.
 func (f *Feed[K, A]) pin() uint64 {
-	if f.Evicts {
-		return f.Log.Last()
-	}
 	pin := f.owner.acked
+	switch {
+	case f.Awaits:
+		return 0
+	case f.Evicts:
+		pin = f.Log.Last()
+	}
 	for _, v := range f.viewers {
-		if v.Owner {
+		if v.Owner && !f.Evicts {
 			pin = min(pin, v.cursor.Seq)
+		}
+		if v.Hold {
+			pin = min(pin, v.acked)
 		}
 	}
 	return pin
+}
+
+// Holding reports whether the log holds entries for viewers with Hold, or awaits such a viewer.
+func (f *Feed[K, A]) Holding() bool {
+	if f.Awaits {
+		return true
+	}
+	for _, v := range f.viewers {
+		if v.Hold {
+			return true
+		}
+	}
+	return false
+}
+
+// HoldsAlone reports whether a viewer has Hold, and no other viewer.
+func (f *Feed[K, A]) HoldsAlone(key K) bool {
+	for k, v := range f.viewers {
+		if v.Hold != (k == key) {
+			return false
+		}
+	}
+	return f.viewers[key] != nil
 }
 
 // Trim drops the oldest entries up to the pin. The newest Retention bytes stay, whoever has had them, but at most most
@@ -30,14 +59,14 @@ func (f *Feed[K, A]) Trim(most int64) {
 	f.Log.Drop(min(least, most), most, keep)
 }
 
-// Held returns how many bytes the log holds, and how many of them for the owner.
+// Held returns how many bytes the log holds, and how many of them nobody may drop.
 func (f *Feed[K, A]) Held() (retained, pinned int64) {
 	return f.Log.Cost(0), f.Log.Cost(f.pin())
 }
 
-// Full reports whether the owner must have some of the log before the log gets entries without
-// credit. Beyond the retention, the log may hold extra bytes for the owner.
+// Full reports whether the owner, or a viewer with Hold, must have some of the log before the log gets entries without
+// credit. Beyond the retention, the log may hold extra bytes for them.
 func (f *Feed[K, A]) Full(extra int64) bool {
 	_, pinned := f.Held()
-	return !f.Evicts && pinned >= f.Retention+extra
+	return pinned >= f.Retention+extra && (!f.Evicts || f.Holding())
 }

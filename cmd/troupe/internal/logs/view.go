@@ -24,16 +24,17 @@ type Viewer interface {
 // Follow passes on to v what comes of a process after the entry with a seq, until the process closes. The server knows of v, and
 // waits for v at the end of the process as long as v goes on reading. The client of p has the options HoldBack and Times.
 func Follow(ctx context.Context, p *client.Process, after uint64, v Viewer) error {
-	cmd, err := Attach(ctx, p, after, v)
+	cmd, err := Attach(ctx, p, after, false, v)
 	if err != nil {
 		return err
 	}
 	return Wait(ctx, cmd, v)
 }
 
-// Attach begins Follow.
-func Attach(ctx context.Context, p *client.Process, after uint64, v Viewer) (*client.Cmd, error) {
+// Attach begins Follow. With hold the process waits for v, rather than lose output that v has not had.
+func Attach(ctx context.Context, p *client.Process, after uint64, hold bool, v Viewer) (*client.Cmd, error) {
 	cmd := p.Attach(after)
+	cmd.Hold = hold
 	cmd.OnEvent = func(e client.Event) error {
 		if e.Exit != nil {
 			v.News(protocol.ReadEvent{Seq: e.Seq, Kind: protocol.EventExited, Run: e.Exit.Run, Status: e.Exit})
