@@ -20,10 +20,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/oracle"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
-	"github.com/b6f6fdd7/troupe/internal/load/oracle"
-	"github.com/b6f6fdd7/troupe/internal/load/plan"
-	"github.com/b6f6fdd7/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 

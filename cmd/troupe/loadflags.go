@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/run"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
-	"github.com/b6f6fdd7/troupe/internal/load/plan"
-	"github.com/b6f6fdd7/troupe/internal/load/run"
 )
 
 // loadFlags are the flags of troupe load.

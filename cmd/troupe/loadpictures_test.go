@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
 

@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/b6f6fdd7/troupe/internal/load/program"
-	_ "github.com/b6f6fdd7/troupe/internal/load/program/early"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/program"
+	_ "github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/program/early"
 )
 
 // newLoadProgram returns the command that troupe load starts on a server.

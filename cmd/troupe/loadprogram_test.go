@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/load/program"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/program"
 )
 
 // A program under load runs before the other packages of the binary are initialized, which takes time and memory.

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/b6f6fdd7/troupe/internal/load/oracle"
-	"github.com/b6f6fdd7/troupe/internal/load/report"
-	"github.com/b6f6fdd7/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/oracle"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/report"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
 

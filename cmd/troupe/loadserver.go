@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/load/plan"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
 

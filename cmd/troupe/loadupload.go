@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/client"
-	"github.com/b6f6fdd7/troupe/internal/load/plan"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
 

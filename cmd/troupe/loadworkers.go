@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/figures"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/workers"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
-	"github.com/b6f6fdd7/troupe/internal/load/figures"
-	"github.com/b6f6fdd7/troupe/internal/load/plan"
-	"github.com/b6f6fdd7/troupe/internal/load/result"
-	"github.com/b6f6fdd7/troupe/internal/load/workers"
 )
 
 // forWorker are the flags that --worker goes with. All else comes from the controller.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 )
 
 // startWorker returns the address of a worker, and a function that ends it with SIGINT.

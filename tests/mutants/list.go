@@ -592,62 +592,62 @@ var mutants = []mutant{
 		s.socket.close() // ends serve
 		return
 	}`, new: ``, breaks: "a thread that keeps its rights makes no call"},
-	{file: "internal/load/oracle/checker.go", old: `	case from > c.next:
+	{file: "cmd/troupe/internal/load/oracle/checker.go", old: `	case from > c.next:
 		c.seq`, new: `	case false:
 		c.seq`, breaks: "a seq that is left out is found"},
-	{file: "internal/load/oracle/checker.go", old: `	case from < c.next:
+	{file: "cmd/troupe/internal/load/oracle/checker.go", old: `	case from < c.next:
 		c.seq`, new: `	case false:
 		c.seq`, breaks: "a seq that comes twice is found"},
-	{file: "internal/load/oracle/checker.go", old: `if got := ending(e); got != want {`, new: `if got := ending(e); got != want && e.Signal != "" {`, breaks: "a wrong exit code is found"},
-	{file: "internal/load/oracle/repeat.go", old: `	if n < len(data) {
+	{file: "cmd/troupe/internal/load/oracle/checker.go", old: `if got := ending(e); got != want {`, new: `if got := ending(e); got != want && e.Signal != "" {`, breaks: "a wrong exit code is found"},
+	{file: "cmd/troupe/internal/load/oracle/repeat.go", old: `	if n < len(data) {
 		r.since`, new: `	if false {
 		r.since`, breaks: "an event that comes again after a resume has the same bytes"},
-	{file: "internal/load/oracle/repeat.go", old: `*at > r.front && r.bad == nil`, new: `false && r.bad == nil`, breaks: "an event that comes again after a resume has no more bytes"},
-	{file: "internal/load/oracle/checker.go", old: `c.exited && !c.st.Closed && !c.spec.LateOutput`, new: `false && !c.spec.LateOutput`, breaks: "output after exited is found"},
-	{file: "internal/load/oracle/checker.go", old: `	case !c.exited && !c.given:
+	{file: "cmd/troupe/internal/load/oracle/repeat.go", old: `*at > r.front && r.bad == nil`, new: `false && r.bad == nil`, breaks: "an event that comes again after a resume has no more bytes"},
+	{file: "cmd/troupe/internal/load/oracle/checker.go", old: `c.exited && !c.st.Closed && !c.spec.LateOutput`, new: `false && !c.spec.LateOutput`, breaks: "output after exited is found"},
+	{file: "cmd/troupe/internal/load/oracle/checker.go", old: `	case !c.exited && !c.given:
 		c.report`, new: `	case false:
 		c.report`, breaks: "closed without exited is found"},
-	{file: "internal/load/oracle/checker.go", old: `	case !c.st.Closed:
+	{file: "cmd/troupe/internal/load/oracle/checker.go", old: `	case !c.st.Closed:
 		detail`, new: `	case false:
 		detail`, breaks: "a process that never ends is found"},
-	{file: "internal/load/oracle/stdin.go", old: `	if s.digest != a.Digest {`, new: `	if false {`, breaks: "other stdin than was sent is found"},
-	{file: "internal/load/oracle/checker.go", old: `	if got != c.typed && !c.answers.wrong {`, new: `	if false {`, breaks: "stdin that the program has not read is found"},
-	{file: "internal/load/oracle/finish.go", old: `	case t.endAt < 0 && !r.over:`, new: `	case false:`, breaks: "a stream without its end is found"},
-	{file: "internal/load/oracle/replay.go", old: ` || g.ofTheEnd() != f.ofTheEnd()`, new: ``, breaks: "a replay of right bytes finds nothing again"},
-	{file: "internal/load/oracle/resync.go", old: `		if r.owed() {`, new: `		if false {`, breaks: "bytes lost in a gap are wrong bytes"},
-	{file: "internal/load/oracle/finish.go", old: `	if r.owed() {`, new: `	if false {`, breaks: "bytes lost in a gap at the end are wrong bytes"},
-	{file: "internal/load/oracle/replay.go", old: `f.ofBytes() || f.Kind == Order`, new: `f.ofBytes()`, breaks: "bytes that a gap declares lost, and that come all the same, are wrong bytes"},
-	{file: "internal/load/run/calls.go", old: `	s.foundAnswer(k.process(), err.Error())
+	{file: "cmd/troupe/internal/load/oracle/stdin.go", old: `	if s.digest != a.Digest {`, new: `	if false {`, breaks: "other stdin than was sent is found"},
+	{file: "cmd/troupe/internal/load/oracle/checker.go", old: `	if got != c.typed && !c.answers.wrong {`, new: `	if false {`, breaks: "stdin that the program has not read is found"},
+	{file: "cmd/troupe/internal/load/oracle/finish.go", old: `	case t.endAt < 0 && !r.over:`, new: `	case false:`, breaks: "a stream without its end is found"},
+	{file: "cmd/troupe/internal/load/oracle/replay.go", old: ` || g.ofTheEnd() != f.ofTheEnd()`, new: ``, breaks: "a replay of right bytes finds nothing again"},
+	{file: "cmd/troupe/internal/load/oracle/resync.go", old: `		if r.owed() {`, new: `		if false {`, breaks: "bytes lost in a gap are wrong bytes"},
+	{file: "cmd/troupe/internal/load/oracle/finish.go", old: `	if r.owed() {`, new: `	if false {`, breaks: "bytes lost in a gap at the end are wrong bytes"},
+	{file: "cmd/troupe/internal/load/oracle/replay.go", old: `f.ofBytes() || f.Kind == Order`, new: `f.ofBytes()`, breaks: "bytes that a gap declares lost, and that come all the same, are wrong bytes"},
+	{file: "cmd/troupe/internal/load/run/calls.go", old: `	s.foundAnswer(k.process(), err.Error())
 	k.done(`, new: `	k.done(`, breaks: "a request without an answer is found"},
-	{file: "internal/load/run/calls.go", old: `ok && r.ProcessID != k.process() {`, new: `ok && false {`, breaks: "the answer to a start names the process"},
-	{file: "internal/load/profile/process.go", old: `		case <-unanswered:
+	{file: "cmd/troupe/internal/load/run/calls.go", old: `ok && r.ProcessID != k.process() {`, new: `ok && false {`, breaks: "the answer to a start names the process"},
+	{file: "cmd/troupe/internal/load/profile/process.go", old: `		case <-unanswered:
 			return p.terminate()
 `, new: ``, breaks: "nobody waits for the end of a program after a request without an answer"},
-	{file: "internal/load/command/command.go", old: `return peak <= serversPeak })`, new: `return false })`, breaks: "the peak memory of a command is its own"},
-	{file: "internal/load/result/compare.go", old: `max(hist.Precision*max(a, b), threshold*b)`, new: `hist.Precision * max(a, b)`, breaks: "a comparison has a threshold"},
-	{file: "internal/load/result/result.go", old: `!r.TooManyMissed() && `, new: ``, breaks: "missed operations make a run no success"},
-	{file: "internal/load/figures/figures.go", old: `	s.histogram(name).Miss(n)
+	{file: "cmd/troupe/internal/load/command/command.go", old: `return peak <= serversPeak })`, new: `return false })`, breaks: "the peak memory of a command is its own"},
+	{file: "cmd/troupe/internal/load/result/compare.go", old: `max(hist.Precision*max(a, b), threshold*b)`, new: `hist.Precision * max(a, b)`, breaks: "a comparison has a threshold"},
+	{file: "cmd/troupe/internal/load/result/result.go", old: `!r.TooManyMissed() && `, new: ``, breaks: "missed operations make a run no success"},
+	{file: "cmd/troupe/internal/load/figures/figures.go", old: `	s.histogram(name).Miss(n)
 `, new: ``, breaks: "missed operations are in the percentiles"},
-	{file: "internal/load/run/seats.go", old: `			until = until.Add(e.beginWithin)
+	{file: "cmd/troupe/internal/load/run/seats.go", old: `			until = until.Add(e.beginWithin)
 `, new: ``, breaks: "an operation due just before the end of its phase may begin"},
-	{file: "internal/load/hist/hist.go", old: `	if every <= 0 {
+	{file: "cmd/troupe/internal/load/hist/hist.go", old: `	if every <= 0 {
 		return`, new: `	if true {
 		return`, breaks: "a histogram corrects coordinated omission"},
-	{file: "internal/load/figures/figures.go", old: `s.histogram(name).RecordCorrected(d, every)`, new: `s.histogram(name).Record(d)`, breaks: "latencies of a closed run are corrected"},
-	{file: "internal/load/figures/figures.go", old: `	r.Add(result.Wrong, 1)
+	{file: "cmd/troupe/internal/load/figures/figures.go", old: `s.histogram(name).RecordCorrected(d, every)`, new: `s.histogram(name).Record(d)`, breaks: "latencies of a closed run are corrected"},
+	{file: "cmd/troupe/internal/load/figures/figures.go", old: `	r.Add(result.Wrong, 1)
 `, new: ``, breaks: "each finding counts"},
-	{file: "internal/load/figures/limit.go", old: `	case isOften(own):`, new: `	case false:`, breaks: "a run says that the load generator was the limit"},
-	{file: "internal/load/workers/controller.go", old: `		if w.err != nil {
+	{file: "cmd/troupe/internal/load/figures/limit.go", old: `	case isOften(own):`, new: `	case false:`, breaks: "a run says that the load generator was the limit"},
+	{file: "cmd/troupe/internal/load/workers/controller.go", old: `		if w.err != nil {
 			r.Problems`, new: `		if false {
 			r.Problems`, breaks: "a lost worker is a problem of the run"},
-	{file: "internal/load/workers/split.go", old: `part.Phases[j].Rate *= share`, new: `part.Phases[j].Rate *= max(share, 1)`, breaks: "workers share the rate"},
-	{file: "internal/load/result/slo.go", old: `	if missing != "" {
+	{file: "cmd/troupe/internal/load/workers/split.go", old: `part.Phases[j].Rate *= share`, new: `part.Phases[j].Rate *= max(share, 1)`, breaks: "workers share the rate"},
+	{file: "cmd/troupe/internal/load/result/slo.go", old: `	if missing != "" {
 		return v`, new: `	if v.Met = missing != ""; v.Met {
 		return v`, breaks: "an SLO about a figure that is missing is not met"},
-	{file: "internal/load/result/merge.go", old: `			m.Latency[name].Merge(h)
+	{file: "cmd/troupe/internal/load/result/merge.go", old: `			m.Latency[name].Merge(h)
 `, new: `			_ = h
 `, breaks: "the latencies of all workers count"},
-	{file: "internal/load/result/merge.go", old: `		m.Findings = append(m.Findings, r.Findings...)
+	{file: "cmd/troupe/internal/load/result/merge.go", old: `		m.Findings = append(m.Findings, r.Findings...)
 `, new: ``, breaks: "the findings of all workers count"},
 	{file: "actors/child/jailreport_linux.go", old: `	if r.Failure != nil {
 		return level, r.Failure
@@ -739,12 +739,12 @@ var mutants = []mutant{
 	{file: "transport/lobby.go", old: `	if l.n >= l.max {
 `, new: `	if false {
 `, breaks: "half-open handshakes count as guests", run: "^TestHalfOpenHandshakes$", slow: true},
-	{file: "internal/load/profile/process.go", old: `			if !p.behind(&first, &last, &now) {`, new: `			if !p.behind(&first, &last, &now) || true {`, breaks: "a program whose output still comes may end late", run: "^TestSlowOutput$", slow: true},
-	{file: "internal/load/run/run.go", old: `			late++
+	{file: "cmd/troupe/internal/load/profile/process.go", old: `			if !p.behind(&first, &last, &now) {`, new: `			if !p.behind(&first, &last, &now) || true {`, breaks: "a program whose output still comes may end late", run: "^TestSlowOutput$", slow: true},
+	{file: "cmd/troupe/internal/load/run/run.go", old: `			late++
 `, new: ``, breaks: "a run says that sessions were not open before its end", run: "^TestRampTooLong$", slow: true},
-	{file: "internal/load/run/disturb.go", old: `	s.takeover = true
+	{file: "cmd/troupe/internal/load/run/disturb.go", old: `	s.takeover = true
 `, new: ``, breaks: "chaos takes sessions over", run: "^TestRun$", slow: true},
-	{file: "internal/load/workers/controller.go", old: `		if err := r.c.write(&message{Start: &in}); err != nil {`, new: `		if r != ctl.workers[0] {
+	{file: "cmd/troupe/internal/load/workers/controller.go", old: `		if err := r.c.write(&message{Start: &in}); err != nil {`, new: `		if r != ctl.workers[0] {
 			in += plan.Duration(2 * time.Minute)
 		}
 		if err := r.c.write(&message{Start: &in}); err != nil {`, breaks: "the workers begin together", run: "^TestTwoWorkers$"},

@@ -1,0 +1,405 @@
+// Package figures collects the figures of a run during the run.
+package figures
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/hist"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/oracle"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/usage"
+)
+
+// Names for Gauge.
+const (
+	Connections = "connections"
+	Sessions    = "sessions"
+	Processes   = "processes"
+	Phase       = "phase" // begins at 0
+)
+
+// A Recorder collects figures. Any goroutine may call any method. To record a latency takes well below a microsecond.
+//
+// The memory of a Recorder is bounded: by the names of counts and latencies, which are fixed, and by the Max constants of package result.
+type Recorder struct {
+	plan  plan.Plan
+	began time.Time
+	own   usage.Meter
+	host  result.Host
+
+	// Frequent figures go to any of the shards, so that many goroutines do not wait for the same lock. Step empties the shards.
+	shards []shard
+
+	connections, sessions, processes, phase atomic.Int64
+
+	hiccup        sync.Once // starts the goroutine that measures hiccups. The goroutine ends when stop is closed, and then closes stopped
+	closing       sync.Once // closes stop
+	stop, stopped chan struct{}
+
+	mu       sync.Mutex // for everything below; taken before the lock of a shard
+	counts   map[string]int64
+	latency  map[string]*hist.H
+	seconds  []result.Second // closed steps: nobody changes their maps and lists any more
+	each     int             // how many calls of Step make an element of seconds
+	open     *step           // nil: no call of Step since the last of seconds
+	last     time.Duration   // of the last Step
+	errors   map[string]int64
+	findings []oracle.Finding
+	file     findingsFile
+	servers  []result.Server
+	leftOut  []string
+	notes    []string
+	problems []string
+	ownError bool
+	machine  usage.Machine
+
+	loadBegan, loadEnded time.Duration // 0: not yet
+}
+
+// A shard has the figures since the last Step.
+type shard struct {
+	mu      sync.Mutex
+	counts  map[string]int64
+	latency map[string]*hist.H
+	_       [64]byte // the next shard is in another cache line
+}
+
+// A step is a result.Second in the making.
+type step struct {
+	at      time.Duration
+	calls   int
+	counts  map[string]int64
+	latency map[string]*hist.H
+	machine float64 // the greatest share in use
+	own     result.Usage
+	servers []result.Usage
+}
+
+// New begins a run. The findings are written to the file findings.jsonl in dir, a JSON text a line; "": to no file. New makes dir. The first
+// finding makes the file; a file of an earlier run is an error. The owner calls Close.
+func New(p plan.Plan, dir string) (*Recorder, error) {
+	r := &Recorder{
+		plan: p.Redacted(), began: time.Now(), own: usage.Own(), host: host(),
+		shards: make([]shard, 2*runtime.GOMAXPROCS(0)),
+		counts: map[string]int64{}, latency: map[string]*hist.H{}, errors: map[string]int64{},
+		each: stepsEach(p), stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	for i := range r.shards {
+		r.shards[i].counts, r.shards[i].latency = map[string]int64{}, map[string]*hist.H{}
+	}
+	r.machine.Busy() // the first step tells the use since now
+	if err := r.file.prepare(dir); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// stepsEach returns how many calls of Step make an element of seconds. With a call each second, a run of p has at most result.MaxSeconds
+// elements.
+func stepsEach(p plan.Plan) int {
+	whole := time.Duration(p.Ramp)
+	for _, phase := range p.Phases {
+		whole += time.Duration(phase.Duration)
+	}
+	whole += 30 * time.Second // for the end of the programs
+	return max(int((whole+result.MaxSeconds*time.Second-1)/(result.MaxSeconds*time.Second)), 1)
+}
+
+// Began is when the run began: At of the findings and of the seconds counts from there.
+func (r *Recorder) Began() time.Time { return r.began }
+
+// shard returns any shard, locked.
+func (r *Recorder) shard() *shard {
+	s := &r.shards[rand.IntN(len(r.shards))]
+	s.mu.Lock()
+	return s
+}
+
+// Add adds to a counter of package result.
+func (r *Recorder) Add(name string, n int64) {
+	s := r.shard()
+	s.counts[name] += n
+	s.mu.Unlock()
+}
+
+// Gauge adds n, which may be negative, to a gauge of result.Second: Connections, Sessions, Processes or Phase.
+func (r *Recorder) Gauge(name string, n int64) {
+	switch name {
+	case Connections:
+		r.connections.Add(n)
+	case Sessions:
+		r.sessions.Add(n)
+	case Processes:
+		r.processes.Add(n)
+	case Phase:
+		r.phase.Add(n)
+	default:
+		panic(fmt.Sprintf("figures: there is no gauge %q", name))
+	}
+}
+
+// Latency records a latency. In a closed run, every is the expected interval between operations, for the correction of coordinated omission.
+// In an open run, every is 0, and latencies begin at the due time.
+func (r *Recorder) Latency(name string, d, every time.Duration) {
+	s := r.shard()
+	s.histogram(name).RecordCorrected(d, every)
+	s.mu.Unlock()
+}
+
+// Miss records n missed operations of an open run, whose latency has a name. Each counts as slower than all others.
+func (r *Recorder) Miss(name string, n int64) {
+	s := r.shard()
+	s.counts[result.Missed] += n
+	s.histogram(name).Miss(n)
+	s.mu.Unlock()
+}
+
+// histogram returns the histogram of a latency. s is locked.
+func (s *shard) histogram(name string) *hist.H {
+	if s.latency[name] == nil {
+		s.latency[name] = new(hist.H)
+	}
+	return s.latency[name]
+}
+
+// Found records a finding: in the result, in the file, and in the counts.
+func (r *Recorder) Found(f oracle.Finding) {
+	r.Add(result.Wrong, 1)
+	if n := f.WrongBytes(); n > 0 {
+		r.Add(result.WrongBytes, n)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if note := r.file.write(f); note != "" {
+		r.note(note)
+	}
+	if len(r.findings) < result.MaxFindings {
+		if r.file.dir != "" {
+			f.Replay = nil // the file has the replay
+		}
+		r.findings = append(r.findings, f)
+	}
+}
+
+// Error counts an error by its text, without ids and numbers. A nil error is ignored.
+func (r *Recorder) Error(err error) {
+	if err == nil {
+		return
+	}
+	text := plainError(err.Error())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result.CountError(r.errors, text, 1)
+}
+
+// Server adds a server's description of itself. The result has an entry for each URL.
+func (r *Recorder) Server(s result.Server) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.servers {
+		if r.servers[i].URL == s.URL {
+			r.servers[i] = s
+			return
+		}
+	}
+	r.servers = append(r.servers, s)
+}
+
+// Loading says that the phases begin now. Unloading says that the phases have ended. Rates, and notes about limits, cover the time between
+// the two. Only the first call of each counts. Without the calls, the whole run counts.
+func (r *Recorder) Loading() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.loadBegan == 0 {
+		r.loadBegan = time.Since(r.began)
+	}
+}
+
+// Unloading says that the phases have ended.
+func (r *Recorder) Unloading() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.loadEnded == 0 {
+		r.loadEnded = time.Since(r.began)
+	}
+}
+
+// LeftOut adds a sentence, once, about a part of the plan left out because the servers cannot do it.
+func (r *Recorder) LeftOut(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leftOut = once(r.leftOut, what)
+}
+
+// Note adds a sentence, once.
+func (r *Recorder) Note(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.note(what)
+}
+
+// Problem adds a sentence, once, about a reason why the run is no success, such as a check that could not be made. A finding, a lost session
+// and a failed command need no sentence.
+func (r *Recorder) Problem(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.problems = once(r.problems, what)
+}
+
+func (r *Recorder) note(what string) { r.notes = once(r.notes, what) }
+
+// maxSentences bounds the notes and the problems, whose texts may differ in a number.
+const maxSentences = 100
+
+func once(sentences []string, s string) []string {
+	if slices.Contains(sentences, s) || len(sentences) > maxSentences {
+		return sentences
+	}
+	if len(sentences) == maxSentences {
+		return append(sentences, "There were more sentences than this report can hold.")
+	}
+	return append(sentences, s)
+}
+
+// Step ends the current step of the series. The engine calls Step each second with the usage of the servers, and once at the end of the run.
+// The first Step begins to measure hiccups, until Close.
+func (r *Recorder) Step(servers []result.Usage) {
+	r.hiccup.Do(func() { go r.hiccups(r.stop, r.stopped) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	own, err := r.own.Read()
+	if err != nil && !r.ownError {
+		r.ownError = true
+		r.note("The load generator could not measure itself: " + err.Error() + ".")
+	}
+	r.step(time.Since(r.began), r.machine.Busy(), own, servers)
+}
+
+// step is Step at a given time since the begin. r.mu is held.
+func (r *Recorder) step(now time.Duration, machine float64, own result.Usage, servers []result.Usage) {
+	if r.open == nil {
+		r.open = &step{at: r.last, counts: map[string]int64{}, latency: map[string]*hist.H{}}
+	}
+	o := r.open
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		for name, n := range s.counts {
+			if n != 0 {
+				r.counts[name] += n
+				o.counts[name] += n
+				s.counts[name] = 0
+			}
+		}
+		for name, h := range s.latency {
+			if h.Count() > 0 {
+				merge(r.latency, name, h)
+				merge(o.latency, name, h)
+				h.Reset()
+			}
+		}
+		s.mu.Unlock()
+	}
+	o.machine = max(o.machine, machine)
+	// The CPU of a step is the mean over its time, the rest is the greatest.
+	passed, before := now-r.last, r.last-o.at
+	o.own = o.own.Then(own, before, passed)
+	for i, u := range servers {
+		if i == len(o.servers) {
+			o.servers = append(o.servers, result.Usage{})
+		}
+		o.servers[i] = o.servers[i].Then(u, before, passed)
+	}
+	o.calls++
+	r.last = now
+	if o.calls < r.each {
+		return
+	}
+	r.seconds = append(r.seconds, r.second(o))
+	r.open = nil
+	if len(r.seconds) == result.MaxSeconds { // the run is longer than its plan
+		r.seconds = result.Coarser(r.seconds, 2)
+		r.each *= 2
+	}
+}
+
+func merge(m map[string]*hist.H, name string, h *hist.H) {
+	if m[name] == nil {
+		m[name] = new(hist.H)
+	}
+	m[name].Merge(h)
+}
+
+// second makes a result.Second of a step until now. r.mu is held.
+func (r *Recorder) second(o *step) result.Second {
+	s := result.Second{
+		At: o.at, Took: r.last - o.at, Counts: maps.Clone(o.counts), Latency: map[string]result.Summary{},
+		Connections: int(r.connections.Load()), Sessions: int(r.sessions.Load()), Processes: int(r.processes.Load()),
+		Machine: o.machine, Own: o.own, Servers: slices.Clone(o.servers), Phase: int(r.phase.Load()),
+	}
+	for name, h := range o.latency {
+		s.Latency[name] = result.Summarise(h)
+	}
+	return s
+}
+
+// Now returns a copy of the figures so far, for the live view and for the end of the run. Only the maps and lists within its Seconds are
+// shared: nobody changes them any more.
+func (r *Recorder) Now() *result.Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	took := time.Since(r.began)
+	res := &result.Result{
+		Version: result.Version, Began: r.began, Took: took, Plan: r.plan, LoadBegan: r.loadBegan, LoadEnded: r.loadEnded, Hosts: []result.Host{r.host}, Servers: append([]result.Server{}, r.servers...),
+		Counts: maps.Clone(r.counts), Latency: map[string]*hist.H{}, Seconds: slices.Clip(r.seconds), Step: time.Duration(r.each) * time.Second,
+		Errors: maps.Clone(r.errors), Findings: append([]oracle.Finding{}, r.findings...),
+		LeftOut: append([]string{}, r.leftOut...), Notes: append([]string{}, r.notes...), Problems: append([]string{}, r.problems...),
+	}
+	for name, h := range r.latency {
+		res.Latency[name] = h.Clone()
+	}
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		for name, n := range s.counts {
+			res.Counts[name] += n
+		}
+		for name, h := range s.latency {
+			merge(res.Latency, name, h)
+		}
+		s.mu.Unlock()
+	}
+	if r.open != nil {
+		res.Seconds = append(res.Seconds, r.second(r.open))
+	}
+	for _, note := range slices.Concat(limits(res), growth(res), refusals(res)) {
+		res.Notes = once(res.Notes, note)
+	}
+	return res
+}
+
+// Close ends the Recorder's goroutine and closes the file of the findings. Findings after Close are in no file. Now still has the figures.
+func (r *Recorder) Close() error {
+	r.hiccup.Do(func() { close(r.stopped) }) // without a Step there is no goroutine
+	r.closing.Do(func() { close(r.stop) })
+	<-r.stopped
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.file.close()
+}
+
+// host describes this machine.
+func host() result.Host {
+	name, _ := os.Hostname()
+	kernel, files := kernelAndFiles()
+	return result.Host{Name: name, CPUs: min(runtime.NumCPU(), runtime.GOMAXPROCS(0)), Kernel: kernel, Files: files}
+}

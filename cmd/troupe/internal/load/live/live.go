@@ -1,0 +1,129 @@
+// Package live shows a load run in the terminal during the run. On a terminal, package live draws a view each second; elsewhere it prints a
+// line every few seconds.
+package live
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/internal/show"
+)
+
+// A Source has the figures until now, such as a *figures.Recorder. Follow calls Now once for each drawing.
+type Source interface{ Now() *result.Result }
+
+// Options say how Follow shows a run.
+type Options struct {
+	// Out gets the view, mostly show.To(os.Stderr). An Out.Width of 0 means: Out is no terminal, and Follow writes lines.
+	Out show.Out
+	// Size returns the width and the height of the terminal in cells, before each drawing. nil: Out.Width, and no limit of the height.
+	Size func() (width, height int)
+	// Total is the expected time of the run. 0: the sum of the plan's phases.
+	Total time.Duration
+	// Of is the number of commands: progress counts ended commands. 0: the plan's number. If the plan has no commands, progress is by time.
+	Of int64
+	// Every is the time between drawings. 0: a second on a terminal, and 5 s elsewhere.
+	Every time.Duration
+}
+
+// Follow shows the run of src until ctx is done, and then removes the view. Follow returns the first error of a write. Follow reads no keys:
+// ^C stays a signal.
+func Follow(ctx context.Context, src Source, o Options) error {
+	terminal := o.Out.Width > 0
+	every := o.Every
+	switch {
+	case every > 0:
+	case terminal:
+		every = time.Second
+	default:
+		every = 5 * time.Second
+	}
+	ticks := time.NewTicker(every)
+	defer ticks.Stop()
+	s := screen{out: o.Out}
+	if terminal {
+		if err := s.draw(src, o); err != nil {
+			return err
+		}
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return s.remove()
+		case <-ticks.C:
+		}
+		if ctx.Err() != nil {
+			continue // both were ready
+		}
+		var err error
+		if terminal {
+			err = s.draw(src, o)
+		} else {
+			_, err = fmt.Fprintln(o.Out, Line(src.Now(), o))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// A screen is the part of a terminal where the view is. The cursor is below the view.
+type screen struct {
+	out    show.Out
+	widths []int // of the lines of the view
+	width  int   // of the terminal, at the last drawing
+}
+
+func (s *screen) draw(src Source, o Options) error {
+	width, height := s.out.Width, 0
+	if o.Size != nil {
+		if w, h := o.Size(); w > 0 {
+			width, height = w, h
+		}
+	}
+	s.width = width
+	lines := view(src.Now(), o, width)
+	if height > 0 { // a view higher than the terminal could not be removed
+		lines = lines[:min(len(lines), max(0, height-1))]
+	}
+	var b strings.Builder
+	s.up(&b)
+	s.widths = s.widths[:0]
+	for _, l := range lines {
+		text, cells := l.fit(s.out, width-1) // the last column stays empty, so no terminal wraps the line
+		b.WriteString(text)
+		b.WriteString("\x1b[K\n")
+		s.widths = append(s.widths, cells)
+	}
+	b.WriteString("\x1b[J")
+	_, err := s.out.Write([]byte(b.String()))
+	return err
+}
+
+// up moves the cursor to the begin of the view. A terminal that became narrower has wrapped the lines of the view.
+func (s *screen) up(b *strings.Builder) {
+	rows := 0
+	for _, w := range s.widths {
+		rows += max(1, (w+s.width-1)/max(s.width, 1))
+	}
+	if rows > 0 {
+		fmt.Fprintf(b, "\x1b[%dA", rows)
+	}
+	b.WriteByte('\r')
+}
+
+// remove clears the view.
+func (s *screen) remove() error {
+	if len(s.widths) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	s.up(&b)
+	s.widths = nil
+	b.WriteString("\x1b[J")
+	_, err := s.out.Write([]byte(b.String()))
+	return err
+}

@@ -1,0 +1,211 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/hist"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/internal/show"
+)
+
+// A Pair is two runs to compare.
+type Pair struct {
+	Before, After *result.Result
+	Names         [2]string // of the two, for the columns
+	Threshold     float64   // the share of a figure of Before below which a difference is neither better nor worse
+}
+
+// compare returns the comparison, and sentences about how to read it.
+func (p *Pair) compare() (c result.Comparison, notes []string) {
+	c = result.Compare(p.Before, p.After, p.Threshold)
+	notes = []string{fmt.Sprintf("The ratio is %s by %s. A difference of less than %s %% is neither better nor worse.", p.name(1), p.name(0), show.Significant(100*p.Threshold))}
+	for _, d := range c.Differences {
+		notes = append(notes, "The plans differ: "+show.Harmless(d))
+	}
+	return c, notes
+}
+
+// name returns a name of the two for people.
+func (p *Pair) name(i int) string { return show.Cut(show.Harmless(p.Names[i]), 24) }
+
+// Compare writes two results side by side, with ratios. A terminal gets colours.
+func Compare(w io.Writer, pair Pair) error {
+	out := show.To(w)
+	var b bytes.Buffer
+	p := printer{Out: show.Out{Writer: &b, Width: out.Width, Colour: out.Colour}, b: &b, rows: math.MaxInt}
+	c, notes := pair.compare()
+	p.line(show.Bold, fmt.Sprintf("Two runs: %s and %s", pair.name(0), pair.name(1)))
+	for i, r := range []*result.Result{pair.Before, pair.After} {
+		p.wrap(pair.name(i)+": ", headlineOf(r).Big+" "+headlineOf(r).Rest+". "+kicker(r))
+	}
+	for _, note := range notes {
+		p.wrap("note: ", note)
+	}
+	for _, t := range comparisonTables(&pair, c) {
+		p.table(t)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// groups are the titles of the groups of a comparison, in their order.
+var groups = []struct{ name, title string }{
+	{"rates", "Rates, medians of the steps"}, {"latencies", "Latencies"}, {"counts", "Counts"}, {"use", "Use of the machines"},
+}
+
+func comparisonTables(pair *Pair, c result.Comparison) []*table {
+	var list []*table
+	for _, g := range groups {
+		t := tableOf("compare-"+g.name, g.title, column{Title: "figure"}, column{Title: pair.name(0), Right: true}, column{Title: pair.name(1), Right: true}, column{Title: "ratio", Right: true}, column{Title: pair.name(1) + " is"})
+		for _, row := range c.Rows {
+			if row.Group != g.name {
+				continue
+			}
+			value := func(v *float64) string {
+				if v == nil {
+					return ""
+				}
+				return row.Unit.Text(*v)
+			}
+			ratio := ""
+			if row.Ratio > 0 {
+				ratio = "× " + ratioText(row.Ratio)
+			}
+			word := map[int]cell{1: {"better", "good"}, -1: {"worse", "bad"}}[row.Better]
+			t.row(row.Name, value(row.Before), value(row.After), ratio, word)
+		}
+		list = append(list, t)
+	}
+	return withRows(list...)
+}
+
+// ratioText returns a ratio with three digits: 0.0123, 0.98, 1.25, 12.5, 340.
+func ratioText(v float64) string {
+	digits := 2
+	switch {
+	case v >= 100:
+		digits = 0
+	case v >= 10:
+		digits = 1
+	case v < 0.1:
+		digits = 4
+	}
+	return fmt.Sprintf("%.*f", digits, v)
+}
+
+// CompareHTML writes one file with two results side by side, and the SLOs of the second. It opens without a network and without scripts.
+func CompareHTML(w io.Writer, pair Pair) error {
+	before, after := pair.Before, pair.After
+	c, notes := pair.compare()
+	better, worse := 0, 0
+	for _, row := range c.Rows {
+		switch row.Better {
+		case 1:
+			better++
+		case -1:
+			worse++
+		}
+	}
+	class := "nothing"
+	then := headlineOf(after)
+	if then.Class == "bad" {
+		class = "bad"
+	}
+	if !strings.HasPrefix(then.Rest, "in ") && !strings.HasPrefix(then.Rest, "ended ") { // 2 findings, 0 wrong bytes in 1 GiB
+		then.Big += ","
+	}
+	p := page{
+		Title:    fmt.Sprintf("Load tests: %s and %s", pair.name(0), pair.name(1)),
+		Kicker:   kicker(after),
+		Footer:   "Written by troupe load.",
+		Headline: headline{class, fmt.Sprintf("%s and %s", pair.name(0), pair.name(1)), fmt.Sprintf("%s better, %d worse. The second: %s %s", several(int64(better), "figure"), worse, then.Big, then.Rest)},
+		Tiles: []tile{
+			{"wide", pair.name(0), headlineOf(before).Big, []string{kicker(before)}},
+			{"wide", pair.name(1), headlineOf(after).Big, []string{kicker(after)}},
+		},
+		First:    withRows(sloTable(after)),
+		Sections: comparisonSections(&pair),
+		Tables:   comparisonTables(&pair, c),
+		Notes:    notes,
+	}
+	return write(w, "page", p)
+}
+
+func comparisonSections(pair *Pair) []section {
+	before, after := pair.Before, pair.After
+	runs := [2]*result.Result{before, after}
+	all := [2][]point{points(before), points(after)}
+	over := func(id, title, unit string, of func(p *point) float64, scale func(lowest, highest float64) axis) *chart {
+		length, highest := time.Duration(0), 0.0
+		for i, r := range runs {
+			length = max(length, lengthOf(r, all[i]))
+			for j := range all[i] {
+				highest = max(highest, of(&all[i][j]))
+			}
+		}
+		if highest == 0 || math.IsInf(highest, 0) {
+			return nil
+		}
+		c := &chart{ID: id, Title: title, Unit: unit, XTitle: timeTitle}
+		x, y := clock(length), scale(0, highest)
+		for i, class := range beforeAfter {
+			var values []value
+			for j := range all[i] {
+				p := &all[i][j]
+				values = append(values, value{float64(p.At + p.length/2), of(p), true})
+			}
+			c.draw(class, pair.name(i), x, y, values, false)
+		}
+		c.axes(x, y)
+		return c
+	}
+	counted := func(name string) func(p *point) float64 { return func(p *point) float64 { return p.rate(name) } }
+	used := func(of func(result.Usage) float64) func(p *point) float64 {
+		return func(p *point) float64 {
+			sum := 0.0
+			for _, u := range p.Servers {
+				sum += of(u)
+			}
+			return sum
+		}
+	}
+	rateScale := func(_, highest float64) axis { return linear(highest, 10, count) }
+	var list []section
+	add := func(title, sub string, charts ...*chart) {
+		if charts = slices.DeleteFunc(charts, func(c *chart) bool { return c == nil }); len(charts) > 0 {
+			list = append(list, section{title, sub, charts})
+		}
+	}
+	add("Rates", "",
+		over("bytes", "Output checked", "bytes per second", counted(result.CheckedBytes), bytesScale(size)),
+		over("operations", "Operations", "per second", counted(result.Operations), rateScale),
+		over("starts", "Starts", "per second", counted(result.Starts), rateScale),
+		over("atonce", "Processes", "at once", func(p *point) float64 { return float64(p.Processes) }, countScale))
+	var charts []*chart
+	for _, name := range latencyNames(before, after) {
+		_, text := meaning(name)
+		charts = append(charts, distributionOf("distribution-"+name, name, text, []curve{
+			{beforeAfter[0], pair.name(0), before.Latency[name]}, {beforeAfter[1], pair.name(1), after.Latency[name]},
+		}))
+	}
+	add("Distributions of the latencies", "The axis of the durations is logarithmic. The rarest and slowest values are at the right.", charts...)
+	add("Servers", "All servers of a run together.",
+		over("cpu", "CPU", "cores in use", used(func(u result.Usage) float64 { return u.CPU }), func(_, highest float64) axis { return linear(highest, 10, cores) }),
+		over("memory", "Memory", "resident", used(func(u result.Usage) float64 { return float64(u.Memory) }), bytesScale(size)))
+	return list
+}
+
+// beforeAfter are the classes of the two curves.
+var beforeAfter = [2]string{"c8", "c1"}
+
+// A curve is a histogram of a chart of distributions.
+type curve struct {
+	class, label string
+	h            *hist.H // nil or empty: no curve
+}

@@ -1,0 +1,142 @@
+// Package report shows results: to people as text and as one HTML file, and two results side by side.
+package report
+
+import (
+	"bufio"
+	"bytes"
+	_ "embed"
+	"html/template"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/internal/show"
+)
+
+var (
+	//go:embed page.html
+	pageText string
+	//go:embed style.css
+	styleText string
+)
+
+// pages parses the templates when the first report is written: a server and the programs under load need none.
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"style": func() template.CSS { return template.CSS(styleText) },
+		"plus":  func(a, b float64) float64 { return round(a + b) },
+	}).Parse(pageText))
+})
+
+// A page is what the template shows.
+type page struct {
+	Title, Kicker, Footer string
+	Headline              headline
+	Tiles                 []tile
+	Problems              []string
+	Notes, LeftOut        []string
+	Sections              []section
+	First, Tables         []*table // before and after the sections
+}
+
+// HTML writes one file that opens without a network and without scripts.
+func HTML(w io.Writer, r *result.Result) error {
+	p := page{
+		Title:    "Load test: " + headlineOf(r).Big,
+		Kicker:   kicker(r),
+		Footer:   "Written by troupe load.",
+		Headline: headlineOf(r),
+		Tiles:    tiles(r),
+		Problems: harmless(r.Problems),
+		Notes:    harmless(r.Notes),
+		LeftOut:  harmless(r.LeftOut),
+		Sections: sections(r),
+		First:    urgent(r),
+		Tables:   tables(r),
+	}
+	return write(w, "page", p)
+}
+
+func write(w io.Writer, name string, p page) error {
+	b := bufio.NewWriter(w)
+	if err := pages().ExecuteTemplate(b, name, p); err != nil {
+		return err
+	}
+	return b.Flush()
+}
+
+// Pictures writes each picture of the page as an SVG file of its own into dir, for documents: bytes.svg, latency-echo.svg, … They are light or dark
+// as the page is. Pictures makes dir.
+func Pictures(dir string, r *result.Result) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for _, s := range sections(r) {
+		for _, c := range s.Charts {
+			var b bytes.Buffer
+			if err := pages().ExecuteTemplate(&b, "picture", c); err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(dir, fileName(c.ID)+".svg"), b.Bytes(), 0o666); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fileName returns id with all but letters and digits replaced: an id has the name of a latency, which may come from a file of somebody else.
+func fileName(id string) string {
+	return strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(id[:min(len(id), 60)]))
+}
+
+// kicker says in a line which run it is: its mix, its begin, how long it took, and the servers.
+func kicker(r *result.Result) string {
+	var parts []string
+	switch {
+	case r.Commands != nil:
+		parts = append(parts, show.Cut(strings.Join(r.Commands.Argv, " "), 60))
+	case len(r.Plan.Phases) > 0:
+		parts = append(parts, show.Cut(strings.Join(r.Plan.Named(), ", "), 60))
+	}
+	if !r.Began.IsZero() {
+		parts = append(parts, r.Began.UTC().Format("2 January 2006 15:04 UTC"))
+	}
+	took := loadTime(r)
+	if took > time.Second {
+		took = took.Round(100 * time.Millisecond)
+	}
+	parts = append(parts, show.Latency(took))
+	switch {
+	case len(r.Servers) == 1:
+		parts = append(parts, strings.TrimSpace(r.Servers[0].Name+" "+r.Servers[0].Version))
+	case len(r.Servers) > 1:
+		parts = append(parts, several(int64(len(r.Servers)), "server"))
+	}
+	return show.Harmless(strings.Join(parts, " · "))
+}
+
+// loadTime returns how long the phases took; of a result without them, the whole run.
+func loadTime(r *result.Result) time.Duration {
+	if r.LoadEnded > r.LoadBegan {
+		return r.LoadEnded - r.LoadBegan
+	}
+	return r.Took
+}
+
+func harmless(texts []string) []string {
+	all := make([]string, len(texts))
+	for i, t := range texts {
+		all[i] = show.Harmless(t)
+	}
+	return all
+}

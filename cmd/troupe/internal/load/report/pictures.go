@@ -1,0 +1,294 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/hist"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/internal/show"
+)
+
+// A section is a row of charts with a title.
+type section struct {
+	Title, Sub string
+	Charts     []*chart
+}
+
+// latencies are the known latencies in the order of a report, with the class of their lines, which is the same in all charts.
+var latencies = []struct{ name, class, meaning string }{
+	{result.Echo, "c1", "from a keystroke to its echo"},
+	{result.Lag, "c2", "from the print of a line to its receipt"},
+	{result.Start, "c3", "from process/start to its answer"},
+	{result.Spawned, "c4", "from process/start to closed"},
+	{result.Block, "c5", "from a block of stdin to its answer"},
+	{result.Resume, "c6", "from a cut to the answer of the resume"},
+	{result.EndLag, "c7", "from the request that ends a program to closed"},
+	{result.Command, "c1", "the duration of a command"},
+	{result.Hiccup, "c8", "how late timers of the load generator fire"},
+}
+
+// latencyNames returns the names of the latencies of results that have a value, in their order.
+func latencyNames(results ...*result.Result) []string {
+	var names, others []string
+	has := func(name string) bool {
+		return slices.ContainsFunc(results, func(r *result.Result) bool { h := r.Latency[name]; return h != nil && h.Count() > 0 })
+	}
+	known := make(map[string]bool)
+	for _, l := range latencies {
+		known[l.name] = true
+		if has(l.name) {
+			names = append(names, l.name)
+		}
+	}
+	for _, r := range results {
+		for name := range r.Latency {
+			if !known[name] && has(name) {
+				known[name] = true
+				others = append(others, name)
+			}
+		}
+	}
+	slices.Sort(others)
+	return append(names, others...)
+}
+
+func meaning(name string) (class, text string) {
+	for _, l := range latencies {
+		if l.name == name {
+			return l.class, l.meaning
+		}
+	}
+	return "c7", ""
+}
+
+// sections returns all pictures of a result.
+func sections(r *result.Result) []section {
+	all := points(r)
+	d := newDuring(r, all)
+	var list []section
+	add := func(title, sub string, charts ...*chart) {
+		charts = slices.DeleteFunc(charts, func(c *chart) bool { return c == nil })
+		if len(charts) > 0 {
+			list = append(list, section{title, sub, charts})
+		}
+	}
+	add("Rates", "", d.rates(r)...)
+	sub := "The axis of the durations is logarithmic."
+	if n := stepsOfPoint(r); n > 1 {
+		sub += fmt.Sprintf(" Each point of a line stands for %s; its quantiles are estimated.", show.Latency(time.Duration(n)*max(r.Step, time.Second)))
+	}
+	add("Latency", sub, append([]*chart{distribution(r)}, d.latencies(r)...)...)
+	add("Servers and load generator", "", d.usages(r)...)
+	if r.Commands != nil {
+		add("Commands", "Each command is a value; the values are sorted.", commandCharts(r.Commands)...)
+	}
+	return list
+}
+
+func counted(class, label, name string, say func(float64) string, area bool) source {
+	return source{class: class, label: label, say: say, area: area, value: func(p *point) (float64, bool) { return p.rate(name), true }}
+}
+
+func gauge(class, label string, value func(p *point) int) source {
+	return source{class: class, label: label, say: func(v float64) string { return show.Number(int64(v)) },
+		value: func(p *point) (float64, bool) { return float64(value(p)), true }}
+}
+
+func bytesScale(label func(float64) string) func(_, highest float64) axis {
+	return func(_, highest float64) axis { return linear(highest, 1024, label) }
+}
+
+func countScale(_, highest float64) axis { return whole(highest) }
+
+func eachSecond(v float64) string { return count(v) + "/s" }
+
+func (d *during) rates(r *result.Result) []*chart {
+	bytes := "Bytes checked"
+	if r.Commands != nil {
+		bytes = "Output of the commands"
+	}
+	rateScale := func(_, highest float64) axis { return linear(highest, 10, count) }
+	return []*chart{
+		d.chart("bytes", bytes, "per second", []source{
+			counted("c1", "output", result.Output, perSecond, true),
+			counted("c1", "output", result.CheckedBytes, perSecond, true),
+			counted("c5", "stdin", result.StdinBytes, perSecond, false),
+		}, bytesScale(size)),
+		d.chart("operations", "Operations, starts and ends", "per second", []source{
+			counted("c1", "operations", result.Operations, eachSecond, false),
+			counted("c3", "starts", result.Starts, eachSecond, false),
+			counted("c7", "ends", result.Ends, eachSecond, false),
+		}, rateScale),
+		d.chart("atonce", "Processes, sessions, connections", "at once", []source{
+			gauge("c1", "processes", func(p *point) int { return p.Processes }),
+			gauge("c3", "sessions", func(p *point) int { return p.Sessions }),
+			gauge("c2", "connections", func(p *point) int { return p.Connections }),
+		}, countScale),
+		d.chart("events", "Events received", "per second", []source{
+			counted("c1", "events", result.Events, eachSecond, true),
+		}, rateScale),
+		d.chart("cuts", "Cuts and resumes", "per second", []source{
+			counted("c6", "cuts", result.Cuts, eachSecond, false),
+			counted("c1", "resumes", result.Resumes, eachSecond, false),
+		}, rateScale),
+		d.chart("late", "Operations begun late by the load generator", "per second", []source{
+			counted("c4", "late", result.Late, eachSecond, true),
+		}, rateScale),
+	}
+}
+
+func duration(v float64) string { return show.Latency(time.Duration(v)) }
+
+func durations(lowest, highest float64) axis {
+	return logarithmic(time.Duration(lowest), time.Duration(highest))
+}
+
+// latencies returns a chart of the percentiles over time for each latency.
+func (d *during) latencies(r *result.Result) []*chart {
+	var charts []*chart
+	for _, name := range latencyNames(r) {
+		quantile := func(class, label string, of func(result.Summary) time.Duration) source {
+			return source{class: class, label: label, say: duration, value: func(p *point) (float64, bool) {
+				s := p.Latency[name]
+				return float64(of(s)), s.N > 0 && of(s) > 0
+			}}
+		}
+		_, text := meaning(name)
+		c := d.chart("latency-"+name, name, "", []source{
+			quantile("q4", "max", func(s result.Summary) time.Duration { return s.Max }),
+			quantile("q3", "p99", func(s result.Summary) time.Duration { return s.P99 }),
+			quantile("q2", "p90", func(s result.Summary) time.Duration { return s.P90 }),
+			quantile("q1", "p50", func(s result.Summary) time.Duration { return s.P50 }),
+		}, durations)
+		if c != nil {
+			c.Sub = text
+		}
+		charts = append(charts, c)
+	}
+	return charts
+}
+
+// distribution returns the chart of all latencies by the share of their values.
+func distribution(r *result.Result) *chart {
+	var curves []curve
+	for _, name := range latencyNames(r) {
+		class, _ := meaning(name)
+		curves = append(curves, curve{class, name, r.Latency[name]})
+	}
+	return distributionOf("distribution", "Distribution of all latencies", "the rarest and slowest are at the right", curves)
+}
+
+// distributionOf returns a chart of histograms by the share of their values, with the rare ones drawn apart; nil without a value.
+func distributionOf(id, title, sub string, curves []curve) *chart {
+	curves = slices.DeleteFunc(curves, func(c curve) bool { return c.h == nil || c.h.Done().Count() == 0 })
+	if len(curves) == 0 {
+		return nil
+	}
+	most, lowest, highest := int64(0), time.Duration(math.MaxInt64), time.Duration(0)
+	for _, c := range curves {
+		most, lowest, highest = max(most, c.h.Count()), min(lowest, c.h.Min()), max(highest, c.h.Done().Max())
+	}
+	c := &chart{ID: show.Harmless(id), Title: show.Harmless(title), Sub: sub, XTitle: "share of the values that are at or below"}
+	x, y := shares(most), logarithmic(lowest, highest)
+	for _, cu := range curves {
+		const steps = 120
+		var values []value
+		last := 1 - 1/float64(cu.h.Count()) // beyond it is only the maximum
+		for i := range steps + 1 {
+			share := 1 - math.Pow(10, -float64(i)/steps*x.powers)
+			if share >= last {
+				break
+			}
+			if d := cu.h.Quantile(share); d != hist.Never {
+				values = append(values, value{share, float64(d), true})
+			}
+		}
+		if cu.h.Max() != hist.Never {
+			values = append(values, value{last, float64(cu.h.Max()), true})
+		}
+		c.draw(cu.class, cu.label, x, y, values, false)
+	}
+	c.axes(x, y)
+	return c
+}
+
+// usages returns the charts of what the servers and the load generator use.
+func (d *during) usages(r *result.Result) []*chart {
+	servers := 0
+	for i := range d.points {
+		servers = max(servers, len(d.points[i].Servers))
+	}
+	used := func(of func(result.Usage) float64, say func(float64) string) []source {
+		sources := []source{{class: "c8", label: "generator", say: say, value: func(p *point) (float64, bool) { return of(p.Own), of(p.Own) > 0 }}}
+		one := func(class, label string, i int) source {
+			return source{class: class, label: label, say: say, value: func(p *point) (float64, bool) {
+				if i >= len(p.Servers) {
+					return 0, false
+				}
+				return of(p.Servers[i]), true
+			}}
+		}
+		switch {
+		case servers == 1:
+			sources = append(sources, one("c1", "server", 0))
+		case servers <= len(serverClasses):
+			for i := range servers {
+				sources = append(sources, one(serverClasses[i], fmt.Sprint("server ", i+1), i))
+			}
+		default:
+			sources = append(sources, source{class: "c1", label: fmt.Sprint(servers, " servers"), say: say, value: func(p *point) (float64, bool) {
+				sum := 0.0
+				for _, u := range p.Servers {
+					sum += of(u)
+				}
+				return sum, len(p.Servers) > 0
+			}})
+		}
+		return sources
+	}
+	cpu := used(func(u result.Usage) float64 { return u.CPU }, cores)
+	if len(r.Hosts) == 1 { // of several machines only the busiest is known
+		all := float64(r.Hosts[0].CPUs)
+		cpu = append(cpu, source{class: "c8 dashed", label: "machine", say: func(v float64) string { return cores(v) + " of " + cores(all) },
+			value: func(p *point) (float64, bool) { return p.Machine * all, p.Machine > 0 }})
+	}
+	number := func(v float64) string { return show.Number(int64(v)) }
+	return []*chart{
+		d.chart("cpu", "CPU", "cores in use", cpu,
+			func(_, highest float64) axis { return linear(highest, 10, cores) }),
+		d.chart("memory", "Memory", "resident", used(func(u result.Usage) float64 { return float64(u.Memory) }, size), bytesScale(size)),
+		d.chart("files", "Open descriptors", "", used(func(u result.Usage) float64 { return float64(u.Files) }, number), countScale),
+		d.chart("threads", "Threads", "", used(func(u result.Usage) float64 { return float64(u.Threads) }, number), countScale),
+	}
+}
+
+var serverClasses = []string{"c1", "c2", "c3", "c4"}
+
+// commandCharts returns the charts of commands: memory, CPU and output of each, sorted.
+func commandCharts(c *result.Commands) []*chart {
+	return []*chart{
+		sorted("command-memory", "Peak memory of each command, if known", "resident", c.Memory, bytesScale(size)),
+		sorted("command-cpu", "CPU time of each command", "duration", c.CPU, func(lowest, highest float64) axis { return logarithmic(time.Duration(lowest), time.Duration(highest)) }),
+		sorted("command-output", "Output of each command", "bytes", c.Output, bytesScale(size)),
+	}
+}
+
+// sorted returns the chart of values that are sorted, by their share.
+func sorted[V ~int64](id, title, unit string, values []V, scale func(lowest, highest float64) axis) *chart {
+	if len(values) == 0 || slices.Max(values) <= 0 {
+		return nil
+	}
+	x, y := linearShares(), scale(float64(slices.Min(values)), float64(slices.Max(values)))
+	c := &chart{ID: id, Title: title, Unit: unit, XTitle: "share of the commands that are at or below"}
+	n := min(len(values), maxPoints)
+	points := make([]value, n+1)
+	for i := range points {
+		points[i] = value{float64(i) / float64(n), float64(values[min(i*len(values)/n, len(values)-1)]), true}
+	}
+	c.draw("c1", "", x, y, points, true)
+	c.axes(x, y)
+	return c
+}

@@ -1,0 +1,448 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/oracle"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+func sloTable(r *result.Result) *table {
+	t := tableOf("slos", "SLOs", column{Title: "SLO"}, column{Title: "verdict"}, column{Title: "value", Text: true})
+	for _, v := range r.SLOs {
+		got := v.Unit.Text(v.Got)
+		if v.Missing != "" {
+			got = v.Missing
+		}
+		t.row(v.SLO, map[bool]cell{true: {"met", "good"}, false: {"missed", "bad"}}[v.Met], got)
+	}
+	return t
+}
+
+// A table is a table of a report, as text and as HTML.
+type table struct {
+	ID, Title string
+	Columns   []column
+	Rows      [][]cell
+}
+
+func (t *table) row(cells ...any) {
+	row := make([]cell, 0, len(cells))
+	for _, c := range cells {
+		v, ok := c.(cell)
+		if !ok {
+			v.Text = fmt.Sprint(c)
+		}
+		v.Text = show.Harmless(v.Text)
+		row = append(row, v)
+	}
+	t.Rows = append(t.Rows, row)
+}
+
+// right and text make columns.
+func right(titles ...string) []column {
+	var columns []column
+	for _, t := range titles {
+		columns = append(columns, column{Title: t, Right: true})
+	}
+	return columns
+}
+
+func tableOf(id, title string, columns ...column) *table {
+	return &table{ID: id, Title: title, Columns: columns}
+}
+
+// urgent returns the tables that come before the pictures: what is wrong.
+func urgent(r *result.Result) []*table {
+	return withRows(findingTable(r), sloTable(r), failureTable(r))
+}
+
+// tables returns the tables that come after the pictures.
+func tables(r *result.Result) []*table {
+	return withRows(latencyTable(r), countTable(r), codeTable(r), commandTable(r), errorTable(r), usageTable(r), planTable(r), phaseTable(r), hostTable(r))
+}
+
+func withRows(all ...*table) []*table {
+	return slices.DeleteFunc(all, func(t *table) bool { return len(t.Rows) == 0 })
+}
+
+func findingTable(r *result.Result) *table {
+	t := tableOf("findings", "Findings", column{Title: "kind"}, column{Title: "process"}, column{Title: "run", Right: true}, column{Title: "stream"}, column{Title: "offset", Right: true},
+		column{Title: "bytes", Right: true}, column{Title: "seq", Right: true}, column{Title: "at", Right: true}, column{Title: "cuts", Right: true}, column{Title: "what", Text: true})
+	if n := r.Counts[result.Wrong]; n > int64(len(r.Findings)) && len(r.Findings) > 0 {
+		t.Title = fmt.Sprintf("Findings: the first %d of %s", len(r.Findings), show.Number(n))
+	}
+	for _, f := range r.Findings {
+		offset, n := "", "" // an exit has no place in a stream
+		if f.Stream != 0 || f.Bytes != 0 {
+			offset, n = show.Number(f.Offset), show.Number(f.Bytes)
+		}
+		t.row(cell{string(f.Kind), "bad"}, strings.TrimSpace(f.Session+" "+f.Process), f.Run, streamName(f.Stream), offset, n, f.Seq, show.Latency(f.At), f.Cuts, findingText(f))
+	}
+	return t
+}
+
+// findingText says what is wrong, with what was wanted and what came.
+func findingText(f oracle.Finding) string {
+	var parts []string
+	if f.Detail != "" {
+		parts = append(parts, f.Detail)
+	}
+	if f.Want != "" || f.Got != "" {
+		parts = append(parts, "want "+orNothing(f.Want), "got "+orNothing(f.Got))
+	}
+	if f.Server != "" {
+		parts = append(parts, f.Server)
+	}
+	return strings.Join(parts, " · ")
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	return s
+}
+
+func latencyTable(r *result.Result) *table {
+	t := tableOf("latency", "Latency", append([]column{{Title: "latency"}}, append(right("values", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"), column{Title: "from … to", Text: true, About: true})...)...)
+	for _, name := range latencyNames(r) {
+		h := r.Latency[name]
+		cells := []any{name, show.Number(h.Count()), show.Latency(h.Mean())}
+		for _, q := range quantiles {
+			cells = append(cells, show.Latency(h.Quantile(q.share)))
+		}
+		_, text := meaning(name)
+		t.row(append(cells, show.Latency(h.Max()), cell{text, "dim"})...)
+	}
+	return t
+}
+
+// countNames returns the names of all counts of results, in their order.
+func countNames(results ...*result.Result) []string {
+	place := make(map[string]int)
+	for i, name := range countOrder {
+		place[name] = i
+	}
+	rank := func(name string) int { // "cuts rst" comes after "cuts"
+		if i, ok := place[name]; ok {
+			return 2 * i
+		}
+		if first, _, ok := strings.Cut(name, " "); ok {
+			if i, ok := place[first]; ok {
+				return 2*i + 1
+			}
+		}
+		return 2 * len(countOrder)
+	}
+	all := make(map[string]bool)
+	for _, r := range results {
+		for name := range r.Counts {
+			all[name] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
+	})
+}
+
+func countText(name string, v int64) string {
+	if result.IsBytes(name) {
+		return show.Bytes(v)
+	}
+	return show.Number(v)
+}
+
+func countTable(r *result.Result) *table {
+	t := tableOf("counts", "Counts", column{Title: "count"}, column{Title: "in all", Right: true}, column{Title: "per second", Right: true}, column{Title: "of what", Text: true, About: true})
+	for _, name := range countNames(r) {
+		v := r.Counts[name]
+		class := ""
+		switch name {
+		case result.Wrong, result.WrongBytes:
+			class = "good"
+			if v > 0 {
+				class = "bad"
+			}
+		case result.LostSessions, result.StartsRefused, result.Late, result.Missed, result.Failed, result.Stopped:
+			if v > 0 {
+				class = "warn"
+			}
+		}
+		each := count(r.Rate(name))
+		if result.IsBytes(name) {
+			each = size(r.Rate(name))
+		}
+		if name == result.Due || name == result.Missed { // some of them are counted after their time
+			each = ""
+		}
+		t.row(name, cell{countText(name, v), class}, each, cell{countMeanings[name], "dim"})
+	}
+	return t
+}
+
+func errorTable(r *result.Result) *table {
+	t := tableOf("errors", "Errors", column{Title: "times", Right: true}, column{Title: "error", Text: true})
+	for _, text := range byCount(r.Errors) {
+		t.row(show.Number(r.Errors[text]), text)
+	}
+	return t
+}
+
+// byCount returns the keys of m, the most frequent first.
+func byCount(m map[string]int64) []string {
+	return slices.SortedFunc(maps.Keys(m), func(a, b string) int { return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b)) })
+}
+
+func usageTable(r *result.Result) *table {
+	t := tableOf("usage", "Use of the machines", append([]column{{Title: "program"}}, right("CPU, mean", "CPU, highest", "memory, highest", "descriptors", "threads")...)...)
+	loaded, most := r.Loaded(), peak(r)
+	add := func(name string, high result.Usage, of func(s *result.Second) float64) {
+		if high == (result.Usage{}) {
+			return
+		}
+		sum, length := 0.0, 0.0
+		for i := range loaded {
+			took := loaded[i].Took.Seconds()
+			sum, length = sum+of(&loaded[i])*took, length+took
+		}
+		t.row(name, show.Significant(sum/max(length, 1e-9))+" cores", show.Significant(high.CPU)+" cores", show.Bytes(high.Memory), show.Number(high.Files), show.Number(high.Threads))
+	}
+	for i := range most.Servers {
+		name := "server"
+		if len(most.Servers) > 1 {
+			name = fmt.Sprint("server ", i+1)
+		}
+		add(name, most.Servers[i], func(s *result.Second) float64 {
+			if i >= len(s.Servers) {
+				return 0
+			}
+			return s.Servers[i].CPU
+		})
+	}
+	add("load generator", most.Own, func(s *result.Second) float64 { return s.Own.CPU })
+	return t
+}
+
+func planTable(r *result.Result) *table {
+	t := tableOf("plan", "Plan", column{Title: "setting"}, column{Title: "value", Text: true})
+	p := &r.Plan
+	add := func(name, value string) {
+		if value != "" {
+			t.row(name, value)
+		}
+	}
+	if r.Commands != nil {
+		add("command", strings.Join(r.Commands.Argv, " "))
+	}
+	for _, s := range r.Servers {
+		add("server", strings.TrimSpace(s.URL+"  "+strings.TrimSpace(s.Name+" "+s.Version)))
+	}
+	if len(r.Servers) == 0 {
+		add("servers", strings.Join(p.Servers, " "))
+	}
+	if p.Sessions > 0 {
+		add("shape", fmt.Sprintf("%s of %s", several(int64(p.Sessions), "session"), several(int64(p.Processes), "process")))
+	}
+	add("encoding", p.Encoding)
+	if p.Sessions > 0 {
+		add("programs on", map[bool]string{true: "PTYs", false: "pipes"}[p.TTY])
+		add("seed", fmt.Sprint(p.Seed))
+	}
+	if p.Ramp > 0 {
+		add("ramp", show.Latency(time.Duration(p.Ramp)))
+	}
+	add("chaos", chaosText(p.Chaos))
+	if load := loadTime(r); load < r.Took {
+		add("time", fmt.Sprintf("%s under load, %s with the opening of the sessions and the end of the programs", show.Latency(load), show.Latency(r.Took)))
+	}
+	return t
+}
+
+func chaosText(c plan.Chaos) string {
+	var parts []string
+	for _, r := range c.Rates() {
+		if *r.PerSecond > 0 {
+			parts = append(parts, r.Name+" "+show.Significant(*r.PerSecond)+"/s")
+		}
+	}
+	if c.StallFor > 0 {
+		parts = append(parts, "stalls of "+show.Latency(time.Duration(c.StallFor)))
+	}
+	if c.Delay > 0 {
+		parts = append(parts, "delay "+show.Latency(time.Duration(c.Delay))+" in each direction")
+	}
+	if c.Speed > 0 {
+		parts = append(parts, "at most "+show.Bytes(c.Speed)+"/s")
+	}
+	if c.Loss > 0 {
+		parts = append(parts, "loss "+show.Significant(c.Loss*100)+" %")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func phaseTable(r *result.Result) *table {
+	t := tableOf("phases", "Phases", column{Title: "phase"}, column{Title: "duration", Right: true}, column{Title: "arrival"}, column{Title: "mix", Text: true})
+	for i, p := range r.Plan.Phases {
+		arrival := "closed"
+		if p.Rate > 0 {
+			arrival = "open, " + count(p.Rate) + "/s"
+		}
+		t.row(phaseName(r, i), show.Latency(time.Duration(p.Duration)), arrival, mixText(p.Mix))
+	}
+	return t
+}
+
+func mixText(mix []plan.Part) string {
+	sum := 0
+	for _, p := range mix {
+		sum += max(p.Weight, 1)
+	}
+	var parts []string
+	for _, p := range mix {
+		text := string(p.Profile)
+		if len(mix) > 1 {
+			text += fmt.Sprintf(" %.0f %%", 100*float64(max(p.Weight, 1))/float64(sum))
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func hostTable(r *result.Result) *table {
+	t := tableOf("hosts", "Load generators", column{Title: "host"}, column{Title: "CPUs", Right: true}, column{Title: "kernel"}, column{Title: "descriptors", Right: true})
+	for _, h := range r.Hosts {
+		t.row(h.Name, h.CPUs, h.Kernel, show.Number(h.Files))
+	}
+	return t
+}
+
+func codeTable(r *result.Result) *table {
+	t := tableOf("codes", "Ends of the commands", column{Title: "exit code or signal"}, column{Title: "commands", Right: true})
+	if r.Commands == nil {
+		return t
+	}
+	for _, code := range byCount(r.Commands.Codes) {
+		class := "bad"
+		if code == "0" {
+			class = "good"
+		}
+		t.row(cell{code, class}, show.Number(r.Commands.Codes[code]))
+	}
+	return t
+}
+
+func commandTable(r *result.Result) *table {
+	t := tableOf("commands", "Each command", append([]column{{Title: "of each command"}}, right("least", "p50", "p90", "p99", "most", "mean")...)...)
+	if c := r.Commands; c != nil {
+		memory := "peak memory"
+		if len(c.Memory) < len(c.Output) {
+			memory += fmt.Sprintf(" of %s of them", show.Number(len(c.Memory)))
+		}
+		eachRow(t, memory, c.Memory, func(v int64) string { return show.Bytes(v) })
+		eachRow(t, "CPU time", c.CPU, show.Latency)
+		eachRow(t, "output", c.Output, func(v int64) string { return show.Bytes(v) })
+	}
+	return t
+}
+
+// eachRow adds a row with quantiles of values, which are sorted.
+func eachRow[V ~int64](t *table, name string, values []V, say func(V) string) {
+	if len(values) == 0 {
+		return
+	}
+	at := func(share float64) string { return say(values[min(int(share*float64(len(values))), len(values)-1)]) }
+	sum := 0.0
+	for _, v := range values {
+		sum += float64(v)
+	}
+	t.row(name, at(0), at(0.5), at(0.9), at(0.99), at(1), say(V(sum/float64(len(values)))))
+}
+
+func failureTable(r *result.Result) *table {
+	t := tableOf("failures", "First failures", column{Title: "n", Right: true}, column{Title: "worker", Right: true}, column{Title: "end"}, column{Title: "took", Right: true}, column{Title: "end of its output", Text: true})
+	if r.Commands == nil {
+		return t
+	}
+	for _, f := range r.Commands.Failures {
+		end := fmt.Sprint("exit code ", f.Code)
+		switch {
+		case f.Error != "":
+			end = f.Error
+		case f.Signal != "":
+			end = f.Signal
+		}
+		t.row(f.N, f.Worker, cell{end, "bad"}, show.Latency(f.Took))
+		last := &t.Rows[len(t.Rows)-1]
+		*last = append(*last, cell{show.HarmlessText(f.Output), "code"}) // with its newlines
+	}
+	return t
+}
+
+func streamName(s protocol.Stream) string {
+	if s == 0 {
+		return ""
+	}
+	return s.String()
+}
+
+type (
+	column struct {
+		Title string
+		Right bool // numbers
+		Text  bool // long texts
+		About bool // explains the other columns: the first to go where there is little room
+	}
+	cell struct {
+		Text  string
+		Class string // good, bad, warn, dim, code or ""
+	}
+)
+
+// quantiles are the columns of the table of latencies.
+var quantiles = []struct {
+	name  string
+	share float64
+}{{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"p99.99", 0.9999}}
+
+// countOrder is the order of the counts of a report. The counts by kind follow their sum.
+var countOrder = []string{
+	result.Wrong, result.WrongBytes, result.CheckedBytes, result.StdinBytes, result.Output, result.Events, result.Sessions, result.LostSessions, result.Starts, result.StartsRefused,
+	result.Ends, result.Failed, result.Stopped, result.Runs, result.Operations, result.Due, result.Late, result.Missed, result.Cuts, result.Resumes, result.Takeovers, result.Stalls, result.Kills, result.Freezes, result.Stops,
+}
+
+var countMeanings = map[string]string{
+	result.Wrong:         "findings of the oracle",
+	result.WrongBytes:    "missing, doubled, reordered, altered or foreign",
+	result.CheckedBytes:  "output compared byte by byte",
+	result.StdinBytes:    "accepted by the server",
+	result.Output:        "output of the commands",
+	result.Failed:        "commands that ended with another exit code than 0, or were not started",
+	result.Stopped:       "commands that the load generator ended, because its time was over",
+	result.Events:        "events of processes, as received",
+	result.Sessions:      "sessions opened",
+	result.LostSessions:  "sessions that could not be resumed",
+	result.Starts:        "processes started",
+	result.StartsRefused: "starts refused by the server",
+	result.Ends:          "processes that have closed",
+	result.Runs:          "of programs, with restarts",
+	result.Operations:    "operations of the profiles",
+	result.Late:          "operations that the load generator itself began late",
+	result.Due:           "operations of an open run that were due",
+	result.Missed:        "of them, those that never began or got no answer: the latencies count them as slower than all others",
+	result.Cuts:          "connections cut by chaos",
+	result.Resumes:       "resumes that succeeded",
+	result.Takeovers:     "of a session by a second client",
+	result.Stalls:        "times that a client read nothing",
+	result.Kills:         "programs that got SIGKILL",
+	result.Freezes:       "programs that got SIGSTOP for a while",
+	result.Stops:         "times that the server itself got SIGSTOP",
+}

@@ -1,0 +1,168 @@
+package result
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/hist"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
+)
+
+// A Comparison is two runs side by side.
+type Comparison struct {
+	Rows        []Row    `json:"rows"`
+	Differences []string `json:"differences"` // of the plans: the runs may not be comparable
+}
+
+// A Row is a figure of two runs.
+type Row struct {
+	Group  string   `json:"group"` // "rates", "latencies", "counts" or "use"
+	Name   string   `json:"name"`
+	Unit   Unit     `json:"unit"`
+	Before *float64 `json:"before"` // nil: not measured
+	After  *float64 `json:"after"`
+	Ratio  float64  `json:"ratio"` // After/Before; 0 if one of them is not there, or Before is 0
+
+	// Better is 1 if the second run is better, and -1 if it is worse. It is 0 if they differ by less than the threshold or the precision of the
+	// figures, or if neither less nor more is better.
+	Better int `json:"better"`
+}
+
+// Compare puts two results side by side. A rate is the median of the steps under load, so the begin and the end of a run do not lower it.
+// threshold is the share of the first figure below which a difference is neither better nor worse.
+func Compare(before, after *Result, threshold float64) Comparison {
+	c := Comparison{Rows: []Row{}, Differences: differences(before.Plan, after.Plan)}
+	add := func(group string, f figure, better int) {
+		row := Row{Group: group, Name: f.name, Unit: f.unit}
+		value := func(r *Result) *float64 {
+			if v, missing := f.of(r); missing == "" {
+				return &v
+			}
+			return nil
+		}
+		row.Before, row.After = value(before), value(after)
+		if zero(row.Before) && zero(row.After) && f.name != Wrong {
+			return
+		}
+		if row.Before != nil && row.After != nil {
+			b, a := *row.Before, *row.After
+			if b > 0 && max(a, b) < float64(hist.Never) {
+				row.Ratio = a / b
+			}
+			switch same := max(hist.Precision*max(a, b), threshold*b); {
+			case a > b+same:
+				row.Better = better
+			case a < b-same:
+				row.Better = -better
+			}
+		}
+		c.Rows = append(c.Rows, row)
+	}
+	for _, name := range []string{Operations, CheckedBytes, StdinBytes, Output} {
+		add("rates", medianRate(name), 1)
+	}
+	for _, name := range []string{Starts, Events} { // the same work may take fewer
+		add("rates", medianRate(name), 0)
+	}
+	for _, name := range LatencyNames {
+		for _, part := range []string{"p50", "p90", "p99", "p99.9", "max"} {
+			f, _ := latencyFigure(name, part)
+			add("latencies", f, -1)
+		}
+	}
+	bad := []string{Wrong, WrongBytes, Errors, LostSessions, StartsRefused, Failed, Late, Missed}
+	for _, name := range bad {
+		add("counts", countFigure(name), -1)
+	}
+	for _, name := range CountNames {
+		if !slices.Contains(bad, name) {
+			add("counts", countFigure(name), 0)
+		}
+	}
+	for _, own := range []bool{false, true} {
+		for _, name := range UsageNames {
+			if name == "cpu" {
+				add("use", usageFigure(name, own, true), -1)
+			}
+			add("use", usageFigure(name, own, false), -1)
+		}
+	}
+	return c
+}
+
+func zero(v *float64) bool { return v == nil || *v == 0 }
+
+// medianRate is the median over the steps of a run.
+func medianRate(name string) figure {
+	f := rateFigure(name)
+	f.of = func(r *Result) (float64, string) {
+		var rates []float64
+		for _, s := range r.Loaded() {
+			if s.Took > 0 {
+				rates = append(rates, float64(s.Counts[name])/s.Took.Seconds())
+			}
+		}
+		if len(rates) == 0 {
+			return 0, "the run has no steps"
+		}
+		slices.Sort(rates)
+		n := len(rates)
+		return (rates[(n-1)/2] + rates[n/2]) / 2, ""
+	}
+	return f
+}
+
+// differences are the fields in which two plans differ. Servers, pids, metrics, the seed and the limits of a successful run may differ between runs that are comparable.
+func differences(a, b plan.Plan) []string {
+	x, y := flat(a), flat(b)
+	keys := maps.Clone(x)
+	maps.Copy(keys, y)
+	list := []string{}
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		if v, w := x[k], y[k]; v != w {
+			list = append(list, fmt.Sprintf("%s: %s before, %s after", k, cmp.Or(v, "none"), cmp.Or(w, "none")))
+		}
+	}
+	return list
+}
+
+// flat has the fields of a plan by their paths, such as phases[0].mix[1].weight.
+func flat(p plan.Plan) map[string]string {
+	p.Servers, p.Program, p.Metrics, p.PIDs, p.Seed, p.MayMiss, p.AnswerWithin = nil, "", "", nil, 0, 0, 0
+	if p.Command != nil { // the profiles of its phases have no meaning
+		p.Phases = slices.Clone(p.Phases)
+		for i := range p.Phases {
+			p.Phases[i].Mix = nil
+		}
+	}
+	fields := map[string]string{}
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, e := range v {
+				walk(strings.TrimPrefix(path+"."+k, "."), e)
+			}
+		case []any:
+			for i, e := range v {
+				walk(fmt.Sprintf("%s[%d]", path, i), e)
+			}
+		case nil:
+		default:
+			fields[path] = fmt.Sprint(v)
+		}
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return fields
+	}
+	var v any
+	if json.Unmarshal(text, &v) == nil {
+		walk("", v)
+	}
+	return fields
+}

@@ -1,0 +1,205 @@
+// Package result has the outcome of a load run, as --json writes it: for reports, for comparisons, and for the merge of the parts of
+// several workers.
+package result
+
+import (
+	"time"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/hist"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/oracle"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
+)
+
+// Version is the version of the JSON form.
+const Version = 1
+
+// A Result is a run, or the part of a worker.
+type Result struct {
+	Version int           `json:"version"`
+	Began   time.Time     `json:"began"`
+	Took    time.Duration `json:"took"` // in nanoseconds
+	Plan    plan.Plan     `json:"plan"`
+
+	// The phases lasted from LoadBegan to LoadEnded, both since Began. Before, sessions were opened; after, ends were awaited and
+	// leftovers searched. LoadEnded 0: until the end of the run.
+	LoadBegan time.Duration `json:"loadBegan"`
+	LoadEnded time.Duration `json:"loadEnded"`
+
+	Hosts   []Host   `json:"hosts"`   // of the load generators
+	Servers []Server `json:"servers"` // what is known of them
+
+	Counts  map[string]int64   `json:"counts"`  // by the names below
+	Latency map[string]*hist.H `json:"latency"` // by the names below
+	Seconds []Second           `json:"seconds"` // in order; at most MaxSeconds, so a long run has longer steps
+	Step    time.Duration      `json:"step"`    // from one of Seconds to the next
+	Errors  map[string]int64   `json:"errors"`  // by text; at most MaxErrors texts, the rest counts as "other errors"
+
+	Findings []oracle.Finding `json:"findings"` // the first MaxFindings; Counts[Wrong] has them all
+	LeftOut  []string         `json:"leftOut"`  // what these servers cannot do, and was not done
+	Notes    []string         `json:"notes"`    // such as: the load generator was the limit
+	SLOs     []Verdict        `json:"slos,omitempty"`
+
+	// Problems are sentences. Each is a reason why the run is no success, beside the reasons that Right finds in the figures: mostly a check
+	// that could not be made.
+	Problems []string `json:"problems"`
+
+	Commands *Commands `json:"commands,omitempty"`
+}
+
+// NothingChecked reports whether no byte of output was checked: programs report what they read of stdin as output. The bytes of commands are
+// counted, and not checked.
+func (r *Result) NothingChecked() bool {
+	return r.Commands == nil && r.Counts[CheckedBytes] == 0
+}
+
+// Right reports whether every check was made, and nothing was wrong.
+func (r *Result) Right() bool {
+	for _, v := range r.SLOs {
+		if !v.Met {
+			return false
+		}
+	}
+	if r.NothingChecked() {
+		return false
+	}
+	return !r.TooManyMissed() && len(r.Problems) == 0 && len(r.Findings) == 0 && r.Counts[Wrong] == 0 && r.Counts[LostSessions] == 0 && r.Counts[Failed] == 0
+}
+
+// MissedShare returns the share of the due operations without an answer, 0 to 1.
+func (r *Result) MissedShare() float64 {
+	missed := r.Counts[Missed]
+	if missed == 0 {
+		return 0
+	}
+	return float64(missed) / float64(max(r.Counts[Due], missed))
+}
+
+// TooManyMissed reports whether more operations were missed than the plan allows.
+func (r *Result) TooManyMissed() bool { return r.MissedShare() > r.Plan.MayMiss }
+
+const (
+	// MaxSeconds is how many steps a Result has at most.
+	MaxSeconds = 3600
+	// MaxErrors is how many texts of errors a Result has at most.
+	MaxErrors = 50
+	// MaxFindings is how many findings a Result has at most.
+	MaxFindings = 100
+)
+
+// Names of Counts.
+const (
+	Wrong         = "wrong"          // findings of the oracle
+	WrongBytes    = "wrong bytes"    // bytes missing, doubled, reordered, altered or foreign, and bytes declared lost by a gap and not lost
+	CheckedBytes  = "checked bytes"  // output compared byte by byte
+	StdinBytes    = "stdin bytes"    // accepted by the server
+	Events        = "events"         // of processes, as received
+	Sessions      = "sessions"       // opened
+	Starts        = "starts"         // processes started
+	StartsRefused = "starts refused" // by the server
+	Ends          = "ends"           // processes that have closed
+	Runs          = "runs"           // with restarts
+	Operations    = "operations"     // of the profiles
+	Late          = "late"           // operations of an open run that the load generator itself began late
+	Due           = "due"            // operations due in an open run
+	Missed        = "missed"         // due operations without an answer: most of them never began, though their phase waited for them
+	Cuts          = "cuts"           // connections that chaos cut; "cuts fin", "cuts rst", … by their kind: an act of handshake or resume is two cuts, fin or rst first
+	Resumes       = "resumes"        // that succeeded
+	LostSessions  = "lost sessions"  // that could not be resumed
+	Takeovers     = "takeovers"
+	Kills         = "kills"
+	Freezes       = "freezes"
+	Stops         = "stops" // of the server
+	Stalls        = "stalls"
+	Output        = "output bytes" // of commands; the output of profiles counts as CheckedBytes
+	Failed        = "failed"       // commands that ended with another exit code than 0, or were not started
+	Stopped       = "stopped"      // commands that the load generator ended, because its time was over
+)
+
+// Names of Latency.
+const (
+	Start   = "start"   // from process/start to its answer
+	Spawned = "spawn"   // from process/start to closed
+	Echo    = "echo"    // from a keystroke to its echo
+	Lag     = "lag"     // from the print of a line to its receipt, by the clock in the line
+	Block   = "stdin"   // from a block of stdin to its answer
+	Resume  = "resume"  // from a cut to the answer of the resume
+	EndLag  = "end"     // from the request that ends a program to closed
+	Command = "command" // the duration of a command
+	Hiccup  = "hiccup"  // how late a timer of the load generator itself fired: so much it may add to the other latencies
+)
+
+// A Host is the machine of a load generator.
+type Host struct {
+	Name   string `json:"name"`
+	CPUs   int    `json:"cpus"` // that the load generator may use
+	Kernel string `json:"kernel"`
+	Files  uint64 `json:"files"` // the limit of descriptors
+}
+
+// A Server is what a server says of itself.
+type Server struct {
+	URL     string `json:"url"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// A Second is a step of a run.
+type Second struct {
+	At      time.Duration      `json:"at"`      // its begin, since the begin of the run
+	Took    time.Duration      `json:"took"`    // rates of this step are Counts by Took, not by Result.Step
+	Counts  map[string]int64   `json:"counts"`  // in this step
+	Latency map[string]Summary `json:"latency"` // in this step, without missed operations
+
+	Machine float64 `json:"machine"` // share of the CPUs that all programs of the load generator's machine used, 0 to 1; the greatest of several workers
+
+	Connections int     `json:"connections"` // at its end, as Sessions and Processes
+	Sessions    int     `json:"sessions"`
+	Processes   int     `json:"processes"`
+	Own         Usage   `json:"own"` // of the load generator; of several workers: the sum
+	Servers     []Usage `json:"servers,omitempty"`
+	Phase       int     `json:"phase"`
+}
+
+// A Summary is some quantiles, in nanoseconds.
+type Summary struct {
+	N   int64         `json:"n"`
+	P50 time.Duration `json:"p50"`
+	P90 time.Duration `json:"p90"`
+	P99 time.Duration `json:"p99"`
+	Max time.Duration `json:"max"`
+}
+
+// Usage is what a program uses.
+type Usage struct {
+	CPU     float64 `json:"cpu"`    // cores in use
+	Memory  int64   `json:"memory"` // resident bytes
+	Files   int     `json:"files"`
+	Threads int     `json:"threads"`
+}
+
+// Commands is the outcome of troupe load -- COMMAND. Memory, CPU and Output have at most MaxSamples commands, each chosen with the same
+// probability.
+type Commands struct {
+	Argv     []string         `json:"argv"`
+	Codes    map[string]int64 `json:"codes"`    // by exit code, signal ("SIGKILL"), "stopped", "not started" or "no exit code"
+	Failures []Failure        `json:"failures"` // the first MaxFailures
+	Memory   []int64          `json:"memory"`   // the peaks above the peaks of the servers, in bytes, sorted; the other peaks are unknown
+	CPU      []time.Duration  `json:"cpu"`      // of each, sorted
+	Output   []int64          `json:"output"`   // of each, in bytes, sorted
+}
+
+const (
+	MaxFailures = 10     // with their output
+	MaxSamples  = 10_000 // in each list of Commands
+)
+
+// A Failure is a command that failed.
+type Failure struct {
+	N      int           `json:"n"` // {n}
+	Worker int           `json:"worker"`
+	Code   int           `json:"code"`
+	Signal string        `json:"signal,omitempty"`
+	Error  string        `json:"error,omitempty"` // it was not started
+	Took   time.Duration `json:"took"`
+	Output string        `json:"output"` // the end of it, at most 4 KiB
+}

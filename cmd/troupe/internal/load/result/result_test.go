@@ -1,0 +1,597 @@
+package result
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/chaos"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/hist"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/oracle"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
+)
+
+func histOf(values ...time.Duration) *hist.H {
+	h := new(hist.H)
+	for _, v := range values {
+		h.Record(v)
+	}
+	return h
+}
+
+// CountNames and LatencyNames have all the names of result.go.
+func TestNamesAreComplete(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "result.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, d := range file.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.CONST || g.Doc == nil {
+			continue
+		}
+		names := map[string][]string{"Names of Counts.\n": CountNames, "Names of Latency.\n": LatencyNames}[g.Doc.Text()]
+		for _, spec := range g.Specs {
+			for _, v := range spec.(*ast.ValueSpec).Values {
+				name, _ := strconv.Unquote(v.(*ast.BasicLit).Value)
+				if names != nil && !slices.Contains(names, name) {
+					t.Errorf("the name %q is in result.go, and is missing in figure.go", name)
+				}
+				seen++
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d names found in result.go: have the comments of its blocks changed?", seen)
+	}
+	for _, k := range []chaos.Kind{chaos.FIN, chaos.RST, chaos.HalfOpen, chaos.MidFrame, chaos.Handshake, chaos.Resume} {
+		if !slices.Contains(CountNames, Cuts+" "+string(k)) {
+			t.Errorf("the cuts of kind %s have no name", k)
+		}
+	}
+}
+
+func TestSLO(t *testing.T) {
+	r := &Result{
+		Took:   10 * time.Second,
+		Counts: map[string]int64{Starts: 1500, Wrong: 0, LostSessions: 2, CheckedBytes: 5 << 30, Cuts + " half-open": 4},
+		Errors: map[string]int64{"refused": 3, "reset": 4},
+		Latency: map[string]*hist.H{
+			Echo:  histOf(time.Millisecond, 2*time.Millisecond, 3*time.Millisecond, 200*time.Millisecond),
+			Start: histOf(),
+		},
+		Seconds: []Second{
+			{Took: time.Second, Counts: map[string]int64{Starts: 300, CheckedBytes: 2 << 30}, Own: Usage{CPU: .5, Memory: 10 << 20}, Servers: []Usage{{CPU: 1, Memory: 1 << 30, Files: 100}, {CPU: .5, Memory: 1 << 30}}},
+			{At: time.Second, Took: 3 * time.Second, Counts: map[string]int64{Starts: 300}, Own: Usage{CPU: .25, Memory: 20 << 20}, Servers: []Usage{{CPU: .5, Memory: 1 << 29, Files: 50}}},
+			{At: 4 * time.Second, Took: 6 * time.Second, Counts: map[string]int64{Starts: 900}, Servers: []Usage{{CPU: .1}}}, // after the load
+		},
+		LoadEnded: 4 * time.Second,
+	}
+	for slo, want := range map[string]string{
+		"echo.p99<50ms":            "missed with 200 ms",
+		"echo.p50 <= 2ms":          "missed with 2.01 ms", // as precise as hist.Precision
+		" echo.P50<=2.1ms":         "met with 2.01 ms",
+		"echo.p99.9<1s":            "met with 200 ms",
+		"echo.max<=200ms":          "met with 200 ms",
+		"echo.min=1ms":             "met with 1 ms",
+		"echo.mean>51ms":           "met with 51.5 ms",
+		"start.p50<1s":             "missed, since the run measured no start",
+		"lag.p50<1s":               "missed, since the run measured no lag",
+		"wrong=0":                  "met with 0",
+		"wrong==0":                 "met with 0",
+		"lost sessions=0":          "missed with 2",
+		"lost-sessions!=0":         "met with 2",
+		"Lost_Sessions<=2":         "met with 2",
+		"kills=0":                  "met with 0",
+		"starts>1500":              "missed with 1,500",
+		"starts>=1500":             "met with 1,500",
+		"starts<1500":              "missed with 1,500",
+		"starts<=1500":             "met with 1,500",
+		"starts!=1500":             "missed with 1,500",
+		"cuts half-open>=4":        "met with 4",
+		"errors=0":                 "missed with 7",
+		"errors/s<1":               "met with 0.7/s",
+		"starts/s>100":             "met with 150/s",
+		"starts / s > 0.2k":        "missed with 150/s",
+		"checked bytes/s>500MiB/s": "met with 512 MiB/s",
+		"checked bytes > 6GB":      "missed with 5.0 GiB",
+		"checked bytes>5,000,000":  "met with 5.0 GiB",
+		"cpu<1.4":                  "missed with 1.50 cores",
+		"cpu.max<1.6":              "met with 1.50 cores",
+		"cpu.mean<0.76":            "met with 0.75 cores",
+		"memory<2GiB":              "missed with 2.0 GiB",
+		"memory.mean<=896MiB":      "met with 896 MiB",
+		"files<=100":               "met with 100",
+		"own.cpu<1":                "met with 0.50 cores",
+		"own.memory.mean>17MiB":    "met with 18 MiB",
+	} {
+		s, err := ParseSLO(slo)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if slo = strings.TrimSpace(slo); s.String() != slo {
+			t.Errorf("%q became %q", slo, s)
+		}
+		v := s.Check(r)
+		if v.String() != slo+": "+want || v.Met != strings.HasPrefix(want, "met") {
+			t.Errorf("%s\n\twant %s", v, want)
+		}
+	}
+	s, err := ParseSLO("cpu<1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := s.Check(&Result{Seconds: []Second{{Took: time.Second, Own: Usage{CPU: 1}}}}); v.Met || !strings.Contains(v.String(), "name their pids") {
+		t.Errorf("without the use of servers: %s", v)
+	}
+}
+
+// Sums of bytes are told in KiB and MiB. Of wrong bytes, each counts.
+func TestUnits(t *testing.T) {
+	for name, want := range map[string]string{CheckedBytes: "2.0 KiB", StdinBytes: "2.0 KiB", Output: "2.0 KiB", WrongBytes: "2,048", Starts: "2,048"} {
+		f := countFigure(name)
+		if got := f.unit.Text(2048); got != want {
+			t.Errorf("2048 %s are told as %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A wrong SLO is told with what is wrong, and with what could be meant.
+func TestSLOErrors(t *testing.T) {
+	for slo, want := range map[string]string{
+		"echo.p99":         "has no comparison",
+		"":                 "has no comparison",
+		"echo.p99!5ms":     "use <, <=",
+		"<50ms":            "no name of a figure",
+		"ecoh.p99<50ms":    `no figure "ecoh.p99" (did you mean echo?). The latencies are start, spawn, echo,`,
+		"wrnog=0":          "did you mean wrong?",
+		"starst/s>5":       `no rate of "starst" (did you mean starts?)`,
+		"echo.p99/s>5":     "no rate of",
+		"echo<50ms":        "such as echo.p99",
+		"echo.99<50ms":     `echo has no "99"`,
+		"echo.p101<50ms":   `echo has no "p101"`,
+		"echo.p0<50ms":     `echo has no "p0"`,
+		"echo.pNaN<50ms":   `echo has no "pnan"`,
+		"echo.p99<50":      `"50" is no duration`,
+		"echo.p99<-50ms":   `"-50ms" is no duration`,
+		"echo.p99=>50ms":   `">50ms" is no duration`,
+		"wrong=none":       `"none" is no number`,
+		"wrong=":           `"" is no number`,
+		"wrong=inf":        `"inf" is no number`,
+		"wrong=NaN":        `"NaN" is no number`,
+		"wrong=5ms":        `"5ms" is no number`,
+		"memory<5GGiB":     `"5GGiB" is no number`,
+		"cpu.p99<5":        "cpu has max and mean",
+		"own.wrong=0":      "no figure",
+		"lost.sessions<=2": "no figure",
+	} {
+		if _, err := ParseSLO(slo); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), strconv.Quote(slo)) {
+			t.Errorf("%q: the error is %v, want %s", slo, err, want)
+		}
+	}
+}
+
+func FuzzParseSLO(f *testing.F) {
+	f.Add("echo.p99<50ms")
+	f.Add("starts/s>1k")
+	f.Add("own.cpu.mean<=1.5")
+	f.Fuzz(func(t *testing.T, text string) {
+		if s, err := ParseSLO(text); err == nil {
+			_ = s.Check(&Result{}).String()
+		}
+	})
+}
+
+// The estimate of the quantiles of several parts has the exact count and maximum, lies between the parts, and is near the truth.
+func TestEstimate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 4).Draw(t, "parts")
+		var parts []Summary
+		all := new(hist.H)
+		low, high := Summary{P50: math.MaxInt64, P90: math.MaxInt64, P99: math.MaxInt64}, Summary{}
+		for range n {
+			values := rapid.SliceOfN(rapid.Int64Range(2000, 1<<32), 1, 200).Draw(t, "values")
+			h := new(hist.H)
+			for _, v := range values {
+				h.Record(time.Duration(v))
+			}
+			all.Merge(h)
+			s := Summarise(h)
+			parts = append(parts, s)
+			low.P50, low.P90, low.P99 = min(low.P50, s.P50), min(low.P90, s.P90), min(low.P99, s.P99)
+			high.P50, high.P90, high.P99 = max(high.P50, s.P50), max(high.P90, s.P90), max(high.P99, s.P99)
+		}
+		got := estimate(parts)
+		if got.N != all.Count() || got.Max != all.Max() {
+			t.Fatalf("%d values up to %v, want %d up to %v", got.N, got.Max, all.Count(), all.Max())
+		}
+		if got.P50 < low.P50 || got.P50 > high.P50 || got.P90 < low.P90 || got.P90 > high.P90 || got.P99 < low.P99 || got.P99 > high.P99 {
+			t.Fatalf("%+v is not between %+v and %+v", got, low, high)
+		}
+		if n == 1 && got != parts[0] {
+			t.Fatalf("one part %+v became %+v", parts[0], got)
+		}
+	})
+	// 100 fast ones and 100 slow ones: half of the values are fast.
+	fast, slow := Summary{100, 1000, 1200, 1300, 1400}, Summary{100, 100_000, 120_000, 130_000, 140_000}
+	if got := estimate([]Summary{fast, slow}); got.P50 < 1300 || got.P50 > 2000 || got.P90 < 100_000 || got.P90 > 120_000 || got.P99 < 120_000 {
+		t.Errorf("the estimate is %+v", got)
+	}
+	// Equal parts are as one.
+	if got := estimate([]Summary{fast, fast, fast}); got != (Summary{300, 1000, 1200, 1300, 1400}) {
+		t.Errorf("three equal parts are %+v", got)
+	}
+	if got := estimate([]Summary{{}, {}}); got != (Summary{}) {
+		t.Errorf("no values are %+v", got)
+	}
+	if got := estimate([]Summary{{}, fast}); got != fast {
+		t.Errorf("no values and %+v are %+v", fast, got)
+	}
+}
+
+// The steps under load are those between the begin and the end of the phases, and rates are of them.
+func TestLoaded(t *testing.T) {
+	r := &Result{Took: 10 * time.Second, Counts: map[string]int64{Starts: 1000}}
+	if got := r.Rate(Starts); got != 100 || r.Loaded() != nil {
+		t.Errorf("without steps: %v each second", got)
+	}
+	for i := range 10 {
+		r.Seconds = append(r.Seconds, Second{At: time.Duration(i) * time.Second, Took: time.Second, Counts: map[string]int64{Starts: int64(i * i)}})
+	}
+	r.Seconds = append(r.Seconds, Second{At: 10 * time.Second}) // of no length
+	check := func(began, ended time.Duration, first, n int, rate float64) {
+		t.Helper()
+		r.LoadBegan, r.LoadEnded = began, ended
+		got := r.Loaded()
+		if len(got) != n || got[0].At != time.Duration(first)*time.Second || r.Rate(Starts) != rate {
+			t.Errorf("from %v to %v: %d steps from %v, %v each second", began, ended, len(got), got[0].At, r.Rate(Starts))
+		}
+	}
+	check(0, 0, 0, 10, 100)
+	check(2400*time.Millisecond, 5600*time.Millisecond, 2, 4, (4+9+16+25)/4.)
+	check(2600*time.Millisecond, 5400*time.Millisecond, 3, 2, (9+16)/2.)
+	check(2600*time.Millisecond, 2700*time.Millisecond, 0, 11, 28.5) // too short for a step
+	if got := (&Result{}).Rate(Starts); got != 0 {
+		t.Errorf("of no run: %v each second", got)
+	}
+}
+
+func TestCoarser(t *testing.T) {
+	var seconds []Second
+	for i := range 7 {
+		seconds = append(seconds, Second{
+			At: time.Duration(i) * time.Second, Took: time.Second, Counts: map[string]int64{Starts: 1}, Latency: map[string]Summary{Echo: {1, 5, 5, 5, 5}},
+			Processes: i, Machine: float64(i%2) / 2, Own: Usage{CPU: float64(i % 2), Memory: int64(10 - i)}, Servers: []Usage{{CPU: 2, Files: i}}, Phase: i / 4,
+		})
+	}
+	seconds[5].Servers = append(seconds[5].Servers, Usage{CPU: 1})
+	seconds[1].Took = 3 * time.Second // the CPU is the mean over time
+	before, _ := json.Marshal(seconds)
+	got := Coarser(seconds, 2)
+	want := []Second{
+		{At: 0, Took: 4 * time.Second, Counts: map[string]int64{Starts: 2}, Latency: map[string]Summary{Echo: {2, 5, 5, 5, 5}},
+			Processes: 1, Machine: .5, Own: Usage{CPU: .75, Memory: 10}, Servers: []Usage{{CPU: 2, Files: 1}}},
+		{At: 2 * time.Second, Took: 2 * time.Second, Counts: map[string]int64{Starts: 2}, Latency: map[string]Summary{Echo: {2, 5, 5, 5, 5}},
+			Processes: 3, Machine: .5, Own: Usage{CPU: .5, Memory: 8}, Servers: []Usage{{CPU: 2, Files: 3}}},
+		{At: 4 * time.Second, Took: 2 * time.Second, Counts: map[string]int64{Starts: 2}, Latency: map[string]Summary{Echo: {2, 5, 5, 5, 5}},
+			Processes: 5, Machine: .5, Own: Usage{CPU: .5, Memory: 6}, Servers: []Usage{{CPU: 2, Files: 5}, {CPU: .5}}, Phase: 1},
+		{At: 6 * time.Second, Took: time.Second, Counts: map[string]int64{Starts: 1}, Latency: map[string]Summary{Echo: {1, 5, 5, 5, 5}},
+			Processes: 6, Own: Usage{Memory: 4}, Servers: []Usage{{CPU: 2, Files: 6}}, Phase: 1},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the steps are\n%+v, want\n%+v", got, want)
+	}
+	if after, _ := json.Marshal(seconds); string(before) != string(after) {
+		t.Error("Coarser changed its argument")
+	}
+}
+
+// TestRight: a run is right if every check was made, and nothing was wrong.
+func TestRight(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(r *Result)
+		want   bool
+	}{
+		"all is right":               {func(r *Result) {}, true},
+		"stdin only":                 {func(r *Result) { r.Counts = map[string]int64{StdinBytes: 1} }, false},
+		"a command":                  {func(r *Result) { r.Counts, r.Commands = nil, &Commands{} }, true},
+		"nothing checked":            {func(r *Result) { delete(r.Counts, CheckedBytes) }, false},
+		"a finding":                  {func(r *Result) { r.Counts[Wrong] = 1 }, false},
+		"a lost session":             {func(r *Result) { r.Counts[LostSessions] = 1 }, false},
+		"a failed command":           {func(r *Result) { r.Commands, r.Counts[Failed] = &Commands{}, 1 }, false},
+		"a missed SLO":               {func(r *Result) { r.SLOs = []Verdict{{Met: true}, {}} }, false},
+		"a missed operation":         {func(r *Result) { r.Counts[Due], r.Counts[Missed] = 1000, 1 }, false},
+		"few missed operations":      {func(r *Result) { r.Counts[Due], r.Counts[Missed], r.Plan.MayMiss = 1000, 10, 0.01 }, true},
+		"too many missed operations": {func(r *Result) { r.Counts[Due], r.Counts[Missed], r.Plan.MayMiss = 1000, 11, 0.01 }, false},
+		"missed operations of a file without those due": {func(r *Result) { r.Counts[Missed], r.Plan.MayMiss = 1, 0.5 }, false},
+		"a problem": {func(r *Result) { r.Problems = []string{"nobody looked"} }, false},
+	} {
+		r := &Result{Counts: map[string]int64{CheckedBytes: 1, Errors: 5, StartsRefused: 3}}
+		if c.change(r); r.Right() != c.want {
+			t.Errorf("%s: right is %v", name, r.Right())
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	began := time.Unix(1000, 0)
+	part := func(host string, late time.Duration, echo time.Duration) *Result {
+		return &Result{
+			Version: Version, Began: began.Add(late), LoadBegan: late, LoadEnded: 2*time.Second + late, Took: 3*time.Second - late, Hosts: []Host{{Name: host}}, Servers: []Server{{URL: "ws://a"}},
+			Counts: map[string]int64{Starts: 10, Wrong: 60}, Latency: map[string]*hist.H{Echo: histOf(echo, echo)}, Step: time.Second,
+			Errors: map[string]int64{"refused": 2, "of " + host: 1}, LeftOut: []string{"signals"}, Notes: []string{"of " + host}, Problems: []string{"of " + host, "of all"},
+			Seconds: []Second{
+				{At: 0, Took: time.Second, Counts: map[string]int64{Starts: 4}, Latency: map[string]Summary{Echo: Summarise(histOf(echo))},
+					Processes: 2, Own: Usage{CPU: 1, Memory: 5}, Servers: []Usage{{CPU: 1, Memory: 7}}, Machine: .5},
+				{At: time.Second, Took: time.Second, Counts: map[string]int64{Starts: 6}, Processes: 3, Sessions: 1, Connections: 1, Phase: 1},
+			},
+		}
+	}
+	a, b := part("a", time.Millisecond, time.Millisecond), part("b", 0, time.Second)
+	b.Seconds = append(b.Seconds, Second{At: 2 * time.Second, Took: 500 * time.Millisecond, Counts: map[string]int64{Ends: 1}, Servers: []Usage{{CPU: 3}}})
+	b.Latency[Lag] = histOf(5 * time.Millisecond)
+	for i := range 80 {
+		a.Findings = append(a.Findings, oracle.Finding{At: time.Duration(2 * i), Session: "a"})
+		b.Findings = append(b.Findings, oracle.Finding{At: time.Duration(2*i + 1), Session: "b"})
+	}
+	a.Commands = &Commands{Argv: []string{"x"}, Codes: map[string]int64{"0": 5, "1": 1}, Failures: []Failure{{N: 3}}, Memory: []int64{1, 5}, CPU: []time.Duration{2}, Output: []int64{9}}
+	b.Commands = &Commands{Argv: []string{"x"}, Codes: map[string]int64{"0": 2}, Failures: slices.Repeat([]Failure{{N: 4}}, MaxFailures), Memory: []int64{3}, Output: []int64{4}}
+
+	m := Merge(plan.Plan{Sessions: 20}, []*Result{a, b})
+	if m.Version != Version || !m.Began.Equal(began) || m.Took != 3*time.Second || m.Plan.Sessions != 20 || len(m.Hosts) != 2 || len(m.Servers) != 1 {
+		t.Errorf("the head is %+v", m)
+	}
+	if want := []string{"of a", "of all", "of b"}; !slices.Equal(m.Problems, want) {
+		t.Errorf("the problems are %q, want %q", m.Problems, want)
+	}
+	if m.LoadBegan != 0 || m.LoadEnded != 2*time.Second+time.Millisecond {
+		t.Errorf("the load was from %v to %v", m.LoadBegan, m.LoadEnded)
+	}
+	if !reflect.DeepEqual(m.Counts, map[string]int64{Starts: 20, Wrong: 120}) || !reflect.DeepEqual(m.Errors, map[string]int64{"refused": 4, "of a": 1, "of b": 1}) {
+		t.Errorf("counts %v, errors %v", m.Counts, m.Errors)
+	}
+	if h := m.Latency[Echo]; h.Count() != 4 || h.Min() != time.Millisecond || h.Max() != time.Second || m.Latency[Lag].Count() != 1 {
+		t.Errorf("latencies %v", m.Latency)
+	}
+	if len(m.Findings) != MaxFindings || !slices.IsSortedFunc(m.Findings, func(a, b oracle.Finding) int { return int(a.At - b.At) }) {
+		t.Errorf("%d findings", len(m.Findings))
+	}
+	if !reflect.DeepEqual(m.LeftOut, []string{"signals"}) || !reflect.DeepEqual(m.Notes, []string{"of a", "of b"}) {
+		t.Errorf("left out %q, notes %q", m.LeftOut, m.Notes)
+	}
+	wantSeconds := []Second{
+		{Took: time.Second, Counts: map[string]int64{Starts: 8}, Latency: m.Seconds[0].Latency,
+			Processes: 4, Own: Usage{CPU: 2, Memory: 10}, Servers: []Usage{{CPU: 1, Memory: 7}, {CPU: 1, Memory: 7}}, Machine: .5},
+		{At: time.Second, Took: time.Second, Counts: map[string]int64{Starts: 12}, Latency: map[string]Summary{}, Processes: 6, Sessions: 2, Connections: 2, Phase: 1},
+		{At: 2 * time.Second, Took: 500 * time.Millisecond, Counts: map[string]int64{Ends: 1}, Latency: map[string]Summary{}, Servers: []Usage{{}, {CPU: 3}}},
+	}
+	if !reflect.DeepEqual(m.Seconds, wantSeconds) || m.Seconds[0].Latency[Echo].N != 2 || m.Seconds[0].Latency[Echo].Max != time.Second || m.Step != time.Second {
+		t.Errorf("the steps are\n%+v, want\n%+v", m.Seconds, wantSeconds)
+	}
+	c := m.Commands
+	if c.Codes["0"] != 7 || c.Codes["1"] != 1 || len(c.Failures) != MaxFailures || c.Failures[0].N != 3 || !slices.Equal(c.Memory, []int64{1, 3, 5}) ||
+		!slices.Equal(c.CPU, []time.Duration{2}) || !slices.Equal(c.Output, []int64{4, 9}) {
+		t.Errorf("the commands are %+v", c)
+	}
+
+	// A worker whose steps are longer, and one that never began.
+	b.Step = 2 * time.Second
+	if m := Merge(plan.Plan{}, []*Result{a, {}, b}); m.Step != 2*time.Second || len(m.Seconds) != 3 || m.Seconds[0].Counts[Starts] != 14 || !m.Began.Equal(began) {
+		t.Errorf("the steps of %v: %+v", m.Step, m.Seconds)
+	}
+	// A result is JSON, and comes back as it was.
+	text, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Result
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(&back)
+	if err != nil || string(again) != string(text) {
+		t.Errorf("%v\n%s\n%s", err, text, again)
+	}
+}
+
+// The figures of an hour of 4 workers, which a live view asks for each second.
+func BenchmarkMerge(b *testing.B) {
+	var parts []*Result
+	for p := range time.Duration(4) {
+		r := &Result{Step: time.Second}
+		for i := range time.Duration(MaxSeconds) {
+			s := Second{At: i * time.Second, Took: time.Second, Counts: map[string]int64{}, Latency: map[string]Summary{}}
+			for j, name := range LatencyNames {
+				v := time.Duration(j+1) * (p + 3 + i%7) * time.Millisecond
+				s.Counts[CountNames[j]] = int64(j)
+				s.Latency[name] = Summary{int64(i + 1), v, 2 * v, 4 * v, 10 * v}
+			}
+			r.Seconds = append(r.Seconds, s)
+		}
+		parts = append(parts, r)
+	}
+	for b.Loop() {
+		Merge(plan.Plan{}, parts)
+	}
+}
+
+// The texts with the most errors keep their names, and no error is lost.
+func TestMergeErrors(t *testing.T) {
+	var parts []*Result
+	for p := range 3 {
+		r := &Result{Errors: map[string]int64{"often": 1000, OtherErrors: 7}}
+		for i := range MaxErrors - 2 {
+			r.Errors[fmt.Sprintf("%c of %d", 'a'+i, p)] = 1
+		}
+		parts = append(parts, r)
+	}
+	m := Merge(plan.Plan{}, parts)
+	var all int64
+	for _, n := range m.Errors {
+		all += n
+	}
+	if len(m.Errors) != MaxErrors || all != 3*(1000+7+MaxErrors-2) || m.Errors["often"] != 3000 {
+		t.Errorf("%d texts with %d errors: %v", len(m.Errors), all, m.Errors)
+	}
+}
+
+// The lists of commands stay short, and each worker has the share of its commands, also if its list is a sample.
+func TestMergeSamples(t *testing.T) {
+	many := &Commands{Codes: map[string]int64{"0": 3 * MaxSamples}}
+	few := &Commands{Codes: map[string]int64{"0": MaxSamples / 2, "1": MaxSamples / 2}}
+	for i := range MaxSamples {
+		many.Output = append(many.Output, int64(i))
+		few.Output = append(few.Output, int64(1_000_000+i))
+		few.CPU = append(few.CPU, time.Duration(i))
+	}
+	m := Merge(plan.Plan{}, []*Result{{Commands: many}, {}, {Commands: few}}).Commands
+	if len(m.Output) != MaxSamples || !slices.IsSorted(m.Output) {
+		t.Fatalf("%d samples", len(m.Output))
+	}
+	i, _ := slices.BinarySearch(m.Output, 1_000_000)
+	if i < MaxSamples*3/4-1 || i > MaxSamples*3/4+1 {
+		t.Errorf("%d of %d are of the worker that ran 3/4 of the commands", i, len(m.Output))
+	}
+	if got := m.Output[i/2]; got < MaxSamples*49/100 || got > MaxSamples*51/100 {
+		t.Errorf("the median of that worker is %d", got)
+	}
+	if len(m.CPU) != MaxSamples || len(m.Memory) != 0 || m.Memory == nil {
+		t.Errorf("%d of CPU, memory %v", len(m.CPU), m.Memory)
+	}
+	// Complete lists that fit stay complete.
+	a, b := &Commands{Output: []int64{1, 5}, Codes: map[string]int64{"0": 2, "not started": 7}}, &Commands{Output: []int64{2, 3, 9}, Codes: map[string]int64{"0": 3}}
+	if m := Merge(plan.Plan{}, []*Result{{Commands: a}, {Commands: b}}).Commands; !slices.Equal(m.Output, []int64{1, 2, 3, 5, 9}) {
+		t.Errorf("the outputs are %v", m.Output)
+	}
+	if m := Merge(plan.Plan{}, []*Result{{}, {}}); m.Commands != nil {
+		t.Error("commands of a run without")
+	}
+}
+
+func TestCompare(t *testing.T) {
+	run := func(n int64, echo time.Duration) *Result {
+		r := &Result{
+			Took: 5 * time.Second, Counts: map[string]int64{Starts: 5 * n, Kills: n, LostSessions: 0}, Latency: map[string]*hist.H{Echo: histOf(echo, echo)},
+			Plan: plan.Plan{Sessions: 10, Seed: uint64(n), Phases: []plan.Phase{{Mix: []plan.Part{{Profile: plan.Echo, Weight: 1}}}}},
+		}
+		for i := range 5 {
+			r.Seconds = append(r.Seconds, Second{Took: time.Second / 2, Counts: map[string]int64{Starts: int64(i) * n}, Own: Usage{CPU: 1, Memory: 1}})
+		}
+		return r
+	}
+	before, after := run(100, 2*time.Millisecond), run(150, time.Millisecond)
+	after.Latency[Lag] = histOf(time.Second)
+	after.Seconds[0].Servers = []Usage{{Memory: 5}}
+	after.Plan.Sessions = 20
+	after.Plan.Phases[0].Mix[0].Weight = 2
+	after.Counts[Wrong] = 1
+	c := Compare(before, after, 0.1)
+	rows := map[string]Row{}
+	for _, r := range c.Rows {
+		rows[r.Group+" "+r.Name] = r
+	}
+	check := func(name string, before, after, ratio float64, better int) {
+		t.Helper()
+		r, ok := rows[name]
+		if !ok {
+			t.Errorf("no row %s", name)
+			return
+		}
+		value := func(p *float64) float64 {
+			if p == nil {
+				return -1
+			}
+			return *p
+		}
+		if value(r.Before) != before || value(r.After) != after || r.Ratio != ratio || r.Better != better {
+			t.Errorf("%s: %v, %v, ratio %v, better %d; want %v, %v, %v, %d", name, value(r.Before), value(r.After), r.Ratio, r.Better, before, after, ratio, better)
+		}
+	}
+	check("rates starts/s", 400, 600, 1.5, 0)
+	check("latencies echo.p50", 2e6, 1e6, .5, 1)
+	check("latencies lag.max", -1, 1e9, 0, 0)
+	check("counts wrong", 0, 1, 0, -1)
+	check("counts kills", 100, 150, 1.5, 0)
+	check("use own.cpu", 1, 1, 1, 0)
+	check("use memory", -1, 5, 0, 0)
+	for _, name := range []string{"counts lost sessions", "latencies resume.p50", "rates events/s"} {
+		if _, ok := rows[name]; ok {
+			t.Errorf("a row %s of nothing", name)
+		}
+	}
+	if want := []string{"phases[0].mix[0].weight: 1 before, 2 after", "sessions: 10 before, 20 after"}; !slices.Equal(c.Differences, want) {
+		t.Errorf("the differences are %q, want %q", c.Differences, want)
+	}
+	if c := Compare(before, run(100, 2*time.Millisecond), 0); len(c.Differences) != 0 || c.Rows == nil {
+		t.Errorf("the same plans differ: %q", c.Differences)
+	}
+}
+
+// TestThreshold: a difference below the threshold is neither better nor worse. From nothing to something, each difference counts.
+func TestThreshold(t *testing.T) {
+	for _, c := range []struct {
+		before, after time.Duration
+		threshold     float64
+		want          int
+	}{
+		{100, 109, 0.1, 0}, {100, 91, 0.1, 0}, {100, 112, 0.1, -1}, {100, 88, 0.1, 1}, {100, 103, 0, -1}, {1000, 1003, 0, 0},
+	} {
+		run := func(d time.Duration, late int64) *Result {
+			return &Result{Counts: map[string]int64{Late: late}, Latency: map[string]*hist.H{Echo: histOf(d * time.Millisecond)}}
+		}
+		for _, row := range Compare(run(c.before, 0), run(c.after, 1), c.threshold).Rows {
+			if want, ok := map[string]int{"echo.max": c.want, Late: -1}[row.Name]; ok && row.Better != want {
+				t.Errorf("%s from %v to %v with the threshold %v: better %d, want %d", row.Name, *row.Before, *row.After, c.threshold, row.Better, want)
+			}
+		}
+	}
+}
+
+// TestCompareCommands: a command runs no profiles, so their settings are no difference.
+func TestCompareCommands(t *testing.T) {
+	once := &Result{Plan: plan.Plan{Command: &plan.Command{Argv: []string{"true"}}}}
+	again := &Result{Plan: plan.Plan{
+		Command: &plan.Command{Argv: []string{"true"}, Again: true},
+		Phases:  []plan.Phase{{Duration: plan.Duration(time.Second), Mix: []plan.Part{{Profile: plan.Spawn, Weight: 6}}}},
+	}}
+	want := []string{"command.again: none before, true after", "phases[0].duration: none before, 1s after"}
+	if c := Compare(once, again, 0); !slices.Equal(c.Differences, want) {
+		t.Errorf("the differences are %q, want %q", c.Differences, want)
+	}
+}
+
+// TestNeverInFigures: an SLO about a percentile with missed operations is missed, and a comparison has the percentile without a ratio.
+func TestNeverInFigures(t *testing.T) {
+	runs := [2]*Result{}
+	for i := range runs {
+		h := new(hist.H)
+		h.Record(time.Millisecond)
+		h.Miss(int64(i))
+		runs[i] = &Result{Counts: map[string]int64{}, Latency: map[string]*hist.H{Echo: h}}
+	}
+	slo, err := ParseSLO("echo.p99<50ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := slo.Check(runs[1]); v.Met || v.Unit.Text(v.Got) != "never" || v.String() != "echo.p99<50ms: missed, since so many operations were never done" {
+		t.Errorf("verdict %+v, %s", v, v)
+	}
+	for _, row := range Compare(runs[0], runs[1], 0).Rows {
+		if row.Name == "echo.p99" && (row.Better != -1 || row.Ratio != 0 || row.Unit.Text(*row.After) != "never") {
+			t.Errorf("row %+v", row)
+		}
+	}
+}

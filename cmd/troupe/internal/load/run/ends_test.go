@@ -1,0 +1,172 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/profile"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// wantSaid fails the test unless each of want is in a sentence of its own.
+func wantSaid(t *testing.T, what string, said []string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, w) }) {
+			t.Errorf("the %s are %q, want %q", what, said, w)
+		}
+	}
+	if len(said) != len(want) {
+		t.Errorf("the %s are %q, want %d", what, said, len(want))
+	}
+}
+
+// TestLostAtTheEnd: a session that is lost after its last program is a lost session, and a check that cannot be made is a problem.
+func TestLostAtTheEnd(t *testing.T) {
+	url := serve(t, "ws")
+	p := testPlan(url, time.Second, plan.Part{Profile: plan.Idle, Weight: 1})
+	p.Sessions = 3
+	e := newTestEngine(t, p)
+	servers, err := e.meet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := fmt.Errorf("%w: the server is gone", profile.ErrLost)
+	before, during, cut := openSession(t, e, url), openSession(t, e, url), openSession(t, e, url)
+	for i, s := range []*session{before, during, cut} {
+		e.seats[i].set(s)
+	}
+	before.cancel(gone)
+	<-before.finished
+	cut.cancel(errStopped) // by the run itself
+	<-cut.finished
+	thief, err := e.open(t.Context(), sessionOptions{name: "thief", server: url, id: during.ID(), control: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := thief.close(t.Context()); err != nil { // during learns of its end while leave asks for its processes, or before
+		t.Fatal(err)
+	}
+	servers[0].control.cancel(gone)
+	<-servers[0].control.finished
+	e.leave(servers)
+	r := e.rec.Now()
+	if n := r.Counts[result.LostSessions]; n != 2 {
+		t.Errorf("%d lost sessions, want 2; errors %v", n, r.Errors)
+	}
+	if len(r.Findings) > 0 {
+		t.Errorf("findings %+v", r.Findings)
+	}
+	wantSaid(t, "problems", r.Problems, "cannot look for sessions that are left", "cannot look for children and descriptors that are left")
+}
+
+// TestProcessesUnknown: if a server does not list the processes of a session, that is a problem.
+func TestProcessesUnknown(t *testing.T) {
+	url := serve(t, "ws")
+	p := testPlan(url, time.Second, plan.Part{Profile: plan.Idle, Weight: 1})
+	p.Sessions = 1
+	e := newTestEngine(t, p)
+	s := openSession(t, e, url)
+	e.seats[0].set(s)
+	s.calls.mu.Lock()
+	s.calls.inFlight = maxInFlight // nothing is sent
+	s.calls.mu.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	l := leaving{closed: map[string]bool{}, unknown: map[string][]error{}}
+	e.leaveSession(ctx, s, &l)
+	if len(l.unknown[url]) != 1 || len(l.closed) != 0 {
+		t.Errorf("%+v", l.unknown)
+	}
+}
+
+// TestNeverOpen: sessions that a server refuses are a problem of the run.
+func TestNeverOpen(t *testing.T) {
+	p := testPlan(serve(t, "ws"), 300*time.Millisecond, plan.Part{Profile: plan.Idle, Weight: 1})
+	p.Sessions = 4
+	var dials atomic.Int64
+	a := Access{Dial: func(string) (*transport.DialOptions, error) {
+		if dials.Add(1) > 3 { // the control session, the session for tools, and a seat
+			return nil, &transport.RefusedError{Status: 403, Text: "enough"}
+		}
+		return nil, nil
+	}}
+	r := runPlan(t.Context(), t, p, a, nil)
+	wantSaid(t, "problems", r.Problems, "3 of 4 sessions were never open", "cannot look for programs that are left")
+	if !strings.Contains(fmt.Sprint(r.Notes), "only 1 of 4 sessions were open when the phases began") {
+		t.Errorf("notes %q", r.Notes)
+	}
+	if r.Counts[result.LostSessions] != 0 || r.Counts[result.CheckedBytes] == 0 || r.Right() {
+		t.Errorf("counts %v, right is %v", r.Counts, r.Right())
+	}
+}
+
+// TestStartsLimited: a server that limits starts refuses the programs of the engine, too, and the engine tries again.
+func TestStartsLimited(t *testing.T) {
+	url := serveWith(t, "ws", actors.Config{MaxStartsEach: 4, StartsBurst: 1})
+	r := runPlan(t.Context(), t, testPlan(url, time.Second, plan.Part{Profile: plan.Spawn, Weight: 1}), Access{Version: "v1.2.3"}, nil)
+	wantSaid(t, "problems", r.Problems)
+	if r.Counts[result.StartsRefused] == 0 || len(r.Findings) > 0 {
+		t.Errorf("counts %v, findings %+v", r.Counts, r.Findings)
+	}
+}
+
+// TestOthers: if others use the server, a note says that children and descriptors are not compared.
+func TestOthers(t *testing.T) {
+	url := serve(t, "ws")
+	p := testPlan(url, time.Second, plan.Part{Profile: plan.Idle, Weight: 1})
+	e := newTestEngine(t, p)
+	e.goneWithin = 3 * lookEvery
+	servers, err := e.meet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	openSession(t, newTestEngine(t, p), url)
+	e.leave(servers)
+	r := e.rec.Now()
+	wantSaid(t, "notes", r.Notes, "has other sessions (0 before the run, ")
+	wantSaid(t, "problems", r.Problems)
+}
+
+// TestOtherBuild: a program of another build of troupe is refused, since its streams may differ.
+func TestOtherBuild(t *testing.T) {
+	e := newTestEngine(t, testPlan(serve(t, "ws"), time.Hour, plan.Part{Profile: plan.Idle, Weight: 1}))
+	e.access.Version = "v1.2.3" // of the test binary
+	if _, err := e.meet(t.Context()); err != nil {
+		t.Error(err)
+	}
+	e.access.Version, e.clocks = "v0.0.1", make(map[string]time.Duration)
+	if _, err := e.meet(t.Context()); err == nil || !strings.Contains(err.Error(), `it is "troupe v1.2.3", and the load generator is troupe v0.0.1: both must be the same build`) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestMeetFails: a run that cannot begin leaves no session on the server.
+func TestMeetFails(t *testing.T) {
+	url := serve(t, "ws")
+	p := testPlan(url, time.Hour, plan.Part{Profile: plan.Idle, Weight: 1})
+	p.Program = "/no/such/troupe"
+	if _, err := newTestEngine(t, p).meet(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot run /no/such/troupe") {
+		t.Errorf("the error is %v", err)
+	}
+	c, err := newTestEngine(t, p).open(t.Context(), sessionOptions{name: "look", server: url, control: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list protocol.SessionListResult
+	if err := c.Call(t.Context(), protocol.MethodSessionList, protocol.SessionListParams{}, &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Sessions) != 1 {
+		t.Errorf("the server has the sessions %+v", list.Sessions)
+	}
+}
