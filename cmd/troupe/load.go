@@ -51,11 +51,11 @@ Chaos, as NAME=RATE: cut (all kinds of cuts: fin, rst, mid-frame, handshake, res
 reads nothing), takeover, kill and freeze (a program), stop (the server). For links: delay, speed and loss. All of
 it comes from the seed, so a run can be repeated.
 
-From several machines: troupe load --worker on each, and one troupe load --workers with all else. The workers share
-the sessions, the rates and the chaos, begin together, and reach the servers with tokens and certificates of their own.
+From several machines: start the same troupe load on each of them at the same time, with --json FILE, and then
+troupe load merge with the files.
 
 With a COMMAND, troupe load runs the command sessions × processes times at once. With --duration, a new run follows
-each ended run. {n} in the arguments is the number of the run from 1 on, {worker} the number of the worker.
+each ended run. {n} in the arguments is the number of the run, from 1 on.
 
 The exit code is 0 if every check was made and nothing was wrong; 1 if a byte or an event was wrong, a session was lost
 or never opened, a check could not be made, nothing was checked, an operation of a rate was missed, an SLO was missed or
@@ -76,13 +76,11 @@ a command failed; 125 if the run could not be done; and 130 after ^C, which ends
 			if o.argv == nil && len(args) == 1 {
 				return o.compareFiles(cmd.OutOrStdout(), args[0])
 			}
-			if o.worker != "" {
-				return o.runWorker(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-			}
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	o.register(cmd.Flags())
+	cmd.AddCommand(newLoadMerge())
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if cmd.Flags().NArg() > 0 { // such as troupe load sh -c true
 			return fmt.Errorf("%w; a command is written after --: troupe load -- COMMAND", err)
@@ -228,13 +226,7 @@ func (o *loadFlags) job() (j loadJob, err error) {
 	}
 	draft := j.plan
 	draft.Servers, draft.PIDs = []string{"unix:///not/known/yet"}, []int{os.Getpid()}
-	if err := draft.Complete(); err != nil {
-		return j, err
-	}
-	if len(o.workers) > 0 && len(j.plan.Servers) == 0 && o.target.URL == "" && o.target.Server == "" {
-		return j, errNoServer
-	}
-	return j, nil
+	return j, draft.Complete()
 }
 
 // slos reads the SLOs.
@@ -277,7 +269,6 @@ func (o *loadFlags) end(ctx context.Context, own *loadServer, res *result.Result
 	if problem != nil && res != nil {
 		res.Problems = append(res.Problems, problem.Error())
 	}
-	problem = errors.Join(problem, o.lost) // the controller has added o.lost to the problems
 	switch {
 	case failed != nil && ctx.Err() == nil && (res == nil || problem == nil):
 		return nil, exitError{exitFailed, errors.Join(o.advise(failed), problem)}
@@ -364,9 +355,6 @@ func (o *loadFlags) load(ctx context.Context, p plan.Plan, own *loadServer, stde
 	}
 	if err := p.Complete(); err != nil {
 		return nil, err
-	}
-	if len(o.workers) > 0 {
-		return o.control(ctx, p, stderr)
 	}
 	dir, clean, err := o.findingsDir()
 	if err != nil {

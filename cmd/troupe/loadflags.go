@@ -50,11 +50,6 @@ type loadFlags struct {
 	findings   string
 	quiet      bool
 
-	worker     string   // --worker: where to listen
-	workers    []string // --workers: their addresses
-	secretFile string
-	lost       error // why a worker did not bring its part to an end
-
 	argv []string // of troupe load -- COMMAND
 	set  func(name string) bool
 
@@ -87,18 +82,21 @@ func (o *loadFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.metrics, "metrics", "", "the `URL` of the server's Prometheus metrics, for its use of CPU and memory")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end a COMMAND after this `TIME`; 0: never")
 
-	fs.StringVar(&o.json, "json", "", "write the result to this `FILE` as JSON; -: to stdout, and the report to stderr")
-	fs.StringVar(&o.html, "html", "", "write the report with its pictures to this HTML `FILE`, which opens without a network;\nwith two files to compare: their comparison")
-	fs.StringVar(&o.pictures, "pictures", "", "write each picture of the report as an SVG file to this `DIR`, for documents")
-	fs.StringArrayVar(&o.slo, "slo", nil, "exit with 1 unless this `SLO` is met, such as 'echo.p99<50ms', 'wrong=0' or 'starts/s>100'; repeatable")
+	o.registerReport(fs)
+	fs.Lookup("html").Usage += ";\nwith two files to compare: their comparison"
 	fs.StringVar(&o.compare, "compare", "", "print the result beside that of a JSON `FILE` of another run; with a second file as the argument:\ncompare the two, and run nothing")
 	fs.StringVar(&o.share, "threshold", "10%", "in a comparison, a figure is better or worse only if it differs by this `SHARE` or more")
 	fs.StringVar(&o.replay, "replay", "", "check the findings in this `FILE` of another run again, without a server")
-	fs.StringVar(&o.findings, "findings", "", "write what is wrong to findings.jsonl in this `DIR`; default: a new directory, if something is wrong;\nwith --worker: in a new subdirectory for each run")
-	fs.StringVar(&o.worker, "worker", "", "be a worker: wait at `HOST:PORT` for controllers (--workers), and run their loads; :PORT is for this machine only")
-	fs.StringSliceVar(&o.workers, "workers", nil, "run the load from these workers, each a `HOST:PORT` with troupe load --worker, and not from here")
-	fs.StringVar(&o.secretFile, "secret-file", "", "a `FILE` with the secret of controller and workers, 16 characters or more: whoever knows it runs\nprograms on the workers")
+	fs.StringVar(&o.findings, "findings", "", "write what is wrong to findings.jsonl in this `DIR`; default: a new directory, if something is wrong")
 	fs.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
+}
+
+// registerReport registers the flags about a report.
+func (o *loadFlags) registerReport(fs *pflag.FlagSet) {
+	fs.StringVar(&o.json, "json", "", "write the result to this `FILE` as JSON; -: to stdout, and the report to stderr")
+	fs.StringVar(&o.html, "html", "", "write the report with its pictures to this HTML `FILE`, which opens without a network")
+	fs.StringVar(&o.pictures, "pictures", "", "write each picture of the report as an SVG file to this `DIR`, for documents")
+	fs.StringArrayVar(&o.slo, "slo", nil, "exit with 1 unless this `SLO` is met, such as 'echo.p99<50ms', 'wrong=0' or 'starts/s>100'; repeatable")
 }
 
 // arguments takes the command, and refuses flags that contradict each other.
@@ -154,15 +152,17 @@ func (o *loadFlags) arguments(cmd *cobra.Command, args []string) error {
 	); err != nil {
 		return err
 	}
-	if err := o.workerFlags(cmd); err != nil {
-		return err
-	}
 	if o.copied && o.program != "" {
 		return errUpload
 	}
 	if len(o.also) > 0 && o.target.URL == "" && o.target.Server == "" {
 		return errors.New("--also names more servers beside that of --url or --server: name the first one with --url")
 	}
+	return o.checkFiles()
+}
+
+// checkFiles refuses files that cannot be written.
+func (o *loadFlags) checkFiles() error {
 	for name, path := range map[string]string{"json": o.json, "html": o.html} {
 		if path == "" || path == "-" {
 			continue

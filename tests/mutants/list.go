@@ -637,18 +637,19 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/load/figures/figures.go", old: `	r.Add(result.Wrong, 1)
 `, new: ``, breaks: "each finding counts"},
 	{file: "cmd/troupe/internal/load/figures/limit.go", old: `	case isOften(own):`, new: `	case false:`, breaks: "a run says that the load generator was the limit"},
-	{file: "cmd/troupe/internal/load/workers/controller.go", old: `		if w.err != nil {
-			r.Problems`, new: `		if false {
-			r.Problems`, breaks: "a lost worker is a problem of the run"},
-	{file: "cmd/troupe/internal/load/workers/split.go", old: `part.Phases[j].Rate *= share`, new: `part.Phases[j].Rate *= max(share, 1)`, breaks: "workers share the rate"},
 	{file: "cmd/troupe/internal/load/result/slo.go", old: `	if missing != "" {
 		return v`, new: `	if v.Met = missing != ""; v.Met {
 		return v`, breaks: "an SLO about a figure that is missing is not met"},
 	{file: "cmd/troupe/internal/load/result/merge.go", old: `			m.Latency[name].Merge(h)
 `, new: `			_ = h
-`, breaks: "the latencies of all workers count"},
+`, breaks: "the latencies of all runs count"},
 	{file: "cmd/troupe/internal/load/result/merge.go", old: `		m.Findings = append(m.Findings, r.Findings...)
-`, new: ``, breaks: "the findings of all workers count"},
+`, new: ``, breaks: "the findings of all runs count"},
+	{file: "cmd/troupe/internal/load/result/merge.go", old: `		case !p.Began.Before(o.Began.Add(o.Took)):`, new: `		case false:`, breaks: "only runs at the same time are added up"},
+	{file: "cmd/troupe/internal/load/result/merge.go", old: `measured[by] { // the`, new: `measured[by] && false { // the`, breaks: "a server that two runs measure counts once"},
+	{file: "cmd/troupe/internal/load/result/result.go", old: `		if !run.Right {
+			return false`, new: `		if !run.Right && false {
+			return false`, breaks: "the sum of several runs is a success only if each run is"},
 	{file: "actors/child/jailreport_linux.go", old: `	if r.Failure != nil {
 		return level, r.Failure
 	}
@@ -744,10 +745,6 @@ var mutants = []mutant{
 `, new: ``, breaks: "a run says that sessions were not open before its end", run: "^TestRampTooLong$", slow: true},
 	{file: "cmd/troupe/internal/load/run/disturb.go", old: `	s.takeover = true
 `, new: ``, breaks: "chaos takes sessions over", run: "^TestRun$", slow: true},
-	{file: "cmd/troupe/internal/load/workers/controller.go", old: `		if err := r.c.write(&message{Start: &in}); err != nil {`, new: `		if r != ctl.workers[0] {
-			in += plan.Duration(2 * time.Minute)
-		}
-		if err := r.c.write(&message{Start: &in}); err != nil {`, breaks: "the workers begin together", run: "^TestTwoWorkers$"},
 	{file: "internal/sandbox/jail/landlock_linux.go", old: `	if err := r.allowBeneath("/", unix.LANDLOCK_ACCESS_FS_REFER); err != nil {
 		return err
 	}

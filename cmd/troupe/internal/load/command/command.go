@@ -236,11 +236,10 @@ func (r *runner) number() int {
 }
 
 // Argv returns the arguments of the command with number n.
-func Argv(argv []string, n, worker int) []string {
-	replace := strings.NewReplacer("{n}", strconv.Itoa(n), "{worker}", strconv.Itoa(worker))
+func Argv(argv []string, n int) []string {
 	all := make([]string, len(argv))
 	for i, arg := range argv {
-		all[i] = replace.Replace(arg)
+		all[i] = strings.ReplaceAll(arg, "{n}", strconv.Itoa(n))
 	}
 	return all
 }
@@ -248,8 +247,8 @@ func Argv(argv []string, n, worker int) []string {
 // once runs the command once and records how it ended. started is false if the server has not started it.
 func (r *runner) once(ctx context.Context, i int, m *member) (started bool) {
 	c := r.plan.Command
-	f := result.Failure{N: max(c.First, 1) + i, Worker: max(r.plan.Worker, 1)}
-	argv := Argv(c.Argv, f.N, f.Worker)
+	f := result.Failure{N: 1 + i}
+	argv := Argv(c.Argv, f.N)
 	cmd := m.Command(argv[0], argv[1:]...)
 	cmd.ID = "c" + strconv.Itoa(f.N)
 	cmd.Dir, cmd.TTY, cmd.Timeout = c.Dir, r.plan.TTY, time.Duration(c.Timeout)

@@ -125,34 +125,33 @@ func TestPeakMemory(t *testing.T) {
 
 // Each command runs once, knows its number, and its end, its output and its use are known.
 func TestOnce(t *testing.T) {
-	f := newFixture(t, "sh", "-c", `printf 'n={n} w={worker}\n' | tee "$0/{n}"; case {n} in 12) exit 3;; 13) kill -9 $$;; esac`, t.TempDir())
+	f := newFixture(t, "sh", "-c", `printf 'n=%02d\n' {n} | tee "$0/{n}"; case {n} in 2) exit 3;; 3) kill -9 $$;; esac`, t.TempDir())
 	dir := f.plan.Command.Argv[3]
-	f.plan.Worker, f.plan.Command.First = 2, 11
 	c, r, err := f.run(t, t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantCounts(t, r, map[string]int64{
-		result.Sessions: 3, result.Operations: 12, result.Starts: 12, result.Ends: 12, result.Failed: 2, result.Stopped: 0, result.Output: 12 * int64(len("n=11 w=2\n")),
+		result.Sessions: 3, result.Operations: 12, result.Starts: 12, result.Ends: 12, result.Failed: 2, result.Stopped: 0, result.Output: 12 * int64(len("n=11\n")),
 	})
 	if want := map[string]int64{"0": 10, "3": 1, "SIGKILL": 1}; !reflect.DeepEqual(c.Codes, want) {
 		t.Errorf("ends %v, want %v", c.Codes, want)
 	}
-	if len(c.Output) != 12 || len(c.CPU) != 12 || c.Output[0] != 9 {
+	if len(c.Output) != 12 || len(c.CPU) != 12 || c.Output[0] != 5 {
 		t.Errorf("output %v, CPU %v, memory %v", c.Output, c.CPU, c.Memory)
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 12 || files[0].Name() != "11" || files[11].Name() != "22" {
-		t.Errorf("the commands made %v, %v; want 11 to 22", files, err)
+	if err != nil || len(files) != 12 || files[0].Name() != "1" || files[3].Name() != "12" {
+		t.Errorf("the commands made %v, %v; want 1 to 12", files, err)
 	}
 	failed := map[int]result.Failure{}
 	for _, f := range c.Failures {
 		failed[f.N] = f
 	}
-	if f := failed[12]; f.Code != 3 || f.Signal != "" || f.Output != "n=12 w=2\n" || f.Worker != 2 || f.Took <= 0 {
+	if f := failed[2]; f.Code != 3 || f.Signal != "" || f.Output != "n=02\n" || f.Took <= 0 {
 		t.Errorf("%+v", f)
 	}
-	if f := failed[13]; f.Signal != "SIGKILL" || f.Output != "n=13 w=2\n" {
+	if f := failed[3]; f.Signal != "SIGKILL" || f.Output != "n=03\n" {
 		t.Errorf("%+v", f)
 	}
 	if h := r.Latency[result.Command]; h == nil || h.Count() != 12 {
@@ -365,8 +364,8 @@ func TestTail(t *testing.T) {
 }
 
 func TestArgv(t *testing.T) {
-	got := Argv([]string{"{n}", "a{n}b{worker}{n}", "{m}", ""}, 7, 2)
-	if want := []string{"7", "a7b27", "{m}", ""}; !reflect.DeepEqual(got, want) {
+	got := Argv([]string{"{n}", "a{n}b{n}", "{m}", ""}, 7)
+	if want := []string{"7", "a7b7", "{m}", ""}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -43,7 +43,7 @@ func limits(r *result.Result) []string {
 	switch {
 	case isOften(own):
 		notes = append(notes, fmt.Sprintf("The load generator on %s was the limit: it used up to %.1f of %d CPUs, and %.0f %% or more of them in %d of %d steps. "+
-			"The server may hold more than this run shows: use more machines (--workers).", host.Name, most, host.CPUs, 100*ownLimit, own, n))
+			"The server may hold more than this run shows: load it from several machines.", host.Name, most, host.CPUs, 100*ownLimit, own, n))
 	case isOften(machine):
 		notes = append(notes, fmt.Sprintf("The machine %s was the limit: all of its programs together used %.0f %% or more of its CPUs in %d of %d steps, the load generator "+
 			"%.1f of %d CPUs meanwhile. Other programs on %s slow the measurement.", host.Name, 100*machineLimit, machine, n, cpuBusy/float64(machine), host.CPUs, host.Name))

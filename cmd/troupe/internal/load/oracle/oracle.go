@@ -45,6 +45,7 @@ type Finding struct {
 	Cuts    int             `json:"cuts"`             // of the session's connections before the finding
 	Spec    *Spec           `json:"spec,omitempty"`   // the expected behaviour of the process
 	Replay  []Event         `json:"replay,omitempty"` // the events that show the finding, for Replay
+	File    string          `json:"file,omitempty"`   // in a result that was merged: the file of the run's result
 }
 
 // An Event is an event of a process, as received by a client.

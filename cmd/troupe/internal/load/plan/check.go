@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -137,7 +136,7 @@ func (p *Plan) Took() time.Duration {
 	return time.Duration(sum)
 }
 
-// Check returns all that is wrong with a plan, also with one that comes from a worker or a report.
+// Check returns all that is wrong with a plan, also with one that comes from a report.
 func (p *Plan) Check() error {
 	var errs []error
 	fault := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
@@ -320,8 +319,6 @@ func (c *Command) check(p *Plan) error {
 	switch {
 	case len(c.Argv) == 0 || c.Argv[0] == "":
 		return errors.New("the command has no program")
-	case c.First < 0 || c.First > math.MaxInt32:
-		return fmt.Errorf("the number of the first command is %d, expected 1 or more", c.First)
 	case c.Timeout < 0 || c.Timeout > maxTime:
 		return fmt.Errorf("the timeout of the command is %v, expected 0 to %v", c.Timeout, maxTime)
 	case c.Again && (p.Took() < time.Duration(minPhase) || p.Took() > time.Duration(maxTime)):

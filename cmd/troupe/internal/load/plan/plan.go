@@ -1,5 +1,5 @@
 // Package plan has the description of a load run: what is started where, for how long, and what is disturbed meanwhile. A Plan comes
-// from flags or from a YAML file, stands in the report, and goes to workers.
+// from flags or from a YAML file, and stands in the report.
 package plan
 
 import (
@@ -38,20 +38,15 @@ type Plan struct {
 	Metrics string `json:"metrics,omitempty" yaml:"metrics"`
 	PIDs    []int  `json:"pids,omitempty" yaml:"pids"`
 
-	// Worker is the number of this load generator among several, from 1; 0: it is the only one.
-	Worker int `json:"worker,omitempty" yaml:"-"`
-
 	// Command runs instead of the profiles, Sessions*Processes times at once; nil: the profiles run.
 	Command *Command `json:"command,omitempty" yaml:"-"`
 }
 
 // A Command is what troupe load -- COMMAND runs.
 type Command struct {
-	Argv []string `json:"argv"`          // {n} is the number of the command, {worker} the number of the worker, or 1
+	Argv []string `json:"argv"`          // {n} is the number of the command, from 1 on
 	Dir  string   `json:"dir,omitempty"` // on the server; "": the server's own
 
-	// First is {n} of the first command of this load generator; 0: 1.
-	First int `json:"first,omitempty"`
 	// Again starts a command again when it has ended, until the phases are over. Otherwise each command runs once, and the
 	// phases have no meaning.
 	Again bool `json:"again,omitempty"`

@@ -309,9 +309,9 @@ func TestParseAliases(t *testing.T) {
 	wantError(t, "many aliases", Parse([]byte(b.String()), "f.yaml", new(Plan)), "more than 1000 aliases")
 }
 
-// A plan survives its way to a worker and into the report.
+// A plan survives its way into the report.
 func TestJSON(t *testing.T) {
-	p := Plan{Processes: 1, Worker: 2, Command: &Command{Argv: []string{"x", "{n}"}, First: 11, Timeout: Duration(time.Minute)}}
+	p := Plan{Processes: 1, Command: &Command{Argv: []string{"x", "{n}"}, Timeout: Duration(time.Minute)}}
 	if err := Parse([]byte(file), "f.yaml", &p); err != nil {
 		t.Fatal(err)
 	}

@@ -156,7 +156,7 @@ func fakeCommands(n int) *result.Result {
 	c.Failures = []result.Failure{
 		{N: 17, Code: 1, Took: 8 * time.Second, Output: "connecting\nerror: connection refused\n"},
 		{N: 212, Signal: "SIGKILL", Took: 3 * time.Second, Output: "\x1b[31mout of memory\x1b[0m\r\n"},
-		{N: 4000, Worker: 1, Error: "fork/exec: resource temporarily unavailable"},
+		{N: 4000, Error: "fork/exec: resource temporarily unavailable"},
 	}
 	r.Commands = c
 	return r

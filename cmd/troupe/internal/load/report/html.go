@@ -102,6 +102,9 @@ func fileName(id string) string {
 // kicker says in a line which run it is: its mix, its begin, how long it took, and the servers.
 func kicker(r *result.Result) string {
 	var parts []string
+	if r.Runs != nil {
+		parts = append(parts, several(int64(len(r.Runs)), "run")+" together")
+	}
 	switch {
 	case r.Commands != nil:
 		parts = append(parts, show.Cut(strings.Join(r.Commands.Argv, " "), 60))

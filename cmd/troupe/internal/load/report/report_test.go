@@ -177,6 +177,34 @@ func TestReportsHaveTheFigures(t *testing.T) {
 	}
 }
 
+// A report of several runs has the peak of each run, and nothing that nobody has counted.
+func TestReportsOfSeveralRuns(t *testing.T) {
+	a, b := fakeCommands(100), fakeCommands(100)
+	b.Plan.Seed, b.Began = 9, b.Began.Add(1500*time.Millisecond)
+	b.SLOs = []result.Verdict{{SLO: "failed=0"}}
+	a.Findings, a.Counts[result.Cuts] = []oracle.Finding{{Kind: oracle.LostExit, Session: "s3", Process: "p1"}}, 3
+	m, err := result.Merge([]result.Part{{File: "a.json", Result: a}, {File: "b.json", Result: b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, page := strings.Join(strings.Fields(textOf(t, m)), " "), html.UnescapeString(pageOf(t, m))
+	for _, want := range []string{"2 runs together · ", "At most 200 processes ran at once: the sum of the peaks of the runs.", "processes at once", "+1.5 s", "no success", "a.json 17"} {
+		if !strings.Contains(text, want) || !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	for _, want := range []string{"Plan of each run", "<dt>processes started</dt>", "2 of 2 runs no success"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	for _, unknown := range []string{"<dt>processes at once</dt>", "Processes, sessions, connections", "processes at once, ", "seed</td>"} {
+		if strings.Contains(page, unknown) {
+			t.Errorf("the page has %q", unknown)
+		}
+	}
+}
+
 // What servers and commands say is shown and never obeyed: neither by a browser, nor by a terminal, nor by a reader's eyes.
 func TestReportsAreHarmless(t *testing.T) {
 	const evil = "</title><script>alert(1)</script>\"'><img src=x onerror=y>\x1b]0;title\x07\x1b[2J\u202egnp.exe\x00\r"

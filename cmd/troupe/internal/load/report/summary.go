@@ -80,6 +80,9 @@ func faults(r *result.Result) string {
 	if n := len(r.Problems); n > 0 {
 		list = append(list, several(int64(n), "problem"))
 	}
+	if bad := countOf(r.Runs, func(run result.Run) bool { return !run.Right }); bad > 0 {
+		list = append(list, fmt.Sprintf("%d of %s no success", bad, several(int64(len(r.Runs)), "run")))
+	}
 	if missed := missedSLOs(r); missed > 0 {
 		list = append(list, fmt.Sprintf("%d of %s missed", missed, several(int64(len(r.SLOs)), "SLO")))
 	}
@@ -134,7 +137,12 @@ func tiles(r *result.Result) []tile {
 		if n(result.StartsRefused) > 0 {
 			class = "warn"
 		}
-		add(class, "processes at once", show.Number(most.Processes), show.Number(n(result.Starts))+" started", unless0(n(result.StartsRefused), "refused"))
+		refused := unless0(n(result.StartsRefused), "refused")
+		if r.Runs != nil { // nobody knows how many there were at once
+			add(class, "processes started", show.Number(n(result.Starts)), refused)
+		} else {
+			add(class, "processes at once", show.Number(most.Processes), show.Number(n(result.Starts))+" started", refused)
+		}
 	}
 	if v := n(result.CheckedBytes); v > 0 {
 		add("", "output checked", show.Bytes(v), perSecond(r.Rate(result.CheckedBytes)), eventsText(n(result.Events)))
@@ -170,9 +178,12 @@ func tiles(r *result.Result) []tile {
 }
 
 func missedSLOs(r *result.Result) int {
-	n := 0
-	for _, v := range r.SLOs {
-		if !v.Met {
+	return countOf(r.SLOs, func(v result.Verdict) bool { return !v.Met })
+}
+
+func countOf[T any](list []T, is func(T) bool) (n int) {
+	for _, v := range list {
+		if is(v) {
 			n++
 		}
 	}

@@ -67,7 +67,7 @@ func urgent(r *result.Result) []*table {
 
 // tables returns the tables that come after the pictures.
 func tables(r *result.Result) []*table {
-	return withRows(latencyTable(r), countTable(r), codeTable(r), commandTable(r), errorTable(r), usageTable(r), planTable(r), phaseTable(r), hostTable(r))
+	return withRows(runTable(r), latencyTable(r), countTable(r), codeTable(r), commandTable(r), errorTable(r), usageTable(r), planTable(r), phaseTable(r), hostTable(r))
 }
 
 func withRows(all ...*table) []*table {
@@ -93,6 +93,9 @@ func findingTable(r *result.Result) *table {
 // findingText says what is wrong, with what was wanted and what came.
 func findingText(f oracle.Finding) string {
 	var parts []string
+	if f.File != "" {
+		parts = append(parts, f.File)
+	}
 	if f.Detail != "" {
 		parts = append(parts, f.Detail)
 	}
@@ -110,6 +113,20 @@ func orNothing(s string) string {
 		return "nothing"
 	}
 	return s
+}
+
+// runTable has the runs of a result that was merged.
+func runTable(r *result.Result) *table {
+	t := tableOf("runs", "Runs", column{Title: "file"}, column{Title: "host"}, column{Title: "began", Right: true}, column{Title: "seed", Right: true},
+		column{Title: "processes at once", Right: true}, column{Title: "is"})
+	for _, run := range r.Runs {
+		verdict := cell{"right", "good"}
+		if !run.Right {
+			verdict = cell{"no success", "bad"}
+		}
+		t.row(run.File, run.Host, "+"+show.Latency(run.Began.Sub(r.Began)), run.Seed, show.Number(run.Processes), verdict)
+	}
+	return t
 }
 
 func latencyTable(r *result.Result) *table {
@@ -234,6 +251,9 @@ func usageTable(r *result.Result) *table {
 
 func planTable(r *result.Result) *table {
 	t := tableOf("plan", "Plan", column{Title: "setting"}, column{Title: "value", Text: true})
+	if r.Runs != nil {
+		t.Title = "Plan of each run"
+	}
 	p := &r.Plan
 	add := func(name, value string) {
 		if value != "" {
@@ -255,6 +275,8 @@ func planTable(r *result.Result) *table {
 	add("encoding", p.Encoding)
 	if p.Sessions > 0 {
 		add("programs on", map[bool]string{true: "PTYs", false: "pipes"}[p.TTY])
+	}
+	if p.Sessions > 0 && r.Runs == nil {
 		add("seed", fmt.Sprint(p.Seed))
 	}
 	if p.Ramp > 0 {
@@ -368,7 +390,7 @@ func eachRow[V ~int64](t *table, name string, values []V, say func(V) string) {
 }
 
 func failureTable(r *result.Result) *table {
-	t := tableOf("failures", "First failures", column{Title: "n", Right: true}, column{Title: "worker", Right: true}, column{Title: "end"}, column{Title: "took", Right: true}, column{Title: "end of its output", Text: true})
+	t := tableOf("failures", "First failures", column{Title: "n", Right: true}, column{Title: "end"}, column{Title: "took", Right: true}, column{Title: "end of its output", Text: true})
 	if r.Commands == nil {
 		return t
 	}
@@ -380,7 +402,7 @@ func failureTable(r *result.Result) *table {
 		case f.Signal != "":
 			end = f.Signal
 		}
-		t.row(f.N, f.Worker, cell{end, "bad"}, show.Latency(f.Took))
+		t.row(strings.TrimSpace(fmt.Sprint(f.File, " ", f.N)), cell{end, "bad"}, show.Latency(f.Took))
 		last := &t.Rows[len(t.Rows)-1]
 		*last = append(*last, cell{show.HarmlessText(f.Output), "code"}) // with its newlines
 	}

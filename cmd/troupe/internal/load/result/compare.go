@@ -35,7 +35,13 @@ type Row struct {
 // Compare puts two results side by side. A rate is the median of the steps under load, so the begin and the end of a run do not lower it.
 // threshold is the share of the first figure below which a difference is neither better nor worse.
 func Compare(before, after *Result, threshold float64) Comparison {
-	c := Comparison{Rows: []Row{}, Differences: differences(before.Plan, after.Plan)}
+	c := Comparison{Rows: []Row{}, Differences: []string{}}
+	for _, d := range differences(before.Plan, after.Plan) {
+		c.Differences = append(c.Differences, fmt.Sprintf("%s: %s before, %s after", d.field, d.a, d.b))
+	}
+	if b, a := max(len(before.Runs), 1), max(len(after.Runs), 1); b != a {
+		c.Differences = append(c.Differences, fmt.Sprintf("runs: %d before, %d after", b, a))
+	}
 	add := func(group string, f figure, better int) {
 		row := Row{Group: group, Name: f.name, Unit: f.unit}
 		value := func(r *Result) *float64 {
@@ -116,15 +122,17 @@ func medianRate(name string) figure {
 	return f
 }
 
-// differences are the fields in which two plans differ. Servers, pids, metrics, the seed and the limits of a successful run may differ between runs that are comparable.
-func differences(a, b plan.Plan) []string {
+// A difference is a field of two plans.
+type difference struct{ field, a, b string }
+
+// differences returns the fields in which two plans differ. Servers, pids, metrics, the seed and the limits of a successful run may differ between runs that are comparable.
+func differences(a, b plan.Plan) (list []difference) {
 	x, y := flat(a), flat(b)
 	keys := maps.Clone(x)
 	maps.Copy(keys, y)
-	list := []string{}
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
 		if v, w := x[k], y[k]; v != w {
-			list = append(list, fmt.Sprintf("%s: %s before, %s after", k, cmp.Or(v, "none"), cmp.Or(w, "none")))
+			list = append(list, difference{k, cmp.Or(v, "none"), cmp.Or(w, "none")})
 		}
 	}
 	return list

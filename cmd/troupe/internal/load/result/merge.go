@@ -2,6 +2,7 @@ package result
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"sort"
@@ -10,6 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/hist"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/oracle"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
+	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
 // OtherErrors counts the errors whose texts came after MaxErrors other ones.
@@ -152,26 +154,51 @@ func (s Summary) share(v time.Duration) float64 {
 	return 0
 }
 
-// Merge makes one Result of the parts of several workers, which began together. Counts, histograms and errors are exact. The quantiles of each
-// second are estimated from those of the parts. Servers of a second are those of all parts, one after the other: each server is measured by one
-// worker only. p is the plan of the whole run.
-func Merge(p plan.Plan, parts []*Result) *Result {
-	m := &Result{Version: Version, Plan: p, Servers: []Server{}, Counts: map[string]int64{}, Latency: map[string]*hist.H{}, Errors: map[string]int64{}}
-	for i, r := range parts {
-		if m.Began.IsZero() || r.Began.Before(m.Began) {
-			m.Began = r.Began
+// A Part is the result of a run, and the name of its file.
+type Part struct {
+	File string
+	*Result
+}
+
+// Merge makes one Result of several runs of the same plan at the same time, mostly of several machines. The error says why these runs are no
+// such runs.
+//
+// Counts, histograms and errors are exact. A step has the counts of all runs in this step, by the clocks of their machines; the quantiles of a
+// step are estimated from those of the runs. Nobody has counted the processes, sessions and connections of all runs at the same moment, so a step
+// has none of them: a note has the sum of the peaks, which is an upper bound. SLOs are left out: Run.Right has their verdict.
+func Merge(parts []Part) (*Result, error) {
+	parts = slices.SortedStableFunc(slices.Values(parts), func(a, b Part) int { return a.Began.Compare(b.Began) })
+	for i, p := range parts {
+		if err := p.joins(parts[:i]); err != nil {
+			return nil, err
+		}
+	}
+	m := &Result{Version: Version, Began: parts[0].Began, Plan: parts[0].Plan, Servers: []Server{}, Counts: map[string]int64{}, Latency: map[string]*hist.H{}, Errors: map[string]int64{}}
+	m.Plan.Servers, m.Plan.PIDs, m.Plan.Seed = nil, nil, 0 // each run has its own
+	all := make([]*Result, len(parts))
+	atOnce, measured := 0, map[string]bool{}
+	for i, p := range parts {
+		run := p.run()
+		atOnce += run.Processes
+		m.Runs = append(m.Runs, run)
+		r := p.placed(m.Began)
+		all[i] = r
+		if by := p.measures(run.Host); measured[by] { // the same servers for the second time
+			for i := range r.Seconds {
+				r.Seconds[i].Servers = nil
+			}
+		} else {
+			measured[by] = true
 		}
 		m.Took = max(m.Took, r.Took)
 		if i == 0 || r.LoadBegan < m.LoadBegan {
 			m.LoadBegan = r.LoadBegan
 		}
 		m.LoadEnded = max(m.LoadEnded, r.LoadEnded)
+		m.Plan.Servers = appendNew(m.Plan.Servers, r.Plan.Servers)
+		m.Plan.MayMiss = min(m.Plan.MayMiss, r.Plan.MayMiss)
 		m.Hosts = append(m.Hosts, r.Hosts...)
-		for _, s := range r.Servers {
-			if !slices.Contains(m.Servers, s) {
-				m.Servers = append(m.Servers, s)
-			}
-		}
+		m.Servers = appendNew(m.Servers, r.Servers)
 		for name, n := range r.Counts {
 			m.Counts[name] += n
 		}
@@ -183,18 +210,95 @@ func Merge(p plan.Plan, parts []*Result) *Result {
 		}
 		m.Findings = append(m.Findings, r.Findings...)
 		m.LeftOut = appendNew(m.LeftOut, r.LeftOut)
-		m.Notes = appendNew(m.Notes, r.Notes)
-		m.Problems = appendNew(m.Problems, r.Problems)
+		m.Notes = append(m.Notes, r.Notes...)
+		m.Problems = append(m.Problems, r.Problems...)
 	}
-	m.Commands = mergeCommands(parts)
-	mergeErrors(m.Errors, parts)
+	m.Commands = mergeCommands(all)
+	mergeErrors(m.Errors, all)
 	slices.SortStableFunc(m.Findings, func(a, b oracle.Finding) int { return cmp.Compare(a.At, b.At) })
 	m.Findings = slices.Clip(m.Findings[:min(len(m.Findings), MaxFindings)])
-	m.Seconds, m.Step = mergeSeconds(parts)
-	return m
+	m.Seconds, m.Step = mergeSeconds(all)
+	m.Notes = append([]string{fmt.Sprintf("The %d runs began within %s of each other, by the clocks of their machines. At most %s ran at once: the sum of the peaks of the runs.",
+		len(parts), show.Latency(parts[len(parts)-1].Began.Sub(m.Began)), show.Count(atOnce, "process"))}, m.Notes...)
+	return m, nil
 }
 
-func appendNew(to, from []string) []string {
+// joins returns why p is no run of the same load as others, which have begun before.
+func (p Part) joins(others []Part) error {
+	if p.Runs != nil {
+		return fmt.Errorf("%s is the sum of several runs: name the result of each of them instead", p.File)
+	}
+	for _, o := range others {
+		switch list := differences(load(o.Plan), load(p.Plan)); {
+		case p.Began.Equal(o.Began) && p.Plan.Seed == o.Plan.Seed && slices.Equal(p.Hosts, o.Hosts):
+			return fmt.Errorf("%s and %s are the same run: name each run once", o.File, p.File)
+		case len(list) > 0:
+			d := list[0]
+			return fmt.Errorf("%s and %s are runs of different plans: %s is %s and %s. Start the same command on each machine", o.File, p.File, d.field, d.a, d.b)
+		case !p.Began.Before(o.Began.Add(o.Took)):
+			return fmt.Errorf("%s began %s after the end of %s, by the clocks of their machines: only runs at the same time are one load", p.File, show.Latency(p.Began.Sub(o.Began)-o.Took), o.File)
+		}
+	}
+	return nil
+}
+
+// load returns a plan without the words of the command, which may tell the machines apart.
+func load(p plan.Plan) plan.Plan {
+	if p.Command != nil {
+		c := *p.Command
+		c.Argv, c.Dir = []string{"COMMAND"}, ""
+		p.Command = &c
+	}
+	return p
+}
+
+// run describes the run of p.
+func (p Part) run() Run {
+	run := Run{File: p.File, Began: p.Began, Seed: p.Plan.Seed, Right: p.Right()}
+	if len(p.Hosts) > 0 {
+		run.Host = p.Hosts[0].Name
+	}
+	for _, s := range p.Seconds {
+		run.Processes = max(run.Processes, s.Processes)
+	}
+	return run
+}
+
+// measures tells which servers the run of p measures, from a host: two runs with the same text measure the same servers.
+func (p Part) measures(host string) string {
+	return cmp.Or(p.Plan.Metrics, fmt.Sprint(host, p.Plan.PIDs))
+}
+
+// placed returns the result of p with all times since began, and with the file of p in its texts, findings and failures.
+func (p Part) placed(began time.Time) *Result {
+	r := *p.Result
+	late := r.Began.Sub(began)
+	r.LoadBegan, r.LoadEnded, r.Took = r.LoadBegan+late, cmp.Or(r.LoadEnded, r.Took)+late, r.Took+late
+	r.Seconds, r.Findings, r.Notes, r.Problems = slices.Clone(r.Seconds), slices.Clone(r.Findings), slices.Clone(r.Notes), slices.Clone(r.Problems)
+	for i := range r.Seconds {
+		r.Seconds[i].At += late
+	}
+	for i := range r.Findings {
+		r.Findings[i].At += late
+		r.Findings[i].File = p.File
+	}
+	for _, texts := range [][]string{r.Notes, r.Problems} {
+		for i := range texts {
+			texts[i] = p.File + ": " + texts[i]
+		}
+	}
+	if r.Commands != nil {
+		c := *r.Commands
+		c.Failures = slices.Clone(c.Failures)
+		for i := range c.Failures {
+			c.Failures[i].File = p.File
+		}
+		r.Commands = &c
+	}
+	return &r
+}
+
+func appendNew[T comparable](to, from []T) []T {
 	for _, s := range from {
 		if !slices.Contains(to, s) {
 			to = append(to, s)
@@ -223,7 +327,8 @@ func mergeErrors(errors map[string]int64, parts []*Result) {
 	}
 }
 
-// mergeSeconds puts the seconds of all parts beside each other, by their number.
+// mergeSeconds adds up the steps of all parts, which are in the order of their begins. A step counts where its middle is. The steps of the first
+// part give the places, and later steps follow without a gap.
 func mergeSeconds(parts []*Result) ([]Second, time.Duration) {
 	var step time.Duration
 	for _, r := range parts {
@@ -239,17 +344,24 @@ func mergeSeconds(parts []*Result) ([]Second, time.Duration) {
 			seconds = Coarser(seconds, int((step+r.Step/2)/r.Step))
 		}
 		most := 0
-		for i, s := range seconds {
+		for len(seconds) > 0 {
+			i, n := place(merged, seconds[0]), 1
+			for i < len(merged) && n < len(seconds) && place(merged, seconds[n]) == i {
+				n++
+			}
+			s := Coarser(seconds[:n], n)[0]
+			seconds = seconds[n:]
 			if i == len(merged) {
-				merged = append(merged, Second{At: s.At, Took: s.Took, Counts: map[string]int64{}})
+				began := s.At
+				if i > 0 {
+					began = merged[i-1].end()
+				}
+				merged = append(merged, Second{At: began, Took: s.end() - began, Counts: map[string]int64{}})
 				all = append(all, latencies{})
 			}
 			m := &merged[i]
-			m.Took, m.Phase = max(m.Took, s.Took), max(m.Phase, s.Phase)
+			m.Phase = max(m.Phase, s.Phase)
 			m.Machine = max(m.Machine, s.Machine)
-			m.Connections += s.Connections
-			m.Sessions += s.Sessions
-			m.Processes += s.Processes
 			m.Own = m.Own.plus(s.Own)
 			addSecond(m.Counts, all[i], s)
 			if len(s.Servers) > 0 {
@@ -265,7 +377,21 @@ func mergeSeconds(parts []*Result) ([]Second, time.Duration) {
 	for i := range merged {
 		merged[i].Latency = estimates(all[i])
 	}
+	if len(merged) > MaxSeconds {
+		return Coarser(merged, 2), 2 * step
+	}
 	return merged, step
+}
+
+func (s *Second) end() time.Duration { return s.At + s.Took }
+
+// place returns the index of the step of merged that has the middle of s; len(merged): s is later than all of them.
+func place(merged []Second, s Second) int {
+	middle, n := s.At+s.Took/2, len(merged)
+	if n == 0 || middle >= merged[n-1].end() {
+		return n
+	}
+	return max(sort.Search(n, func(i int) bool { return merged[i].At > middle })-1, 0)
 }
 
 // mergeCommands adds the outcomes of the commands of all parts. nil: no part has run commands.

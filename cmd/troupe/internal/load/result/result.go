@@ -1,5 +1,4 @@
-// Package result has the outcome of a load run, as --json writes it: for reports, for comparisons, and for the merge of the parts of
-// several workers.
+// Package result has the outcome of a load run, as --json writes it: for reports, for comparisons, and for the merge of several runs.
 package result
 
 import (
@@ -13,12 +12,13 @@ import (
 // Version is the version of the JSON form.
 const Version = 1
 
-// A Result is a run, or the part of a worker.
+// A Result is a run, or several runs that Merge has added up.
 type Result struct {
 	Version int           `json:"version"`
 	Began   time.Time     `json:"began"`
 	Took    time.Duration `json:"took"` // in nanoseconds
 	Plan    plan.Plan     `json:"plan"`
+	Runs    []Run         `json:"runs,omitempty"` // by Began: the runs that Merge has added up, and Plan is the plan of each; nil: this is one run
 
 	// The phases lasted from LoadBegan to LoadEnded, both since Began. Before, sessions were opened; after, ends were awaited and
 	// leftovers searched. LoadEnded 0: until the end of the run.
@@ -56,6 +56,11 @@ func (r *Result) NothingChecked() bool {
 func (r *Result) Right() bool {
 	for _, v := range r.SLOs {
 		if !v.Met {
+			return false
+		}
+	}
+	for _, run := range r.Runs {
+		if !run.Right {
 			return false
 		}
 	}
@@ -128,6 +133,16 @@ const (
 	Hiccup  = "hiccup"  // how late a timer of the load generator itself fired: so much it may add to the other latencies
 )
 
+// A Run is one of the runs that Merge has added up.
+type Run struct {
+	File      string    `json:"file"` // of its result
+	Host      string    `json:"host"` // of its load generator
+	Began     time.Time `json:"began"`
+	Seed      uint64    `json:"seed"`
+	Processes int       `json:"processes"` // the most at once, at the end of a step
+	Right     bool      `json:"right"`     // every check was made, and nothing was wrong
+}
+
 // A Host is the machine of a load generator.
 type Host struct {
 	Name   string `json:"name"`
@@ -150,14 +165,16 @@ type Second struct {
 	Counts  map[string]int64   `json:"counts"`  // in this step
 	Latency map[string]Summary `json:"latency"` // in this step, without missed operations
 
-	Machine float64 `json:"machine"` // share of the CPUs that all programs of the load generator's machine used, 0 to 1; the greatest of several workers
+	Machine float64 `json:"machine"` // share of the CPUs that all programs of the load generator's machine used, 0 to 1; the greatest of several runs
 
-	Connections int     `json:"connections"` // at its end, as Sessions and Processes
-	Sessions    int     `json:"sessions"`
-	Processes   int     `json:"processes"`
-	Own         Usage   `json:"own"` // of the load generator; of several workers: the sum
-	Servers     []Usage `json:"servers,omitempty"`
-	Phase       int     `json:"phase"`
+	// At its end. 0 in a result that was merged: of several machines nobody has counted them at the same moment.
+	Connections int `json:"connections"`
+	Sessions    int `json:"sessions"`
+	Processes   int `json:"processes"`
+
+	Own     Usage   `json:"own"` // of the load generator; of several runs: the sum
+	Servers []Usage `json:"servers,omitempty"`
+	Phase   int     `json:"phase"`
 }
 
 // A Summary is some quantiles, in nanoseconds.
@@ -195,8 +212,8 @@ const (
 
 // A Failure is a command that failed.
 type Failure struct {
-	N      int           `json:"n"` // {n}
-	Worker int           `json:"worker"`
+	N      int           `json:"n"`              // {n}
+	File   string        `json:"file,omitempty"` // in a result that was merged: the file of the run's result
 	Code   int           `json:"code"`
 	Signal string        `json:"signal,omitempty"`
 	Error  string        `json:"error,omitempty"` // it was not started

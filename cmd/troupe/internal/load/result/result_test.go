@@ -299,98 +299,78 @@ func TestCoarser(t *testing.T) {
 	}
 }
 
-// TestRight: a run is right if every check was made, and nothing was wrong.
-func TestRight(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(r *Result)
-		want   bool
-	}{
-		"all is right":               {func(r *Result) {}, true},
-		"stdin only":                 {func(r *Result) { r.Counts = map[string]int64{StdinBytes: 1} }, false},
-		"a command":                  {func(r *Result) { r.Counts, r.Commands = nil, &Commands{} }, true},
-		"nothing checked":            {func(r *Result) { delete(r.Counts, CheckedBytes) }, false},
-		"a finding":                  {func(r *Result) { r.Counts[Wrong] = 1 }, false},
-		"a lost session":             {func(r *Result) { r.Counts[LostSessions] = 1 }, false},
-		"a failed command":           {func(r *Result) { r.Commands, r.Counts[Failed] = &Commands{}, 1 }, false},
-		"a missed SLO":               {func(r *Result) { r.SLOs = []Verdict{{Met: true}, {}} }, false},
-		"a missed operation":         {func(r *Result) { r.Counts[Due], r.Counts[Missed] = 1000, 1 }, false},
-		"few missed operations":      {func(r *Result) { r.Counts[Due], r.Counts[Missed], r.Plan.MayMiss = 1000, 10, 0.01 }, true},
-		"too many missed operations": {func(r *Result) { r.Counts[Due], r.Counts[Missed], r.Plan.MayMiss = 1000, 11, 0.01 }, false},
-		"missed operations of a file without those due": {func(r *Result) { r.Counts[Missed], r.Plan.MayMiss = 1, 0.5 }, false},
-		"a problem": {func(r *Result) { r.Problems = []string{"nobody looked"} }, false},
-	} {
-		r := &Result{Counts: map[string]int64{CheckedBytes: 1, Errors: 5, StartsRefused: 3}}
-		if c.change(r); r.Right() != c.want {
-			t.Errorf("%s: right is %v", name, r.Right())
-		}
-	}
-}
-
+// Runs of several machines are added up. What nobody has counted is not invented: how many processes there were at once.
 func TestMerge(t *testing.T) {
 	began := time.Unix(1000, 0)
-	part := func(host string, late time.Duration, echo time.Duration) *Result {
-		return &Result{
-			Version: Version, Began: began.Add(late), LoadBegan: late, LoadEnded: 2*time.Second + late, Took: 3*time.Second - late, Hosts: []Host{{Name: host}}, Servers: []Server{{URL: "ws://a"}},
-			Counts: map[string]int64{Starts: 10, Wrong: 60}, Latency: map[string]*hist.H{Echo: histOf(echo, echo)}, Step: time.Second,
-			Errors: map[string]int64{"refused": 2, "of " + host: 1}, LeftOut: []string{"signals"}, Notes: []string{"of " + host}, Problems: []string{"of " + host, "of all"},
+	part := func(host string, late time.Duration, echo time.Duration) Part {
+		return Part{host + ".json", &Result{
+			Version: Version, Began: began.Add(late), LoadBegan: time.Second, LoadEnded: 2 * time.Second, Took: 3 * time.Second, Hosts: []Host{{Name: host}}, Servers: []Server{{URL: "ws://a"}},
+			Plan:   plan.Plan{Sessions: 20, Servers: []string{"ws://a"}, Seed: uint64(late), PIDs: []int{7}},
+			Counts: map[string]int64{Starts: 10, CheckedBytes: 60}, Latency: map[string]*hist.H{Echo: histOf(echo, echo)}, Step: time.Second,
+			Errors: map[string]int64{"refused": 2, "of " + host: 1}, LeftOut: []string{"signals"}, Notes: []string{"a note"},
 			Seconds: []Second{
 				{At: 0, Took: time.Second, Counts: map[string]int64{Starts: 4}, Latency: map[string]Summary{Echo: Summarise(histOf(echo))},
 					Processes: 2, Own: Usage{CPU: 1, Memory: 5}, Servers: []Usage{{CPU: 1, Memory: 7}}, Machine: .5},
 				{At: time.Second, Took: time.Second, Counts: map[string]int64{Starts: 6}, Processes: 3, Sessions: 1, Connections: 1, Phase: 1},
 			},
-		}
+		}}
 	}
-	a, b := part("a", time.Millisecond, time.Millisecond), part("b", 0, time.Second)
+	a, b := part("a", 0, time.Millisecond), part("b", 900*time.Millisecond, time.Second)
 	b.Seconds = append(b.Seconds, Second{At: 2 * time.Second, Took: 500 * time.Millisecond, Counts: map[string]int64{Ends: 1}, Servers: []Usage{{CPU: 3}}})
 	b.Latency[Lag] = histOf(5 * time.Millisecond)
+	b.Problems = []string{"a problem"}
 	for i := range 80 {
-		a.Findings = append(a.Findings, oracle.Finding{At: time.Duration(2 * i), Session: "a"})
-		b.Findings = append(b.Findings, oracle.Finding{At: time.Duration(2*i + 1), Session: "b"})
+		a.Findings = append(a.Findings, oracle.Finding{At: time.Second + time.Duration(2*i), Session: "s"})
+		b.Findings = append(b.Findings, oracle.Finding{At: 100*time.Millisecond + time.Duration(2*i+1), Session: "s"})
 	}
 	a.Commands = &Commands{Argv: []string{"x"}, Codes: map[string]int64{"0": 5, "1": 1}, Failures: []Failure{{N: 3}}, Memory: []int64{1, 5}, CPU: []time.Duration{2}, Output: []int64{9}}
 	b.Commands = &Commands{Argv: []string{"x"}, Codes: map[string]int64{"0": 2}, Failures: slices.Repeat([]Failure{{N: 4}}, MaxFailures), Memory: []int64{3}, Output: []int64{4}}
 
-	m := Merge(plan.Plan{Sessions: 20}, []*Result{a, b})
-	if m.Version != Version || !m.Began.Equal(began) || m.Took != 3*time.Second || m.Plan.Sessions != 20 || len(m.Hosts) != 2 || len(m.Servers) != 1 {
+	m, err := Merge([]Part{b, a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Version != Version || !m.Began.Equal(began) || m.Took != 3900*time.Millisecond || m.Plan.Sessions != 20 || len(m.Hosts) != 2 || len(m.Servers) != 1 || len(m.Plan.Servers) != 1 {
 		t.Errorf("the head is %+v", m)
 	}
-	if want := []string{"of a", "of all", "of b"}; !slices.Equal(m.Problems, want) {
-		t.Errorf("the problems are %q, want %q", m.Problems, want)
+	wantRuns := []Run{{"a.json", "a", began, 0, 3, false}, {"b.json", "b", began.Add(900 * time.Millisecond), 900_000_000, 3, false}}
+	if !reflect.DeepEqual(m.Runs, wantRuns) {
+		t.Errorf("the runs are %+v, want %+v", m.Runs, wantRuns)
 	}
-	if m.LoadBegan != 0 || m.LoadEnded != 2*time.Second+time.Millisecond {
+	if m.LoadBegan != time.Second || m.LoadEnded != 2900*time.Millisecond {
 		t.Errorf("the load was from %v to %v", m.LoadBegan, m.LoadEnded)
 	}
-	if !reflect.DeepEqual(m.Counts, map[string]int64{Starts: 20, Wrong: 120}) || !reflect.DeepEqual(m.Errors, map[string]int64{"refused": 4, "of a": 1, "of b": 1}) {
+	if !reflect.DeepEqual(m.Counts, map[string]int64{Starts: 20, CheckedBytes: 120}) || !reflect.DeepEqual(m.Errors, map[string]int64{"refused": 4, "of a": 1, "of b": 1}) {
 		t.Errorf("counts %v, errors %v", m.Counts, m.Errors)
 	}
 	if h := m.Latency[Echo]; h.Count() != 4 || h.Min() != time.Millisecond || h.Max() != time.Second || m.Latency[Lag].Count() != 1 {
 		t.Errorf("latencies %v", m.Latency)
 	}
-	if len(m.Findings) != MaxFindings || !slices.IsSortedFunc(m.Findings, func(a, b oracle.Finding) int { return int(a.At - b.At) }) {
-		t.Errorf("%d findings", len(m.Findings))
+	if len(m.Findings) != MaxFindings || !slices.IsSortedFunc(m.Findings, func(a, b oracle.Finding) int { return int(a.At - b.At) }) || m.Findings[0].File != "a.json" || m.Findings[1].File != "b.json" {
+		t.Errorf("%d findings, the first ones %+v", len(m.Findings), m.Findings[:2])
 	}
-	if !reflect.DeepEqual(m.LeftOut, []string{"signals"}) || !reflect.DeepEqual(m.Notes, []string{"of a", "of b"}) {
-		t.Errorf("left out %q, notes %q", m.LeftOut, m.Notes)
+	notes := []string{"The 2 runs began within 900 ms of each other, by the clocks of their machines. At most 6 processes ran at once: the sum of the peaks of the runs.",
+		"a.json: a note", "b.json: a note"}
+	if !slices.Equal(m.LeftOut, []string{"signals"}) || !slices.Equal(m.Notes, notes) || !slices.Equal(m.Problems, []string{"b.json: a problem"}) {
+		t.Errorf("left out %q, notes %q, problems %q", m.LeftOut, m.Notes, m.Problems)
 	}
+	// The second run is 900 ms late, so most of its first step is in the second step of the first run.
 	wantSeconds := []Second{
-		{Took: time.Second, Counts: map[string]int64{Starts: 8}, Latency: m.Seconds[0].Latency,
-			Processes: 4, Own: Usage{CPU: 2, Memory: 10}, Servers: []Usage{{CPU: 1, Memory: 7}, {CPU: 1, Memory: 7}}, Machine: .5},
-		{At: time.Second, Took: time.Second, Counts: map[string]int64{Starts: 12}, Latency: map[string]Summary{}, Processes: 6, Sessions: 2, Connections: 2, Phase: 1},
-		{At: 2 * time.Second, Took: 500 * time.Millisecond, Counts: map[string]int64{Ends: 1}, Latency: map[string]Summary{}, Servers: []Usage{{}, {CPU: 3}}},
+		{Took: time.Second, Counts: map[string]int64{Starts: 4}, Latency: m.Seconds[0].Latency, Own: Usage{CPU: 1, Memory: 5}, Servers: []Usage{{CPU: 1, Memory: 7}}, Machine: .5},
+		{At: time.Second, Took: time.Second, Counts: map[string]int64{Starts: 10}, Latency: m.Seconds[1].Latency, Own: Usage{CPU: 1, Memory: 5}, Servers: []Usage{{}, {CPU: 1, Memory: 7}}, Machine: .5, Phase: 1},
+		{At: 2 * time.Second, Took: 900 * time.Millisecond, Counts: map[string]int64{Starts: 6}, Latency: map[string]Summary{}, Phase: 1},
+		{At: 2900 * time.Millisecond, Took: 500 * time.Millisecond, Counts: map[string]int64{Ends: 1}, Latency: map[string]Summary{}, Servers: []Usage{{}, {CPU: 3}}},
 	}
-	if !reflect.DeepEqual(m.Seconds, wantSeconds) || m.Seconds[0].Latency[Echo].N != 2 || m.Seconds[0].Latency[Echo].Max != time.Second || m.Step != time.Second {
+	if !reflect.DeepEqual(m.Seconds, wantSeconds) || m.Seconds[0].Latency[Echo].Max != time.Millisecond || m.Seconds[1].Latency[Echo].Max != time.Second || m.Step != time.Second {
 		t.Errorf("the steps are\n%+v, want\n%+v", m.Seconds, wantSeconds)
 	}
 	c := m.Commands
-	if c.Codes["0"] != 7 || c.Codes["1"] != 1 || len(c.Failures) != MaxFailures || c.Failures[0].N != 3 || !slices.Equal(c.Memory, []int64{1, 3, 5}) ||
+	if c.Codes["0"] != 7 || c.Codes["1"] != 1 || len(c.Failures) != MaxFailures || c.Failures[0] != (Failure{N: 3, File: "a.json"}) || !slices.Equal(c.Memory, []int64{1, 3, 5}) ||
 		!slices.Equal(c.CPU, []time.Duration{2}) || !slices.Equal(c.Output, []int64{4, 9}) {
 		t.Errorf("the commands are %+v", c)
 	}
-
-	// A worker whose steps are longer, and one that never began.
-	b.Step = 2 * time.Second
-	if m := Merge(plan.Plan{}, []*Result{a, {}, b}); m.Step != 2*time.Second || len(m.Seconds) != 3 || m.Seconds[0].Counts[Starts] != 14 || !m.Began.Equal(began) {
-		t.Errorf("the steps of %v: %+v", m.Step, m.Seconds)
+	if a.Findings[0].File != "" || a.Seconds[0].Servers == nil || b.Seconds[0].At != 0 || a.Commands.Failures[0].File != "" {
+		t.Error("the merge has changed a part")
 	}
 	// A result is JSON, and comes back as it was.
 	text, err := json.Marshal(m)
@@ -405,27 +385,83 @@ func TestMerge(t *testing.T) {
 	if err != nil || string(again) != string(text) {
 		t.Errorf("%v\n%s\n%s", err, text, again)
 	}
+
+	// Two runs measure the same server if they read the same metrics, or the same pid of the same machine. Longer steps stay.
+	a, b = part("a", 0, time.Second), part("a", 1, time.Second)
+	b.Step, b.Seconds[0].Took, b.Seconds[1].At = 2*time.Second, 2*time.Second, 2*time.Second
+	if m, err := Merge([]Part{a, b}); err != nil || m.Step != 2*time.Second || len(m.Seconds) != 2 || m.Seconds[0].Counts[Starts] != 14 || len(m.Seconds[0].Servers) != 1 {
+		t.Errorf("%v: %+v", err, m)
+	}
+	a, b = part("a", 0, time.Second), part("b", 1, time.Second)
+	a.Plan.Metrics, b.Plan.Metrics = "http://m", "http://m"
+	if m, err := Merge([]Part{a, b}); err != nil || len(m.Seconds[0].Servers) != 1 || !m.Right() || !m.Runs[1].Right {
+		t.Errorf("%v: %+v", err, m)
+	}
+	// The whole is right only if each run is.
+	b.SLOs = []Verdict{{}}
+	if m, err := Merge([]Part{a, b}); err != nil || m.Right() || len(m.SLOs) > 0 {
+		t.Errorf("%v: %+v", err, m)
+	}
+	// Two steps of a run in one step of another one: the use is their mean, and the counts are their sum.
+	a, b = part("a", 0, time.Second), part("b", 0, time.Second)
+	a.Seconds[0].Took, a.Seconds[1].At = 2*time.Second, 2*time.Second
+	if m, err := Merge([]Part{a, b}); err != nil || len(m.Seconds) != 2 || m.Seconds[0].Took != 2*time.Second || m.Seconds[0].Counts[Starts] != 4+10 || m.Seconds[0].Own.CPU != 1.5 {
+		t.Errorf("%v: %+v", err, m.Seconds)
+	}
+	// The steps of long runs stay few.
+	a, b = part("a", 0, time.Second), part("b", time.Second, time.Second)
+	a.Seconds, a.Took = nil, MaxSeconds*time.Second
+	for i := range time.Duration(MaxSeconds) {
+		a.Seconds = append(a.Seconds, Second{At: i * time.Second, Took: time.Second, Counts: map[string]int64{Starts: 4}})
+	}
+	b.Seconds = a.Seconds
+	if m, err := Merge([]Part{a, b}); err != nil || len(m.Seconds) != MaxSeconds/2+1 || m.Step != 2*time.Second || m.Seconds[1].Counts[Starts] != 16 {
+		t.Errorf("%v: %d steps of %v: %+v", err, len(m.Seconds), m.Step, m.Seconds[1])
+	}
 }
 
-// The figures of an hour of 4 workers, which a live view asks for each second.
-func BenchmarkMerge(b *testing.B) {
-	var parts []*Result
-	for p := range time.Duration(4) {
-		r := &Result{Step: time.Second}
-		for i := range time.Duration(MaxSeconds) {
-			s := Second{At: i * time.Second, Took: time.Second, Counts: map[string]int64{}, Latency: map[string]Summary{}}
-			for j, name := range LatencyNames {
-				v := time.Duration(j+1) * (p + 3 + i%7) * time.Millisecond
-				s.Counts[CountNames[j]] = int64(j)
-				s.Latency[name] = Summary{int64(i + 1), v, 2 * v, 4 * v, 10 * v}
-			}
-			r.Seconds = append(r.Seconds, s)
+// Only runs of the same load are added up.
+func TestMergeRefuses(t *testing.T) {
+	run := func(seed uint64, change ...func(*Result)) *Result {
+		r := &Result{Began: time.Unix(1000, int64(seed)), Took: time.Second, Plan: plan.Plan{Seed: seed, Sessions: 10}, Hosts: []Host{{Name: "h"}}}
+		for _, c := range change {
+			c(r)
 		}
-		parts = append(parts, r)
+		return r
 	}
-	for b.Loop() {
-		Merge(plan.Plan{}, parts)
+	command := func(words ...string) func(*Result) {
+		return func(r *Result) { r.Plan.Command = &plan.Command{Argv: words, Dir: "/" + words[0]} }
 	}
+	for want, pair := range map[string][2]*Result{
+		"a and b are the same run":                                  {run(1), run(1)},
+		"a and b are runs of different plans: sessions is 10 and 5": {run(1), run(2, func(r *Result) { r.Plan.Sessions = 5 })},
+		"command.argv[0] is none and COMMAND":                       {run(1), run(2, command("x"))},
+		"b began 1 s after the end of a":                            {run(1), run(1, func(r *Result) { r.Began = r.Began.Add(2 * time.Second) })},
+		"b is the sum of several runs":                              {run(1), run(2, func(r *Result) { r.Runs = []Run{{}} })},
+	} {
+		if m, err := Merge([]Part{{"a", pair[0]}, {"b", pair[1]}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v, %v; want %q", m, err, want)
+		}
+	}
+	m, err := Merge([]Part{{"a", run(1, command("x", "1"))}, {"b", run(1, command("x", "2"), func(r *Result) { r.Hosts[0].Name = "i" })}})
+	if err != nil {
+		t.Errorf("commands that tell the machines apart: %+v, %v", m, err)
+	}
+}
+
+// merged returns the merge of runs that differ in their seeds.
+func merged(t *testing.T, runs ...*Result) *Result {
+	t.Helper()
+	var parts []Part
+	for i, r := range runs {
+		r.Plan.Seed, r.Took = uint64(i), time.Second
+		parts = append(parts, Part{fmt.Sprint(i), r})
+	}
+	m, err := Merge(parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // The texts with the most errors keep their names, and no error is lost.
@@ -438,7 +474,7 @@ func TestMergeErrors(t *testing.T) {
 		}
 		parts = append(parts, r)
 	}
-	m := Merge(plan.Plan{}, parts)
+	m := merged(t, parts...)
 	var all int64
 	for _, n := range m.Errors {
 		all += n
@@ -448,7 +484,7 @@ func TestMergeErrors(t *testing.T) {
 	}
 }
 
-// The lists of commands stay short, and each worker has the share of its commands, also if its list is a sample.
+// The lists of commands stay short, and each run has the share of its commands, also if its list is a sample.
 func TestMergeSamples(t *testing.T) {
 	many := &Commands{Codes: map[string]int64{"0": 3 * MaxSamples}}
 	few := &Commands{Codes: map[string]int64{"0": MaxSamples / 2, "1": MaxSamples / 2}}
@@ -457,26 +493,26 @@ func TestMergeSamples(t *testing.T) {
 		few.Output = append(few.Output, int64(1_000_000+i))
 		few.CPU = append(few.CPU, time.Duration(i))
 	}
-	m := Merge(plan.Plan{}, []*Result{{Commands: many}, {}, {Commands: few}}).Commands
+	m := merged(t, &Result{Commands: many}, &Result{}, &Result{Commands: few}).Commands
 	if len(m.Output) != MaxSamples || !slices.IsSorted(m.Output) {
 		t.Fatalf("%d samples", len(m.Output))
 	}
 	i, _ := slices.BinarySearch(m.Output, 1_000_000)
 	if i < MaxSamples*3/4-1 || i > MaxSamples*3/4+1 {
-		t.Errorf("%d of %d are of the worker that ran 3/4 of the commands", i, len(m.Output))
+		t.Errorf("%d of %d are of the run that had 3/4 of the commands", i, len(m.Output))
 	}
 	if got := m.Output[i/2]; got < MaxSamples*49/100 || got > MaxSamples*51/100 {
-		t.Errorf("the median of that worker is %d", got)
+		t.Errorf("the median of that run is %d", got)
 	}
 	if len(m.CPU) != MaxSamples || len(m.Memory) != 0 || m.Memory == nil {
 		t.Errorf("%d of CPU, memory %v", len(m.CPU), m.Memory)
 	}
 	// Complete lists that fit stay complete.
 	a, b := &Commands{Output: []int64{1, 5}, Codes: map[string]int64{"0": 2, "not started": 7}}, &Commands{Output: []int64{2, 3, 9}, Codes: map[string]int64{"0": 3}}
-	if m := Merge(plan.Plan{}, []*Result{{Commands: a}, {Commands: b}}).Commands; !slices.Equal(m.Output, []int64{1, 2, 3, 5, 9}) {
+	if m := merged(t, &Result{Commands: a}, &Result{Commands: b}).Commands; !slices.Equal(m.Output, []int64{1, 2, 3, 5, 9}) {
 		t.Errorf("the outputs are %v", m.Output)
 	}
-	if m := Merge(plan.Plan{}, []*Result{{}, {}}); m.Commands != nil {
+	if m := merged(t, &Result{}, &Result{}); m.Commands != nil {
 		t.Error("commands of a run without")
 	}
 }

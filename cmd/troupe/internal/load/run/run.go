@@ -165,9 +165,6 @@ func (e *engine) sessionName(name string) string { return "load " + e.runID + " 
 // newName returns the name of a session in the report.
 func (e *engine) newName(seat, generation int) string {
 	name := "s" + strconv.Itoa(seat)
-	if e.plan.Worker > 0 {
-		name = "w" + strconv.Itoa(e.plan.Worker) + name
-	}
 	if generation > 0 {
 		name += "." + strconv.Itoa(generation)
 	}

@@ -84,7 +84,7 @@ func TestKeysDiffer(t *testing.T) {
 	}
 }
 
-// The bytes are part of the format: workers of two versions must write the same.
+// The bytes are part of the format: load generators and programs of two versions must write the same.
 func TestGolden(t *testing.T) {
 	k := Of(1, "s1", "p1", 1, "out")
 	p := make([]byte, 32)
