@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -23,22 +24,13 @@ type loadFlags struct {
 	target *target.Flags
 	also   []string // more servers: URLs, or names of the config file
 
-	sessions, processes int
-	profile             string
-	file                string // --profile-file
-	duration, ramp      time.Duration
-	rate, arrival       string
-	mayMiss             string // a share
-	answerWithin        time.Duration
-	tty                 bool
-	encoding            string
-	chaos               string
-	seed                uint64
-	program             string
-	copied              bool // --upload
-	pids                []int
-	metrics             string
-	timeout             time.Duration // of a command
+	profile       string
+	file          string // --profile-file
+	duration      time.Duration
+	rate, arrival string
+	copied        bool // --upload
+	pids          []int
+	timeout       time.Duration // of a command
 
 	json, html string
 	slo        []string
@@ -50,8 +42,8 @@ type loadFlags struct {
 	findings   string
 	quiet      bool
 
-	argv []string // of troupe load -- COMMAND
-	set  func(name string) bool
+	argv  []string // of troupe load -- COMMAND
+	flags *pflag.FlagSet
 
 	stopped <-chan struct{}            // closed when the run ends at once
 	stops   *run.Stops                 // continued before an exit in the middle of the run
@@ -60,26 +52,27 @@ type loadFlags struct {
 	own     bool                       // programs run as this user on this machine
 }
 
+// register registers the flags. Flags without a field are members of the plan, by the same names.
 func (o *loadFlags) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.also, "also", nil, "put the load on this server, too: a `URL`, or a name of the config file; repeatable")
-	fs.IntVar(&o.sessions, "sessions", 10, "`N` sessions, each with its own connection; default with a COMMAND: 1")
-	fs.IntVar(&o.processes, "processes", 5, "`N` processes in each session at a time; default with a COMMAND: 10")
+	fs.Int("sessions", 10, "`N` sessions, each with its own connection; default with a COMMAND: 1")
+	fs.Int("processes", 5, "`N` processes in each session at a time; default with a COMMAND: 10")
 	fs.StringVar(&o.profile, "profile", "mixed", "what programs and clients do: `PROFILES` as in mixed, echo, or lines=3:every=50ms:size=200,echo=1")
 	fs.StringVar(&o.file, "profile-file", "", "read the plan from this YAML `FILE`: sessions, processes, phases with their profiles, chaos …;\nflags override the file")
 	fs.DurationVar(&o.duration, "duration", 30*time.Second, "load the server for this `TIME`, above 0; the phases of a file are stretched to it; with a COMMAND: start ended commands\nagain for this time")
-	fs.DurationVar(&o.ramp, "ramp", 0, "begin the sessions, or start the commands, evenly over this `TIME`; 0: all at once")
+	fs.Duration("ramp", 0, "begin the sessions, or start the commands, evenly over this `TIME`; 0: all at once")
 	fs.StringVar(&o.rate, "rate", "", "begin operations at this `RATE` over all sessions, as in 500/s; default: each process begins\nthe next operation after the last")
 	fs.StringVar(&o.arrival, "arrival", "", "how operations with a rate come: `ARRIVAL` is poisson (as clients who know nothing of each other;\nthe default) or even")
-	fs.StringVar(&o.mayMiss, "may-miss", "0", "exit with 1 if more than this `SHARE` of the operations of a rate is missed, as in 1% or 0.01")
-	fs.DurationVar(&o.answerWithin, "answer-within", 30*time.Second, "a request without an answer for this `TIME` is a finding")
-	fs.BoolVarP(&o.tty, "tty", "t", false, "give the programs terminals instead of pipes")
-	fs.StringVar(&o.encoding, "encoding", "msgpack", "the `ENCODING` of the connections: json or msgpack")
-	fs.StringVar(&o.chaos, "chaos", "", "disturb the run: `CHAOS` as in cut=20/s,stall=1/s,stall-for=2s or rst=5/s,delay=20ms,loss=1%")
-	fs.Uint64Var(&o.seed, "seed", 0, "the `SEED` of the bytes, the arrivals and the chaos, to repeat a run; default: any")
-	fs.StringVar(&o.program, "program", "", "the `PATH` of troupe on the server; default: this program, on servers of this machine")
+	fs.String("may-miss", "0", "exit with 1 if more than this `SHARE` of the operations of a rate is missed, as in 1% or 0.01")
+	fs.Duration("answer-within", 30*time.Second, "a request without an answer for this `TIME` is a finding")
+	fs.BoolP("tty", "t", false, "give the programs terminals instead of pipes")
+	fs.String("encoding", "msgpack", "the `ENCODING` of the connections: json or msgpack")
+	fs.String("chaos", "", "disturb the run: `CHAOS` as in cut=20/s,stall=1/s,stall-for=2s or rst=5/s,delay=20ms,loss=1%")
+	fs.Uint64("seed", 0, "the `SEED` of the bytes, the arrivals and the chaos, to repeat a run; default: any")
+	fs.String("program", "", "the `PATH` of troupe on the server; default: this program, on servers of this machine")
 	fs.BoolVar(&o.copied, "upload", false, "copy this program to the servers for the run, and remove it at the end")
 	fs.IntSliceVar(&o.pids, "server-pid", nil, "the `PID` of a server on this machine, for its use of CPU and memory, and for chaos that stops it;\nrepeatable")
-	fs.StringVar(&o.metrics, "metrics", "", "the `URL` of the server's Prometheus metrics, for its use of CPU and memory")
+	fs.String("metrics", "", "the `URL` of the server's Prometheus metrics, for its use of CPU and memory")
 	fs.DurationVar(&o.timeout, "timeout", 0, "end a COMMAND after this `TIME`; 0: never")
 
 	o.registerReport(fs)
@@ -101,7 +94,7 @@ func (o *loadFlags) registerReport(fs *pflag.FlagSet) {
 
 // arguments takes the command, and refuses flags that contradict each other.
 func (o *loadFlags) arguments(cmd *cobra.Command, args []string) error {
-	o.set = cmd.Flags().Changed
+	o.flags = cmd.Flags()
 	var err error
 	if o.threshold, err = plan.ParseShare(o.share, "--threshold"); err != nil || !(o.threshold >= 0) {
 		return fmt.Errorf("--threshold is %q, expected a share such as 10%% or 0.1", o.share)
@@ -152,7 +145,7 @@ func (o *loadFlags) arguments(cmd *cobra.Command, args []string) error {
 	); err != nil {
 		return err
 	}
-	if o.copied && o.program != "" {
+	if o.copied && o.set("program") {
 		return errUpload
 	}
 	if len(o.also) > 0 && o.target.URL == "" && o.target.Server == "" {
@@ -187,16 +180,19 @@ func only(cmd *cobra.Command, what string, allowed ...string) (err error) {
 	return err
 }
 
+func (o *loadFlags) set(name string) bool { return o.flags.Changed(name) }
+
 // plan makes the plan from the file and the flags. It has no servers yet.
-func (o *loadFlags) plan() (plan.Plan, error) {
-	p := plan.Plan{Sessions: o.sessions, Processes: o.processes, Encoding: o.encoding, Ramp: plan.Duration(o.ramp), Seed: rand.Uint64()}
+func (o *loadFlags) plan() (p plan.Plan, err error) {
+	take := func(f *pflag.Flag) {
+		if _, e := p.Set(f.Name, f.Value.String(), "--"+f.Name); e != nil {
+			err = cmp.Or(err, e)
+		}
+	}
+	o.flags.VisitAll(take) // the defaults
+	p.Seed = rand.Uint64()
 	if o.argv != nil {
-		if !o.set("sessions") {
-			p.Sessions = 1
-		}
-		if !o.set("processes") {
-			p.Processes = 10
-		}
+		p.Sessions, p.Processes = 1, 10
 		p.Command = &plan.Command{Argv: o.argv, Timeout: plan.Duration(o.timeout), Again: o.set("duration")}
 	}
 	if o.file != "" {
@@ -204,37 +200,12 @@ func (o *loadFlags) plan() (plan.Plan, error) {
 			return p, fmt.Errorf("--profile-file: %w", err)
 		}
 	}
-	for _, f := range []struct {
-		name string
-		take func()
-	}{
-		{"sessions", func() { p.Sessions = o.sessions }},
-		{"processes", func() { p.Processes = o.processes }},
-		{"encoding", func() { p.Encoding = o.encoding }},
-		{"ramp", func() { p.Ramp = plan.Duration(o.ramp) }},
-		{"seed", func() { p.Seed = o.seed }},
-		{"answer-within", func() { p.AnswerWithin = plan.Duration(o.answerWithin) }},
-		{"tty", func() { p.TTY = o.tty }},
-		{"program", func() { p.Program = o.program }},
-		{"server-pid", func() { p.PIDs = o.pids }},
-		{"metrics", func() { p.Metrics = o.metrics }},
-	} {
-		if o.set(f.name) {
-			f.take()
-		}
+	o.flags.Visit(take)
+	if o.set("server-pid") {
+		p.PIDs = o.pids
 	}
-	if o.set("may-miss") {
-		var err error
-		if p.MayMiss, err = plan.ParseShare(o.mayMiss, "--may-miss"); err != nil {
-			return p, err
-		}
-	}
-	if o.set("chaos") {
-		c, err := plan.ParseChaos(o.chaos)
-		if err != nil {
-			return p, fmt.Errorf("--chaos: %w", err)
-		}
-		p.Chaos = c
+	if err != nil {
+		return p, err
 	}
 	return p, o.phases(&p)
 }

@@ -67,6 +67,17 @@ func (r *reader) fault(n *yaml.Node, format string, a ...any) {
 	r.errs = append(r.errs, fmt.Errorf("%s:%d: %s", r.path, n.Line, fmt.Sprintf(format, a...)))
 }
 
+// Set reads text into a member of p, which has the name that it has in a profile file. known is false if there is none. what names the member
+// in errors.
+func (p *Plan) Set(name, text, what string) (known bool, err error) {
+	_, fields := members(reflect.ValueOf(p).Elem())
+	field, known := fields[name]
+	if !known {
+		return false, nil
+	}
+	return true, fromText(text, field, what)
+}
+
 // texts are the types that a person may write as text, as on the command line.
 var texts = map[reflect.Type]func(string) (any, error){
 	reflect.TypeFor[[]Part]():   func(s string) (any, error) { return ParseMix(s) },
@@ -83,19 +94,11 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, what string) {
 		}
 		n = n.Alias
 	}
-	if parse := texts[v.Type()]; parse != nil && n.Kind == yaml.ScalarNode {
-		got, err := parse(n.Value)
-		if err != nil {
-			r.fault(n, "%s: %v", what, err)
-			return
-		}
-		v.Set(reflect.ValueOf(got))
-		return
-	}
-	switch v.Kind() {
-	case reflect.Struct:
+	isText := n.Kind == yaml.ScalarNode && texts[v.Type()] != nil
+	switch {
+	case v.Kind() == reflect.Struct && !isText:
 		r.members(n, v, what)
-	case reflect.Slice:
+	case v.Kind() == reflect.Slice && !isText:
 		if n.Kind != yaml.SequenceNode {
 			r.fault(n, "%s is %s, expected a list", what, kind(n))
 			return
@@ -112,7 +115,7 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, what string) {
 			r.fault(n, "%s is %s, expected %s", what, kind(n), expected(v))
 			return
 		}
-		if err := scalar(n.Value, v, what); err != nil {
+		if err := fromText(n.Value, v, what); err != nil {
 			r.fault(n, "%v", err)
 		}
 	}
@@ -124,14 +127,7 @@ func (r *reader) members(n *yaml.Node, v reflect.Value, what string) {
 		r.fault(n, "%s is %s, expected names with values", what, kind(n))
 		return
 	}
-	fields := make(map[string]reflect.Value)
-	var names []string
-	for i := range v.NumField() {
-		if name := v.Type().Field(i).Tag.Get("yaml"); name != "-" {
-			fields[name] = v.Field(i)
-			names = append(names, name)
-		}
-	}
+	names, fields := members(v)
 	seen := make(map[string]int)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
@@ -153,6 +149,18 @@ func (r *reader) members(n *yaml.Node, v reflect.Value, what string) {
 	}
 }
 
+// members returns the members that a person may write, by their names.
+func members(v reflect.Value) (names []string, fields map[string]reflect.Value) {
+	fields = make(map[string]reflect.Value)
+	for i := range v.NumField() {
+		if name := v.Type().Field(i).Tag.Get("yaml"); name != "-" {
+			fields[name] = v.Field(i)
+			names = append(names, name)
+		}
+	}
+	return names, fields
+}
+
 func (r *reader) unknown(key *yaml.Node, names []string, what string) {
 	if near := show.Nearest(key.Value, names); near != "" {
 		r.fault(key, "%s has no %q: did you mean %s?", what, key.Value, near)
@@ -162,7 +170,21 @@ func (r *reader) unknown(key *yaml.Node, names []string, what string) {
 	r.fault(key, "%s has no %q: there are %s", what, key.Value, strings.Join(names, ", "))
 }
 
-// scalar reads a text into v.
+// fromText reads a text into v: one of texts, or a scalar.
+func fromText(text string, v reflect.Value, what string) error {
+	parse := texts[v.Type()]
+	if parse == nil {
+		return scalar(text, v, what)
+	}
+	got, err := parse(text)
+	if err != nil {
+		return named(what, err)
+	}
+	v.Set(reflect.ValueOf(got))
+	return nil
+}
+
+// scalar reads a text into v, which is no list and no struct.
 func scalar(text string, v reflect.Value, what string) error {
 	wrong := fmt.Errorf("%s is %q, expected %s", what, text, expected(v))
 	switch to := v.Addr().Interface().(type) {
@@ -183,13 +205,10 @@ func scalar(text string, v reflect.Value, what string) error {
 	case reflect.String:
 		v.SetString(text)
 	case reflect.Int, reflect.Int64:
-		if strings.HasSuffix(what, ".size") || strings.HasSuffix(what, ".speed") {
-			n, err := show.ParseBytes(text)
-			if err != nil {
-				return fmt.Errorf("%s: %w", what, err)
-			}
+		if strings.HasSuffix(what, "size") || strings.HasSuffix(what, "speed") {
+			n, err := show.ParseBytes(strings.TrimSuffix(text, "/s"))
 			v.SetInt(int64(n))
-			return nil
+			return named(what, err)
 		}
 		i, err := strconv.ParseInt(text, 10, v.Type().Bits())
 		if err != nil {
@@ -203,7 +222,7 @@ func scalar(text string, v reflect.Value, what string) error {
 		}
 		v.SetUint(u)
 	case reflect.Float64:
-		if strings.HasSuffix(what, ".loss") || strings.HasSuffix(what, "may-miss") {
+		if strings.HasSuffix(what, "loss") || strings.HasSuffix(what, "may-miss") {
 			f, err := ParseShare(text, what)
 			v.SetFloat(f)
 			return err

@@ -100,6 +100,7 @@ func TestCheck(t *testing.T) {
 		{"huge weight of mixed", func(p *Plan) { p.Phases[0].Mix[0] = Part{Profile: Mixed, Weight: 1 << 62} }, "expected 1 to 1000000"},
 		{"settings of mixed", func(p *Plan) { p.Phases[0].Mix[0] = Part{Profile: Mixed, Size: 1} }, "mixed has only a weight"},
 		{"size", func(p *Plan) { p.Phases[0].Mix[0].Size = 1 << 30 }, "lines: size is 1073741824"},
+		{"negative viewers", func(p *Plan) { p.Phases[0].Mix[0] = Part{Profile: Viewers, Viewers: -1} }, "viewers is -1, expected 1 to"},
 		{"viewers of lines", func(p *Plan) { p.Phases[0].Mix[0].Viewers = 2 }, "the profile viewers has"},
 		{"life of spawn", func(p *Plan) { p.Phases[0].Mix[0] = Part{Profile: Spawn, Life: 1} }, "spawn: life has no meaning"},
 		{"chaos", func(p *Plan) { p.Chaos.MidFrame = -1 }, "chaos.mid-frame is -1"},
@@ -144,18 +145,18 @@ func TestParseMix(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                   "lacks the name of a profile",
-		"echo,":              "lacks the name of a profile",
-		"ecoh":               "did you mean echo?",
-		"echo=":              `"" is no weight`,
-		"echo=0":             `"0" is no weight`,
-		"echo=1.5":           `"1.5" is no weight`,
-		"echo:":              `"" is no setting`,
-		"echo:evry=1s":       `"evry=1s" is no setting`,
-		"echo:every=1":       `"1" is no duration`,
-		"echo:size=0":        "size is 0",
-		"echo:size=9G":       "size is 9G",
-		"viewers:viewers=-1": `viewers is "-1"`,
+		"":                  "lacks the name of a profile",
+		"echo,":             "lacks the name of a profile",
+		"ecoh":              "did you mean echo?",
+		"echo=":             `"" is no weight`,
+		"echo=0":            `"0" is no weight`,
+		"echo=1.5":          `"1.5" is no weight`,
+		"echo:":             `"" is no setting`,
+		"echo:evry=1s":      `"evry=1s" is no setting`,
+		"echo:weight=2":     `"weight=2" is no setting`,
+		"echo:every=1":      `profile echo: every is "1", expected a duration`,
+		"echo:size=x":       "profile echo: size",
+		"viewers:viewers=x": `profile viewers: viewers is "x", expected a whole number`,
 	} {
 		_, err := ParseMix(text)
 		wantError(t, text, err, want)
@@ -185,7 +186,7 @@ func TestParseChaos(t *testing.T) {
 		"fin=-1":      `"-1" is no rate`,
 		"fin=NaN":     `"NaN" is no rate`,
 		"fin=1/y":     `"1/y" is no rate`,
-		"stall-for=1": `"1" is no duration`,
+		"stall-for=1": `stall-for is "1", expected a duration`,
 		"speed=fast":  "is no number of bytes",
 		"loss=much":   `loss is "much"`,
 	} {
@@ -263,6 +264,24 @@ func TestParseChaosMapping(t *testing.T) {
 	if want := (Chaos{RST: 0.5, Loss: 0.02, Speed: 1 << 20, Delay: Duration(20 * time.Millisecond)}); err != nil || p.Chaos != want {
 		t.Errorf("%+v, %v; want %+v", p.Chaos, err, want)
 	}
+}
+
+// The command line sets members by the names that they have in a file.
+func TestSet(t *testing.T) {
+	p := Plan{Sessions: 1, Processes: 9, Chaos: Chaos{FIN: 3}}
+	for name, text := range map[string]string{"sessions": "7", "tty": "true", "may-miss": "2%", "chaos": "rst=1/s", "ramp": "5s", "metrics": "http://m"} {
+		if known, err := p.Set(name, text, name); err != nil || !known {
+			t.Errorf("%s: known %v, %v", name, known, err)
+		}
+	}
+	if want := (Plan{Sessions: 7, Processes: 9, TTY: true, MayMiss: 0.02, Chaos: Chaos{RST: 1}, Ramp: Duration(5 * time.Second), Metrics: "http://m"}); !reflect.DeepEqual(p, want) {
+		t.Errorf("%+v\nwant %+v", p, want)
+	}
+	if known, err := p.Set("json", "x", "--json"); known || err != nil {
+		t.Errorf("a member of no plan: known %v, %v", known, err)
+	}
+	_, err := p.Set("sessions", "x", "--sessions")
+	wantError(t, "sessions", err, `--sessions is "x", expected a whole number`)
 }
 
 // Errors name the file and the line.

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,35 +47,12 @@ func ParseMix(text string) ([]Part, error) {
 // set reads a setting such as every=50ms.
 func (p *Part) set(text string) error {
 	name, value, _ := strings.Cut(text, "=")
-	count := func(to *int) error {
-		n, err := strconv.Atoi(value)
-		if err != nil || n < 1 {
-			return fmt.Errorf("%s is %q, expected a whole number from 1 on", name, value)
-		}
-		*to = n
-		return nil
+	_, fields := members(reflect.ValueOf(p).Elem())
+	field, known := fields[name]
+	if !known || name == "profile" || name == "weight" {
+		return fmt.Errorf("%q is no setting: there are size, every, life, viewers and restarts, as in lines:every=50ms", text)
 	}
-	switch name {
-	case "size":
-		n, err := show.ParseBytes(value)
-		if err != nil {
-			return fmt.Errorf("size: %w", err)
-		}
-		if n < 1 || n > maxSize {
-			return fmt.Errorf("size is %s, expected 1 to %d bytes", value, maxSize)
-		}
-		p.Size = int(n)
-		return nil
-	case "every":
-		return p.Every.UnmarshalText([]byte(value))
-	case "life":
-		return p.Life.UnmarshalText([]byte(value))
-	case "viewers":
-		return count(&p.Viewers)
-	case "restarts":
-		return count(&p.Restarts)
-	}
-	return fmt.Errorf("%q is no setting: there are size, every, life, viewers and restarts, as in lines:every=50ms", text)
+	return scalar(value, field, name)
 }
 
 // A Rate is the rate of a kind of chaos.
@@ -121,35 +99,20 @@ func ParseChaos(text string) (c Chaos, err error) {
 	return c, nil
 }
 
-func (c *Chaos) set(name, value string) (err error) {
-	switch name {
-	case "cut":
+func (c *Chaos) set(name, value string) error {
+	switch _, fields := members(reflect.ValueOf(c).Elem()); {
+	case name == "cut":
 		rate, err := ParseRate(value)
-		if err != nil {
-			return fmt.Errorf("cut: %w", err)
-		}
 		for _, k := range c.Rates() {
 			*k.PerSecond += rate * k.cut
 		}
-		return nil
-	case "stall-for":
-		return named(name, c.StallFor.UnmarshalText([]byte(value)))
-	case "delay":
-		return named(name, c.Delay.UnmarshalText([]byte(value)))
-	case "speed":
-		n, err := show.ParseBytes(strings.TrimSuffix(value, "/s"))
-		c.Speed = int64(n)
 		return named(name, err)
-	case "loss":
-		c.Loss, err = ParseShare(value, name)
-		return err
-	}
-	for _, k := range c.Rates() {
-		if k.Name == name {
-			rate, err := ParseRate(value)
-			*k.PerSecond += rate
-			return named(name, err)
-		}
+	case fields[name].Kind() == reflect.Float64 && name != "loss":
+		rate, err := ParseRate(value)
+		fields[name].SetFloat(fields[name].Float() + rate)
+		return named(name, err)
+	case fields[name].IsValid():
+		return scalar(value, fields[name], name)
 	}
 	if near := show.Nearest(name, ChaosNames()); near != "" {
 		return fmt.Errorf("no chaos has the name %q: did you mean %s?", name, near)
