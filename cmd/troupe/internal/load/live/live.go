@@ -21,25 +21,15 @@ type Options struct {
 	Out show.Out
 	// Size returns the width and the height of the terminal in cells, before each drawing. nil: Out.Width, and no limit of the height.
 	Size func() (width, height int)
-	// Total is the expected time of the run. 0: the sum of the plan's phases.
-	Total time.Duration
-	// Of is the number of commands: progress counts ended commands. 0: the plan's number. If the plan has no commands, progress is by time.
-	Of int64
-	// Every is the time between drawings. 0: a second on a terminal, and 5 s elsewhere.
-	Every time.Duration
 }
 
 // Follow shows the run of src until ctx is done, and then removes the view. Follow returns the first error of a write. Follow reads no keys:
 // ^C stays a signal.
 func Follow(ctx context.Context, src Source, o Options) error {
 	terminal := o.Out.Width > 0
-	every := o.Every
-	switch {
-	case every > 0:
-	case terminal:
+	every := 5 * time.Second
+	if terminal {
 		every = time.Second
-	default:
-		every = 5 * time.Second
 	}
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
@@ -62,7 +52,7 @@ func Follow(ctx context.Context, src Source, o Options) error {
 		if terminal {
 			err = s.draw(src, o)
 		} else {
-			_, err = fmt.Fprintln(o.Out, Line(src.Now(), o))
+			_, err = fmt.Fprintln(o.Out, Line(src.Now()))
 		}
 		if err != nil {
 			return err
@@ -85,7 +75,7 @@ func (s *screen) draw(src Source, o Options) error {
 		}
 	}
 	s.width = width
-	lines := view(src.Now(), o, width)
+	lines := view(src.Now(), width)
 	if height > 0 { // a view higher than the terminal could not be removed
 		lines = lines[:min(len(lines), max(0, height-1))]
 	}

@@ -52,7 +52,7 @@ func text(lines []line, width int) string {
 }
 
 func TestView(t *testing.T) {
-	got := text(view(after(90*time.Second), Options{}, 100), 100)
+	got := text(view(after(90*time.Second), 100), 100)
 	for _, want := range []string{
 		"troupe load  echo, evil\\x1b[2J  phase 2 of 2 storm",
 		strings.Repeat("█", 30) + strings.Repeat("░", 10) + "  90 s of 2m0s",
@@ -77,40 +77,34 @@ func TestView(t *testing.T) {
 func TestProgress(t *testing.T) {
 	for _, c := range []struct {
 		took  time.Duration
-		o     Options
 		share float64
 		words string
 	}{
-		{30500 * time.Millisecond, Options{}, 30.5 / 120, "30 s of 2m0s"},
-		{30 * time.Second, Options{Total: time.Minute}, 0.5, "30 s of 1m0s"},
-		{123 * time.Second, Options{}, 1, "2m0s, ending since 3 s"},
-		{30 * time.Second, Options{Of: 4}, 0.25, "1 of 4 ended, after 30 s"},
+		{30500 * time.Millisecond, 30.5 / 120, "30 s of 2m0s"},
+		{123 * time.Second, 1, "2m0s, ending since 3 s"},
 	} {
-		r := after(c.took)
-		r.Counts[result.Ends] = 1
-		c.words = strings.ReplaceAll(c.words, "1m0s", show.Latency(time.Minute))
-		if share, words := c.o.progress(r); share != c.share || words != c.words {
-			t.Errorf("after %v with %+v: %v %q, want %v %q", c.took, c.o, share, words, c.share, c.words)
+		if share, words := progress(after(c.took)); share != c.share || words != c.words {
+			t.Errorf("after %v: %v %q, want %v %q", c.took, share, words, c.share, c.words)
 		}
 	}
 	r := after(70 * time.Second)
 	r.LoadBegan = 10 * time.Second
-	if share, words := (Options{}).progress(r); share != 0.5 || words != "60 s of 2m0s" {
+	if share, words := progress(r); share != 0.5 || words != "60 s of 2m0s" {
 		t.Errorf("after sessions that took 10 s: %v %q", share, words)
 	}
 	r.LoadEnded = 60 * time.Second
-	if share, words := (Options{}).progress(r); share != 1 || words != "50 s, ending since 10 s" {
+	if share, words := progress(r); share != 1 || words != "50 s, ending since 10 s" {
 		t.Errorf("after an end by ^C: %v %q", share, words)
 	}
 	r.Plan = plan.Plan{Sessions: 2, Processes: 5, Command: &plan.Command{Argv: []string{"my", "client"}}}
 	r.Counts[result.Ends] = 4
-	if share, words := (Options{}).progress(r); share != 0.4 || words != "4 of 10 ended, after 60 s" {
+	if share, words := progress(r); share != 0.4 || words != "4 of 10 ended, after 60 s" {
 		t.Errorf("of commands: %v %q", share, words)
 	}
-	if got := text(view(r, Options{}, 80), 80); !strings.HasPrefix(got, "troupe load  my client\n") {
+	if got := text(view(r, 80), 80); !strings.HasPrefix(got, "troupe load  my client\n") {
 		t.Errorf("of commands:\n%s", got)
 	}
-	if share, words := (Options{}).progress(&result.Result{Took: 3 * time.Second}); share >= 0 || words != "3 s" {
+	if share, words := progress(&result.Result{Took: 3 * time.Second}); share >= 0 || words != "3 s" {
 		t.Errorf("without a plan: %v %q", share, words)
 	}
 }
@@ -118,7 +112,7 @@ func TestProgress(t *testing.T) {
 func TestFindingsAreSeen(t *testing.T) {
 	r := after(time.Second)
 	r.Counts[result.Wrong], r.Counts[result.WrongBytes] = 2, 4096
-	for _, got := range []string{text(view(r, Options{}, 80), 80), Line(r, Options{})} {
+	for _, got := range []string{text(view(r, 80), 80), Line(r)} {
 		if !strings.Contains(got, "findings 2, wrong bytes 4,096") {
 			t.Errorf("no findings in %q", got)
 		}
@@ -127,7 +121,7 @@ func TestFindingsAreSeen(t *testing.T) {
 
 func TestLine(t *testing.T) {
 	want := "5 s of 2m0s: processes 1,000, output 4.0 MiB/s, operations 1,234/s, echo p99 3 ms, cuts 12 (1/s), sessions lost 1, checked 64 MiB, findings 0, errors 4"
-	if got := Line(after(5*time.Second), Options{}); got != want {
+	if got := Line(after(5 * time.Second)); got != want {
 		t.Errorf("Line:\n%s\nwant\n%s", got, want)
 	}
 }
@@ -136,7 +130,7 @@ func TestLine(t *testing.T) {
 func TestViewFits(t *testing.T) {
 	for width := range 130 {
 		for _, r := range []*result.Result{after(time.Minute), {}} {
-			for _, l := range view(r, Options{}, width) {
+			for _, l := range view(r, width) {
 				if s, cells := l.fit(show.Out{}, width); show.Width(s) > width || show.Width(s) != cells {
 					t.Errorf("width %d: %q has %d cells, and fit says %d", width, s, show.Width(s), cells)
 				}

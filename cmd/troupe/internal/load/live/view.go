@@ -103,23 +103,12 @@ func (n now) verdict() part {
 	return part{show.Good, "findings 0"}
 }
 
-// total returns how long the run takes; 0: unknown.
-func (o Options) total(r *result.Result) time.Duration {
-	total := o.Total
-	if total == 0 {
-		for _, p := range r.Plan.Phases {
-			total += time.Duration(p.Duration)
-		}
-	}
-	return total
-}
-
 // progress returns the share of the run that is over, and says it in words. A share below 0 means unknown.
-func (o Options) progress(r *result.Result) (share float64, words string) {
-	load := r.Took - r.LoadBegan // the phases begin when the sessions are open
-	took, total := load.Truncate(time.Second), o.total(r)
-	of := o.Of
-	if c := r.Plan.Command; of == 0 && c != nil && !c.Again {
+func progress(r *result.Result) (share float64, words string) {
+	load := r.Took - r.LoadBegan                             // the phases begin when the sessions are open
+	took, total := load.Truncate(time.Second), r.Plan.Took() // total 0: unknown
+	of := int64(0)                                           // commands; 0: progress is by time
+	if c := r.Plan.Command; c != nil && !c.Again {
 		of = int64(r.Plan.Sessions) * int64(r.Plan.Processes)
 	}
 	switch {
@@ -139,9 +128,9 @@ func (o Options) progress(r *result.Result) (share float64, words string) {
 }
 
 // view returns the lines of the view for a terminal of a width.
-func view(r *result.Result, o Options, width int) []line {
+func view(r *result.Result, width int) []line {
 	n := nowOf(r)
-	lines := []line{n.title(), n.bar(o, width), nil}
+	lines := []line{n.title(), n.bar(width), nil}
 	lines = append(lines,
 		joined(part{show.Bold, "processes " + show.Number(n.last.Processes)}, part{text: "sessions " + show.Number(n.last.Sessions)}, part{text: "connections " + show.Number(n.last.Connections)}),
 		joined(n.bytes("output", result.CheckedBytes), n.bytes("stdin", result.StdinBytes), n.each("operations", result.Operations), n.each("starts", result.Starts),
@@ -179,8 +168,8 @@ func (n now) title() line {
 }
 
 // bar is the progress bar.
-func (n now) bar(o Options, width int) line {
-	share, words := o.progress(n.Result)
+func (n now) bar(width int) line {
+	share, words := progress(n.Result)
 	cells := min(40, width-show.Width(words)-4)
 	if share < 0 || cells < 8 {
 		return plain(words)
@@ -231,15 +220,11 @@ func (n now) use() line {
 		}
 		return part{show.Dim, fmt.Sprintf("%s %.2f cores, %s, %s descriptors", name, u.CPU, show.Bytes(u.Memory), show.Number(u.Files))}
 	}
-	var sum result.Usage
-	for _, u := range n.last.Servers {
-		sum.CPU, sum.Memory, sum.Files = sum.CPU+u.CPU, sum.Memory+u.Memory, sum.Files+u.Files
-	}
 	name := "server"
 	if len(n.last.Servers) > 1 {
 		name = fmt.Sprint(len(n.last.Servers), " servers")
 	}
-	return joined(one(name, sum), one("generator", n.last.Own))
+	return joined(one(name, n.last.AllServers()), one("generator", n.last.Own))
 }
 
 // worst is the most frequent error.
@@ -249,9 +234,9 @@ func (n now) worst() line {
 }
 
 // Line returns the figures so far in a line, for logs.
-func Line(r *result.Result, o Options) string {
+func Line(r *result.Result) string {
 	n := nowOf(r)
-	_, words := o.progress(r)
+	_, words := progress(r)
 	facts := []part{{text: "processes " + show.Number(n.last.Processes)}, n.bytes("output", result.CheckedBytes), n.each("operations", result.Operations), n.each("starts", result.Starts)}
 	for _, name := range ordered(n.last.Latency) {
 		if s := n.last.Latency[name]; s.N > 0 && name != result.Hiccup {

@@ -212,40 +212,57 @@ func phaseName(r *result.Result, i int) string {
 // A source of a line over time: its value at a point, and how it is told.
 type source struct {
 	class, label string
+	points       []point // nil: those of the run that the chart is about
 	value        func(p *point) (float64, bool)
 	say          func(float64) string
 	area         bool
 }
 
-// chart returns the chart of sources over time, or nil if none has a value above 0.
-func (d *during) chart(id, title, unit string, sources []source, scale func(lowest, highest float64) axis) *chart {
+// values returns the values of the line, in the middles of the points.
+func (s *source) values() []value {
+	values := make([]value, len(s.points))
+	for i := range s.points {
+		p := &s.points[i]
+		v, ok := s.value(p)
+		values[i] = value{float64(p.At + p.length/2), v, ok}
+	}
+	return values
+}
+
+// overTime draws the lines of sources into c. It returns nil if none has a value above 0.
+func (c *chart) overTime(x axis, sources []source, scale func(lowest, highest float64) axis) *chart {
 	lowest, highest := math.Inf(1), 0.0
 	for _, s := range sources {
-		for i := range d.points {
-			if v, ok := s.value(&d.points[i]); ok && v > 0 && !math.IsInf(v, 0) {
-				lowest, highest = min(lowest, v), max(highest, v)
+		for _, v := range s.values() {
+			if v.ok && v.y > 0 && !math.IsInf(v.y, 0) {
+				lowest, highest = min(lowest, v.y), max(highest, v.y)
 			}
 		}
 	}
 	if highest == 0 {
 		return nil
 	}
-	c := &chart{ID: show.Harmless(id), Title: show.Harmless(title), Unit: unit, XTitle: timeTitle, Cuts: d.cuts, Faults: d.faults, Stops: d.stops, Phases: d.phases}
 	y := scale(lowest, highest)
 	for _, s := range sources {
-		values := make([]value, len(d.points))
-		any := false
-		for i := range d.points {
-			p := &d.points[i]
-			v, ok := s.value(p)
-			values[i] = value{float64(p.At + p.length/2), v, ok}
-			any = any || ok && v > 0
-		}
-		if any {
-			c.draw(s.class, s.label, d.x, y, values, s.area)
+		c.draw(s.class, s.label, x, y, s.values(), s.area)
+	}
+	c.axes(x, y)
+	return c
+}
+
+// chart returns the chart of sources over time, or nil if none has a value above 0. A source without such a value has no line.
+func (d *during) chart(id, title, unit string, sources []source, scale func(lowest, highest float64) axis) *chart {
+	var drawn []source
+	for _, s := range sources {
+		s.points = d.points
+		if slices.ContainsFunc(s.values(), func(v value) bool { return v.ok && v.y > 0 }) {
+			drawn = append(drawn, s)
 		}
 	}
-	c.axes(d.x, y)
+	c := &chart{ID: show.Harmless(id), Title: show.Harmless(title), Unit: unit, XTitle: timeTitle, Cuts: d.cuts, Faults: d.faults, Stops: d.stops, Phases: d.phases}
+	if c.overTime(d.x, drawn, scale) == nil {
+		return nil
+	}
 	for i := range d.points {
 		c.Hovers = append(c.Hovers, d.hover(&d.points[i], sources))
 	}

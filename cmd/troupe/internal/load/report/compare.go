@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/hist"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
@@ -139,49 +137,19 @@ func CompareHTML(w io.Writer, pair Pair) error {
 
 func comparisonSections(pair *Pair) []section {
 	before, after := pair.Before, pair.After
-	runs := [2]*result.Result{before, after}
 	all := [2][]point{points(before), points(after)}
+	x := clock(max(lengthOf(before, all[0]), lengthOf(after, all[1])))
 	over := func(id, title, unit string, of func(p *point) float64, scale func(lowest, highest float64) axis) *chart {
-		length, highest := time.Duration(0), 0.0
-		for i, r := range runs {
-			length = max(length, lengthOf(r, all[i]))
-			for j := range all[i] {
-				highest = max(highest, of(&all[i][j]))
-			}
-		}
-		if highest == 0 || math.IsInf(highest, 0) {
-			return nil
+		var sources []source
+		for i, class := range beforeAfter {
+			sources = append(sources, source{class: class, label: pair.name(i), points: all[i], value: func(p *point) (float64, bool) { return of(p), true }})
 		}
 		c := &chart{ID: id, Title: title, Unit: unit, XTitle: timeTitle}
-		x, y := clock(length), scale(0, highest)
-		for i, class := range beforeAfter {
-			var values []value
-			for j := range all[i] {
-				p := &all[i][j]
-				values = append(values, value{float64(p.At + p.length/2), of(p), true})
-			}
-			c.draw(class, pair.name(i), x, y, values, false)
-		}
-		c.axes(x, y)
-		return c
+		return c.overTime(x, sources, scale)
 	}
 	counted := func(name string) func(p *point) float64 { return func(p *point) float64 { return p.rate(name) } }
-	used := func(of func(result.Usage) float64) func(p *point) float64 {
-		return func(p *point) float64 {
-			sum := 0.0
-			for _, u := range p.Servers {
-				sum += of(u)
-			}
-			return sum
-		}
-	}
-	rateScale := func(_, highest float64) axis { return linear(highest, 10, count) }
 	var list []section
-	add := func(title, sub string, charts ...*chart) {
-		if charts = slices.DeleteFunc(charts, func(c *chart) bool { return c == nil }); len(charts) > 0 {
-			list = append(list, section{title, sub, charts})
-		}
-	}
+	add := func(title, sub string, charts ...*chart) { list = withCharts(list, section{title, sub, charts}) }
 	add("Rates", "",
 		over("bytes", "Output checked", "bytes per second", counted(result.CheckedBytes), bytesScale(size)),
 		over("operations", "Operations", "per second", counted(result.Operations), rateScale),
@@ -196,8 +164,8 @@ func comparisonSections(pair *Pair) []section {
 	}
 	add("Distributions of the latencies", "The axis of the durations is logarithmic. The rarest and slowest values are at the right.", charts...)
 	add("Servers", "All servers of a run together.",
-		over("cpu", "CPU", "cores in use", used(func(u result.Usage) float64 { return u.CPU }), func(_, highest float64) axis { return linear(highest, 10, cores) }),
-		over("memory", "Memory", "resident", used(func(u result.Usage) float64 { return float64(u.Memory) }), bytesScale(size)))
+		over("cpu", "CPU", "cores in use", func(p *point) float64 { return p.AllServers().CPU }, coreScale),
+		over("memory", "Memory", "resident", func(p *point) float64 { return float64(p.AllServers().Memory) }, bytesScale(size)))
 	return list
 }
 

@@ -69,12 +69,7 @@ func sections(r *result.Result) []section {
 	all := points(r)
 	d := newDuring(r, all)
 	var list []section
-	add := func(title, sub string, charts ...*chart) {
-		charts = slices.DeleteFunc(charts, func(c *chart) bool { return c == nil })
-		if len(charts) > 0 {
-			list = append(list, section{title, sub, charts})
-		}
-	}
+	add := func(title, sub string, charts ...*chart) { list = withCharts(list, section{title, sub, charts}) }
 	add("Rates", "", d.rates(r)...)
 	sub := "The axis of the durations is logarithmic."
 	if n := stepsOfPoint(r); n > 1 {
@@ -86,6 +81,15 @@ func sections(r *result.Result) []section {
 		add("Commands", "Each command is a value; the values are sorted.", commandCharts(r.Commands)...)
 	}
 	return list
+}
+
+// withCharts appends s without the charts that are nil, unless all of them are.
+func withCharts(list []section, s section) []section {
+	s.Charts = slices.DeleteFunc(s.Charts, func(c *chart) bool { return c == nil })
+	if len(s.Charts) == 0 {
+		return list
+	}
+	return append(list, s)
 }
 
 func counted(class, label, name string, say func(float64) string, area bool) source {
@@ -103,6 +107,10 @@ func bytesScale(label func(float64) string) func(_, highest float64) axis {
 
 func countScale(_, highest float64) axis { return whole(highest) }
 
+func rateScale(_, highest float64) axis { return linear(highest, 10, count) }
+
+func coreScale(_, highest float64) axis { return linear(highest, 10, cores) }
+
 func eachSecond(v float64) string { return count(v) + "/s" }
 
 func (d *during) rates(r *result.Result) []*chart {
@@ -110,7 +118,6 @@ func (d *during) rates(r *result.Result) []*chart {
 	if r.Commands != nil {
 		bytes = "Output of the commands"
 	}
-	rateScale := func(_, highest float64) axis { return linear(highest, 10, count) }
 	return []*chart{
 		d.chart("bytes", bytes, "per second", []source{
 			counted("c1", "output", result.Output, perSecond, true),
@@ -240,11 +247,7 @@ func (d *during) usages(r *result.Result) []*chart {
 			}
 		default:
 			sources = append(sources, source{class: "c1", label: fmt.Sprint(servers, " servers"), say: say, value: func(p *point) (float64, bool) {
-				sum := 0.0
-				for _, u := range p.Servers {
-					sum += of(u)
-				}
-				return sum, len(p.Servers) > 0
+				return of(p.AllServers()), len(p.Servers) > 0
 			}})
 		}
 		return sources
@@ -257,8 +260,7 @@ func (d *during) usages(r *result.Result) []*chart {
 	}
 	number := func(v float64) string { return show.Number(int64(v)) }
 	return []*chart{
-		d.chart("cpu", "CPU", "cores in use", cpu,
-			func(_, highest float64) axis { return linear(highest, 10, cores) }),
+		d.chart("cpu", "CPU", "cores in use", cpu, coreScale),
 		d.chart("memory", "Memory", "resident", used(func(u result.Usage) float64 { return float64(u.Memory) }, size), bytesScale(size)),
 		d.chart("files", "Open descriptors", "", used(func(u result.Usage) float64 { return float64(u.Files) }, number), countScale),
 		d.chart("threads", "Threads", "", used(func(u result.Usage) float64 { return float64(u.Threads) }, number), countScale),
@@ -271,7 +273,7 @@ var serverClasses = []string{"c1", "c2", "c3", "c4"}
 func commandCharts(c *result.Commands) []*chart {
 	return []*chart{
 		sorted("command-memory", "Peak memory of each command, if known", "resident", c.Memory, bytesScale(size)),
-		sorted("command-cpu", "CPU time of each command", "duration", c.CPU, func(lowest, highest float64) axis { return logarithmic(time.Duration(lowest), time.Duration(highest)) }),
+		sorted("command-cpu", "CPU time of each command", "duration", c.CPU, durations),
 		sorted("command-output", "Output of each command", "bytes", c.Output, bytesScale(size)),
 	}
 }

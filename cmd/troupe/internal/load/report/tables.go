@@ -146,8 +146,8 @@ func latencyTable(r *result.Result) *table {
 // countNames returns the names of all counts of results, in their order.
 func countNames(results ...*result.Result) []string {
 	place := make(map[string]int)
-	for i, name := range countOrder {
-		place[name] = i
+	for i, c := range counts {
+		place[c.name] = i
 	}
 	rank := func(name string) int { // "cuts rst" comes after "cuts"
 		if i, ok := place[name]; ok {
@@ -158,7 +158,7 @@ func countNames(results ...*result.Result) []string {
 				return 2*i + 1
 			}
 		}
-		return 2 * len(countOrder)
+		return 2 * len(counts)
 	}
 	all := make(map[string]bool)
 	for _, r := range results {
@@ -169,6 +169,15 @@ func countNames(results ...*result.Result) []string {
 	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 	})
+}
+
+func countMeaning(name string) string {
+	for _, c := range counts {
+		if c.name == name {
+			return c.meaning
+		}
+	}
+	return ""
 }
 
 func countText(name string, v int64) string {
@@ -201,7 +210,7 @@ func countTable(r *result.Result) *table {
 		if name == result.Due || name == result.Missed { // some of them are counted after their time
 			each = ""
 		}
-		t.row(name, cell{countText(name, v), class}, each, cell{countMeanings[name], "dim"})
+		t.row(name, cell{countText(name, v), class}, each, cell{countMeaning(name), "dim"})
 	}
 	return t
 }
@@ -435,36 +444,31 @@ var quantiles = []struct {
 	share float64
 }{{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"p99.99", 0.9999}}
 
-// countOrder is the order of the counts of a report. The counts by kind follow their sum.
-var countOrder = []string{
-	result.Wrong, result.WrongBytes, result.CheckedBytes, result.StdinBytes, result.Output, result.Events, result.Sessions, result.LostSessions, result.Starts, result.StartsRefused,
-	result.Ends, result.Failed, result.Stopped, result.Runs, result.Operations, result.Due, result.Late, result.Missed, result.Cuts, result.Resumes, result.Takeovers, result.Stalls, result.Kills, result.Freezes, result.Stops,
-}
-
-var countMeanings = map[string]string{
-	result.Wrong:         "findings of the oracle",
-	result.WrongBytes:    "missing, doubled, reordered, altered or foreign",
-	result.CheckedBytes:  "output compared byte by byte",
-	result.StdinBytes:    "accepted by the server",
-	result.Output:        "output of the commands",
-	result.Failed:        "commands that ended with another exit code than 0, or were not started",
-	result.Stopped:       "commands that the load generator ended, because its time was over",
-	result.Events:        "events of processes, as received",
-	result.Sessions:      "sessions opened",
-	result.LostSessions:  "sessions that could not be resumed",
-	result.Starts:        "processes started",
-	result.StartsRefused: "starts refused by the server",
-	result.Ends:          "processes that have closed",
-	result.Runs:          "of programs, with restarts",
-	result.Operations:    "operations of the profiles",
-	result.Late:          "operations that the load generator itself began late",
-	result.Due:           "operations of an open run that were due",
-	result.Missed:        "of them, those that never began or got no answer: the latencies count them as slower than all others",
-	result.Cuts:          "connections cut by chaos",
-	result.Resumes:       "resumes that succeeded",
-	result.Takeovers:     "of a session by a second client",
-	result.Stalls:        "times that a client read nothing",
-	result.Kills:         "programs that got SIGKILL",
-	result.Freezes:       "programs that got SIGSTOP for a while",
-	result.Stops:         "times that the server itself got SIGSTOP",
+// counts are the known counts in the order of a report. The counts by kind follow their sum.
+var counts = []struct{ name, meaning string }{
+	{result.Wrong, "findings of the oracle"},
+	{result.WrongBytes, "missing, doubled, reordered, altered or foreign"},
+	{result.CheckedBytes, "output compared byte by byte"},
+	{result.StdinBytes, "accepted by the server"},
+	{result.Output, "output of the commands"},
+	{result.Events, "events of processes, as received"},
+	{result.Sessions, "sessions opened"},
+	{result.LostSessions, "sessions that could not be resumed"},
+	{result.Starts, "processes started"},
+	{result.StartsRefused, "starts refused by the server"},
+	{result.Ends, "processes that have closed"},
+	{result.Failed, "commands that ended with another exit code than 0, or were not started"},
+	{result.Stopped, "commands that the load generator ended, because its time was over"},
+	{result.Runs, "of programs, with restarts"},
+	{result.Operations, "operations of the profiles"},
+	{result.Due, "operations of an open run that were due"},
+	{result.Late, "operations that the load generator itself began late"},
+	{result.Missed, "of them, those that never began or got no answer: the latencies count them as slower than all others"},
+	{result.Cuts, "connections cut by chaos"},
+	{result.Resumes, "resumes that succeeded"},
+	{result.Takeovers, "of a session by a second client"},
+	{result.Stalls, "times that a client read nothing"},
+	{result.Kills, "programs that got SIGKILL"},
+	{result.Freezes, "programs that got SIGSTOP for a while"},
+	{result.Stops, "times that the server itself got SIGSTOP"},
 }

@@ -256,16 +256,11 @@ func usageFigure(name string, own, mean bool) figure {
 			seconds = r.Loaded()
 		}
 		for _, s := range seconds {
-			var u Usage
+			u := s.AllServers()
 			if own {
 				u = s.Own
 			}
-			for _, server := range s.Servers {
-				if !own {
-					u = u.plus(server)
-				}
-			}
-			if !own && len(s.Servers) == 0 || u == (Usage{}) {
+			if u == (Usage{}) {
 				continue
 			}
 			v := u.value(name)

@@ -49,6 +49,14 @@ func (u Usage) plus(o Usage) Usage {
 	return Usage{CPU: u.CPU + o.CPU, Memory: u.Memory + o.Memory, Files: u.Files + o.Files, Threads: u.Threads + o.Threads}
 }
 
+// AllServers returns what all servers use together; zero: no server was measured.
+func (s *Second) AllServers() (all Usage) {
+	for _, u := range s.Servers {
+		all = all.plus(u)
+	}
+	return all
+}
+
 // Coarser joins every n neighbouring steps to one. n below 1 means 1.
 func Coarser(seconds []Second, n int) []Second {
 	joined := make([]Second, 0, len(seconds)/max(n, 1)+1)
