@@ -220,3 +220,91 @@ func TestCutDuringAttach(t *testing.T) {
 		wantExit(t, c.Command("hello").Run(t.Context()), 0)
 	})
 }
+
+// A writeGate records what the client writes, and lets nothing pass after a message with stop until it is opened.
+type writeGate struct {
+	transport.Conn
+	stop    string
+	stopped chan struct{} // closed by the message with stop
+	open    chan struct{}
+	wrote   *bytes.Buffer // of all connections
+}
+
+func (c writeGate) WriteMessage(msg []byte, binary bool) error {
+	c.wrote.Write(append(msg, '\n'))
+	if bytes.Contains(msg, []byte(c.stop)) {
+		close(c.stopped)
+		<-c.open
+	}
+	return c.Conn.WriteMessage(msg, binary)
+}
+
+// A start that the client has not sent when the context of Start ends is not sent.
+func TestUnsentStartIsTakenBack(t *testing.T) {
+	f := newFake(programs)
+	gate := writeGate{stop: protocol.MethodSessionList, stopped: make(chan struct{}), open: make(chan struct{}), wrote: new(bytes.Buffer)}
+	c := connect(t, f, &Options{Dialer: f.through(func(conn transport.Conn) transport.Conn { gate.Conn = conn; return gate })})
+	listed := make(chan error, 1)
+	go func() {
+		_, err := c.Sessions(t.Context(), "")
+		listed <- err
+	}()
+	<-gate.stopped
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Command("hello").Start(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Start: %v", err)
+	}
+	close(gate.open)
+	<-listed
+	wantExit(t, c.Command("hello").Run(t.Context()), 0) // whatever was to be sent before was sent
+	if n := strings.Count(gate.wrote.String(), protocol.MethodProcessStart); n != 1 {
+		t.Errorf("%d starts are sent, want 1", n)
+	}
+}
+
+// An answer counts only for a call that the client has sent.
+func TestAnswerOfAnUnsentCall(t *testing.T) {
+	c := connect(t, newFake(programs), nil)
+	answered := 0
+	k := &call{method: protocol.MethodSessionList, done: func() { answered++ }}
+	c.mu.Lock()
+	c.nextID++
+	k.n, k.id = c.nextID, protocol.IntID(c.nextID)
+	c.pending[k.id] = k // waits for its turn
+	c.mu.Unlock()
+	answer := protocol.Message{Kind: protocol.Response, ID: k.id}
+	if c.answered(wire, answer); answered != 0 {
+		t.Error("a call is answered before it is sent")
+	}
+	k.sent = true
+	if c.answered(wire, answer); answered != 1 {
+		t.Errorf("a call that was sent has %d answers", answered)
+	}
+}
+
+// After a cut, the client sends a call without an answer again, but none that concerned the old connection alone.
+func TestCallsOfALostConnection(t *testing.T) {
+	f := newFake(programs)
+	wrote := new(bytes.Buffer)
+	c := connect(t, f, &Options{Dialer: f.through(func(conn transport.Conn) transport.Conn {
+		return writeGate{Conn: conn, stop: "no message has this", wrote: wrote}
+	})})
+	answered := make(chan *call, 2)
+	c.mu.Lock()
+	for _, once := range []bool{true, false} {
+		k := &call{method: protocol.MethodSessionList, params: protocol.Empty{}, once: once, sent: true}
+		k.done = func() { answered <- k }
+		c.nextID++
+		k.n, k.id = c.nextID, protocol.IntID(c.nextID)
+		c.pending[k.id] = k
+	}
+	c.mu.Unlock()
+	f.lock(func() { f.conn.Close(1006, "cut by the test") })
+	if k := <-answered; k.once {
+		t.Error("a call of the old connection is answered on the new")
+	}
+	if n := strings.Count(wrote.String(), protocol.MethodSessionList); n != 1 {
+		t.Errorf("%d calls are sent again, want 1", n)
+	}
+}

@@ -194,6 +194,33 @@ func TestBudgetIsSharedAndReserveIsNot(t *testing.T) {
 	}
 }
 
+// The intake of the next run is charged for what the log holds of the run before, and for its own.
+func TestSucceedKeepsBothCharges(t *testing.T) {
+	const each = reserve + 32<<10
+	b := budget.NewOutput(1<<20, func() {})
+	fill := func(in *Intake, held int64) {
+		n, _ := take(in, each)
+		put(in, protocol.Stdout, make([]byte, n), n)
+		in.Next()
+		in.Settle(held, held)
+	}
+	first := NewIntake(1<<20, b, nil, func() {})
+	fill(first, each)
+	second := NewIntake(1<<20, b, nil, func() {})
+	fill(second, each) // before the end of the first run
+	before := b.Used()
+	second.Succeed(first)
+	first.Close()
+	second.Hold(2*each, 2*each)
+	if b.Used() != before || before != 2*(each-reserve) {
+		t.Errorf("%d bytes are charged, before %d, want %d", b.Used(), before, 2*(each-reserve))
+	}
+	second.Close()
+	if b.Used() != 0 {
+		t.Errorf("%d bytes stay charged after the end", b.Used())
+	}
+}
+
 // A Fact returned by Next stays until settled: an actor failing between Next and Settle has lost
 // nothing.
 func TestFactsStayUntilSettled(t *testing.T) {

@@ -463,6 +463,22 @@ func TestFailedStartLeavesNoTree(t *testing.T) {
 	}
 }
 
+// A stray that may be of several trees is killed by none, until the server ends: then by any.
+func TestStraysOfSeveralTrees(t *testing.T) {
+	c := &searches{}
+	one, other := &search{searches: c, name: "one"}, &search{searches: c, name: "other"}
+	c.trees.Store(tag{1, 1}, one)
+	c.trees.Store(tag{1, 2}, other)
+	seen := &census{strays: []*stat{{pid: 9, start: 5}}}
+	if mine, err := one.strays(seen); len(mine) > 0 || !errors.Is(err, errStray) {
+		t.Errorf("while the server runs: %d strays, %v", len(mine), err)
+	}
+	c.endAll()
+	if mine, err := one.strays(seen); len(mine) != 1 || err != nil {
+		t.Errorf("at the end of the server: %d strays, %v", len(mine), err)
+	}
+}
+
 // Process 1 of a container gets all orphans, including those of docker exec, which no program of
 // the server started. These orphans have no limit.
 func TestStraysOfProcessOne(t *testing.T) {

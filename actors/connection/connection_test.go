@@ -2,7 +2,9 @@ package connection
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -125,6 +128,8 @@ func TestGivenUpProcessesAreTold(t *testing.T) {
 	}{
 		{"unnamed", `,"resumeFrom":{}`, protocol.RoleOwner, message.ProcessRemoved{Acked: 3, Last: 7}, false, []string{"process/gap 4-7", "process/evicted 8", "process/closed 9"}},
 		{"named", `,"resumeFrom":{"p":5}`, protocol.RoleOwner, message.ProcessRemoved{Acked: 3, Last: 7}, false, []string{"process/gap 6-7", "process/evicted 8", "process/closed 9"}},
+		{"named, at the last seq", `,"resumeFrom":{"p":7}`, protocol.RoleOwner, message.ProcessRemoved{Acked: 3, Last: 7}, false, []string{"process/evicted 8", "process/closed 9"}},
+		{"named, at its end", `,"resumeFrom":{"p":9}`, protocol.RoleOwner, message.ProcessRemoved{Acked: 3, Last: 7}, false, nil},
 		{"closed and read", `,"resumeFrom":{}`, protocol.RoleOwner, message.ProcessRemoved{Acked: 7, Last: 7, Closed: true}, false, nil},
 		{"unnamed, while it is shown", `,"resumeFrom":{}`, protocol.RoleOwner, message.ProcessRemoved{Acked: 3, Last: 7}, true, []string{"process/gap 4-7", "process/evicted 8", "process/closed 9"}},
 		{"without resumeFrom", ``, protocol.RoleOwner, message.ProcessRemoved{Acked: 3, Last: 7}, false, nil},
@@ -186,6 +191,67 @@ func TestGivenUpProcessesAreTold(t *testing.T) {
 				synctest.Wait()
 			})
 		})
+	}
+}
+
+// The Close code says why a session is lost: 1000 after a session/close, 1001 at the end of the server, else 4001.
+func TestCloseCodes(t *testing.T) {
+	for reason, want := range map[string]int{message.ReasonClosed: protocol.CloseNormal, message.ReasonShutdown: protocol.CloseGoingAway, "taken over": protocol.CloseEvicted} {
+		fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+			session := spawn(func() actor.Actor {
+				return receiver(func(ctx actor.Context) {
+					if m, ok := ctx.Message().(message.Attach); ok {
+						ctx.Respond(message.Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: protocol.RoleOwner})
+					}
+				})
+			})
+			ours, theirs := transport.Pipe("")
+			s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
+			pid := spawn(func() actor.Actor { return connectionOf(s, session, theirs, false) })
+			if err := ours.WriteMessage([]byte(`{"id":1,"method":"initialize","params":{"clientName":"test"}}`), false); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ours.ReadMessage(); err != nil {
+				t.Fatal(err)
+			}
+			system.Root.Send(pid, message.Evicted{Reason: reason, Over: true})
+			var err error
+			for err == nil {
+				_, err = ours.ReadMessage()
+			}
+			code := protocol.CloseNormal
+			if closed, ok := errors.AsType[*transport.CloseError](err); ok {
+				code = closed.Code
+			} else if !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+			if code != want {
+				t.Errorf("%s: Close %d, want %d", reason, code, want)
+			}
+		})
+	}
+}
+
+// A writer that stops gives back the memory of everything that it has not written.
+func TestStoppedWriterReleases(t *testing.T) {
+	disk := spool.NewDisk(t.TempDir(), 1<<20, func() {})
+	file := disk.New(1 << 20)
+	if err := file.Open(); err != nil {
+		t.Skip(err) // the filesystem has no files without names
+	}
+	defer file.Close()
+	file.Reserve(3)
+	at, err := file.Write([]byte("abc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWriter(nil, nil, nil)
+	w.begin = func() {} // nothing is written
+	w.output(outgoing{delivery: &message.Delivery{Entries: []outlog.Entry{{Seq: 1, Kind: outlog.Output, Spooled: file.Extent(at, 3)}}}})
+	released := 0
+	w.output(outgoing{release: func() { released++ }})
+	if w.stop(); file.Held() != 0 || released != 1 {
+		t.Errorf("%d bytes are held, %d are released, want 0 and 1", file.Held(), released)
 	}
 }
 

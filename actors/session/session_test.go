@@ -335,3 +335,16 @@ func TestCloseWaitsForCaptures(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// A report that a group sent before its extension says nothing about the extended group: another report follows.
+func TestReportOfBeforeAnExtension(t *testing.T) {
+	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
+	hear[message.Attached](l)
+	l.record.groups = map[string]*ensemble{"g": {name: "g-1", members: message.ExtendGroup{Serial: 2}}}
+	for serial, state := range []string{"of the start", "of the first extension", "of the second"} {
+		l.send(message.GroupReport{Name: "g-1", Info: protocol.GroupInfo{GroupID: "g", State: state}, Extended: uint64(serial)})
+	}
+	if m := hear[message.GroupChanged](l); m.State != "of the second" {
+		t.Errorf("the first state that is told is that %s", m.State)
+	}
+}

@@ -112,6 +112,32 @@ func TestRunOutlivesItsClient(t *testing.T) {
 	}
 }
 
+// The session of run --detach stays for a day after the end of its program.
+func TestDetachedStays(t *testing.T) {
+	t.Parallel()
+	url, _ := startServer(t, "--detached-ttl", "100ms")
+	if out, err := troupe(t, "run", "--detach", "--name", "work", "--url", url, "--", "true").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		out, err := troupe(t, "sessions", "list", "--json", "--url", url).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []protocol.SessionSummary
+		if err := json.Unmarshal(out, &list); err != nil || len(list) != 1 || time.Now().After(deadline) {
+			t.Fatalf("%s: %v", out, err)
+		}
+		if list[0].EndsAtMs == 0 {
+			continue // the program has not ended
+		}
+		if ms := list[0].EndsAtMs - list[0].DetachedAtMs; time.Duration(ms)*time.Millisecond < keptFor {
+			t.Errorf("the session ends %d ms after its client, want %v at least", ms, keptFor)
+		}
+		return
+	}
+}
+
 // A program of run --ephemeral ends 30 s after the end of its client.
 func TestRunEphemeralEnds(t *testing.T) {
 	t.Parallel()

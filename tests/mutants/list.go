@@ -338,6 +338,32 @@ var mutants = []mutant{
 	{file: "client/cmd.go", old: `lossy:    !cmd.client.opts.HoldBack && `, new: `lossy:    `, breaks: "with HoldBack a slow observer loses nothing that the server holds", in: "client", run: "^TestHoldBack$"},
 	{file: "client/process.go", old: `	p.forget()
 	p.c.room.Broadcast()`, new: `	p.c.room.Broadcast()`, breaks: "a process whose OnEvent has failed may be attached again"},
+	// Twelve faults that no test in their own package noticed once.
+	{file: "actors/connection/writer.go", old: `			o.delivery.Release()
+		case o.release`, new: `			_ = o
+		case o.release`, breaks: "a writer that stops releases what it has not written", run: "^TestStoppedWriterReleases$"},
+	{file: "actors/connection/handshake.go", old: `after < gone.Last+2`, new: `after < gone.Last`, breaks: "who has the last seq of a process that was given up gets its end", run: "^TestGivenUpProcessesAreTold$"},
+	{file: "actors/connection/end.go", old: `	case message.ReasonClosed:
+		code = protocol.CloseNormal
+`, new: ``, breaks: "after a session/close the Close code is 1000", run: "^TestCloseCodes$"},
+	{file: "actors/process/life/end.go", old: `min(max(grace, l.config.ShutdownGrace), longest)`, new: `min(grace, longest)`, breaks: "ShutdownGrace is the least grace of a shutdown"},
+	{file: "actors/session/groups.go", old: ` || m.Extended < g.members.Serial`, new: ``, breaks: "a report of before an extension is not told", run: "^TestReportOfBeforeAnExtension$"},
+	{file: "actors/child/intake.go", old: `retained, pinned, in.charged+charged`, new: `retained, pinned, charged`, breaks: "an intake that succeeds another keeps its own charge", run: "^TestSucceedKeepsBothCharges$"},
+	{file: "actors/child/search_tree_linux.go", old: `case others && !t.closing.Load():`, new: `case others:`, breaks: "at the end of the server strays of several trees are killed", run: "^TestStraysOfSeveralTrees$"},
+	{file: "client/link.go", old: `k == nil || !k.sent`, new: `k == nil`, breaks: "an answer counts for a call that was sent", run: "^TestAnswerOfAnUnsentCall$"},
+	{file: "client/link.go", old: `		if k.once {
+			delete(c.pending, id)
+		}
+`, new: `		_, _ = id, k
+`, breaks: "a call that concerns one connection is not sent on the next", run: "^TestCallsOfALostConnection$"},
+	{file: "client/cmd.go", old: `	if !k.sent {
+		c.take(k)
+	}
+`, new: ``, breaks: "a start that was not sent is taken back", run: "^TestUnsentStartIsTakenBack$"},
+	{file: "internal/sandbox/jail/program_linux.go", old: `			syscall.PtraceDetach(pid)
+`, new: `			_ = pid
+`, breaks: "a program that asks to be traced goes on in a jail", run: "^TestTracedProgramGoesOn$"},
+	{file: "cmd/troupe/viewer.go", old: `o.KeepRunning, o.DetachedTTL = true, keptFor`, new: `o.KeepRunning = true`, breaks: "the session of run --detach stays for a day", run: "^TestDetachedStays$"},
 	{file: "actors/process/feed/trim.go", old: `		if v.Hold {
 			pin = min(pin, v.acked)
 		}

@@ -255,6 +255,29 @@ func TestStopAfterTheEnd(t *testing.T) {
 	}
 }
 
+// At the shutdown of the server, ShutdownGrace is the least grace, and the grace of the server the most.
+func TestShutdownGrace(t *testing.T) {
+	for _, test := range []struct{ kill, least, server, want time.Duration }{
+		{0, time.Minute, time.Hour, time.Minute},
+		{2 * time.Minute, time.Minute, time.Hour, 2 * time.Minute},
+		{0, time.Minute, time.Second, time.Second},
+		{0, time.Minute, -1, 0}, // no shutdown
+	} {
+		s := begin(t, Config{KillGrace: test.kill, ShutdownGrace: test.least})
+		s.spawned()
+		s.want("Spawn1, Announce, Begin")
+		if s.Stop(s.Now, "shutdown", test.server); test.want == 0 {
+			s.want("KillTree")
+			continue
+		}
+		s.want("Signal")
+		s.pass(test.want - 1)
+		s.want("")
+		s.pass(1)
+		s.want("KillTree")
+	}
+}
+
 // A repeated stop sends no second stop signal. A repeated stop may hasten the end, never delay the end.
 func TestStopTwice(t *testing.T) {
 	s := begin(t, Config{KillGrace: time.Hour, Keep: time.Hour, Drain: time.Hour})
