@@ -40,6 +40,16 @@
 //
 // Kind returns the kind of any other refusal. Wait returns an *ExitError for a program that failed, and a
 // *GapError for lost output. ErrClosed follows Close and CloseSession.
+//
+// # Where to look
+//
+//   - client.go, link.go, pulse.go: the client, its connection, and whether the server lives
+//   - call.go, info.go, session.go: calls that are repeated over cuts, and any method
+//   - cmd.go, process.go: programs and their output
+//   - handle.go: a process without its output
+//   - group.go, share.go, token.go: groups, shares, tokens
+//   - files.go, fileread.go, filewrite.go, filewatch.go: files over cuts
+//   - http.go: HTTP requests through the server
 package client
 
 import (

@@ -1,6 +1,17 @@
 // Package transport carries whole messages over a connection: a websocket, length-prefixed frames,
 // lines on stdio, or a pipe in memory. The package does not look into the messages, except for a token in
 // the first message of frames.
+//
+// # Where to look
+//
+//   - transport.go: the interface Conn
+//   - server.go, dial.go, tls.go: listening and dialling
+//   - websocket.go, frames.go, stdio.go, pipe.go: the kinds of connections
+//   - wire.go, direct_linux.go, quickack_linux.go: the socket below: deadlines, signs of life, system calls
+//   - assembly.go: messages that come in, and their memory
+//   - lobby.go, places.go: who has no session yet, and who gives way; how many connections one identity or address may have
+//   - passes.go, auth: credentials of open connections; package auth says who connects
+//   - ended.go: which Close code answers which end
 package transport
 
 import (

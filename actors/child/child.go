@@ -10,6 +10,20 @@
 // Every method of Host and Handle returns without blocking, except Host.Close. Any goroutine, and
 // any actor's Receive, may call these methods. An idle child costs a goroutine for each stream; it
 // costs no thread and no buffer.
+//
+// # Where to look
+//
+//   - child.go, host.go, host_close.go: the Host: starts of children, and its own end
+//   - lookup.go, environ.go, rule.go, user.go: what is run, with which environment, under which rules, as whom
+//   - turns.go, apart_linux.go: a start that waits for a filesystem, or may hang before its first instruction
+//   - fork_linux.go, forker_linux.go, limits_linux.go, user_linux.go: between fork and exec
+//   - process.go, stream.go, order_linux.go, stdin.go, ends.go: streams of a running child, and the order of stdout and stderr
+//   - intake.go: facts for the actor, and credit for reading
+//   - room_linux.go, fence_linux.go: how many processes and threads there may be
+//   - kill.go, containment.go, search_linux.go, search_tree_linux.go, census_linux.go, tag_linux.go, cgroup_linux.go: trees: how they are found, measured and killed
+//   - spare_linux.go: kills without a free descriptor
+//   - exits_linux.go, reaper_linux.go: exits, and orphans that this program adopts
+//   - sandbox.go, cansandbox.go, jail*_linux.go: jails: whether the system can make them, the plan, the binary, the fork, the report
 package child
 
 import (

@@ -1,5 +1,19 @@
 // Package connection has the actor of a transport connection. The actor translates between the wire
 // and the messages of sessions and processes.
+//
+// # Where to look
+//
+//   - methods.go: the table of all methods: who may send each, how a repeat is recognized, what the audit log has
+//   - inbound.go, admission.go: frames are decoded by the reader, and a client has a bounded number of requests
+//   - handshake.go, wires.go: initialize, and which wire the client speaks
+//   - requests.go: requests go to sessions and processes, and answers come back
+//   - lists.go, events.go: lists over several processes and sessions, and server/events
+//   - output.go, window: subscriptions and deliveries; the pure machine window says whose turn it is, and what a Pong acknowledges
+//   - writer.go: what is written, in which order
+//   - files.go, file_methods.go, app_files.go, app_watch.go: calls about files: whose turn it is, each method, and the same for the app-server
+//   - confine.go, rule.go: calls about files in a sandbox, as a user, or under the rules of the operator
+//   - http.go, commands.go, machine_methods.go: http/request, the sister APIs, and what only codex asks for
+//   - stall.go, end.go: a client that does not read, and how a connection ends
 package connection
 
 import (

@@ -1,4 +1,17 @@
 // Package process has the actor of a managed process, across all its runs.
+//
+// # Where to look
+//
+//   - new.go, spec.go, kept.go: what to run, and the memory that it takes
+//   - user.go, rule.go, sandbox.go, denial, shell.go: as whom, under which rules, in which sandbox, from which state of a shell
+//   - process.go: takes messages
+//   - requests.go, info.go: answers clients
+//   - life.go, life: starts, restarts, signals and ends: the pure machine life decides, and the actor acts
+//   - output.go, feed: the log and its viewers, and which output may go: feed is a pure machine
+//   - input.go, stdin: what waits for stdin, and which part the programs have taken: stdin is a pure machine
+//   - health.go, health_look.go, probe.go: readiness and liveness
+//   - place.go: the place among the running processes of its owner
+//   - end.go: the end of the tree, and who waits for it
 package process
 
 import (

@@ -1,5 +1,15 @@
 // Package session has the actor of a session: who is attached, which processes there are, and when the
 // session ends. New returns the request for its supervisor.
+//
+// # Where to look
+//
+//   - session.go, members: who attaches, takeover, and the table of processes
+//   - processes.go, new.go: starts
+//   - groups.go, extend.go: groups of processes; package group tells the members, package supervision decides
+//   - shares.go: roles, shares, and who is cut when a share ends
+//   - update.go: what an owner may change
+//   - end.go, lifetime: when the session ends, and why: lifetime decides, and the actor acts
+//   - audit.go: what the audit log has
 package session
 
 import (

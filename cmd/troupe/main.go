@@ -1,5 +1,19 @@
 // Command troupe runs programs for clients that come and go. "troupe serve" is the server. Almost all other commands
 // are clients.
+//
+// # Where to look
+//
+//   - serve.go, limits.go, credentials.go, audit.go, server.go: the server and its flags
+//   - run.go, runflags.go, attach.go, viewer.go, size.go, send.go: a program at a terminal: signals, leaving, coming back
+//   - up.go, upfollow.go, upwait.go, down.go, internal/compose: the programs of a file; compose is pure
+//   - logs.go, internal/logs: the viewer of run, logs and up: whole lines, and holes
+//   - ps.go, info.go, look.go, top.go, events.go, wait.go, doctor.go, sessions.go, share.go: what runs
+//   - stop.go, signal.go, restart.go, rm.go: what is to end, and to begin again
+//   - cp.go, ls.go, cat.go, stat.go, files.go, internal/transfer: files
+//   - internal/target, internal/pick: which server, and which process or session a name means
+//   - internal/console, internal/why, internal/spec: keys and raw mode; words for ends; what people write for limits and restarts
+//   - exit.go, stdout.go, usage.go, help.go, man.go, complete.go: exit codes, a full disk, help
+//   - load*.go, internal/load: the load test
 package main
 
 import (

@@ -1,5 +1,12 @@
 // Package env is the environment of all actors of a troupe: the options, the budgets, and how an actor
 // is spawned, guarded and ended.
+//
+// # Where to look
+//
+//   - guard.go, gate.go, mailbox.go: panics; messages that reach an actor before its start and after its end
+//   - timers.go, watch.go, workers.go: alarms, watches, and the threads that run actors
+//   - places.go: places within a handler where tests have an actor fail
+//   - users.go, jails.go, app.go: the rules about users, the processes that make calls about files, and the app-server
 package env
 
 import (

@@ -6,6 +6,13 @@
 // Between server and jail is a socket (SOCK_SEQPACKET of unix(7)), descriptor 3 of the jail. The server sends one byte with
 // descriptors: a memfd with the Plan and, with Serve, the socket to serve. The jail sends Reports, one a packet. While
 // the jail waits for the Plan, the server gives it its ids, its cgroup, its tag, and its priority.
+//
+// # Where to look
+//
+//   - plan.go, main_linux.go: what the jail is told, and what it does, in order
+//   - root_linux.go, mounts_linux.go, dev_linux.go, proc_linux.go: the view of files
+//   - caps_linux.go, landlock_linux.go, seccomp_linux.go, lock_linux.go: privileges
+//   - program_linux.go: the program, its end and its signals
 package jail
 
 import (
