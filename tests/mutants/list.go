@@ -666,10 +666,10 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/load/result/slo.go", old: `	if missing != "" {
 		return v`, new: `	if v.Met = missing != ""; v.Met {
 		return v`, breaks: "an SLO about a figure that is missing is not met"},
-	{file: "cmd/troupe/internal/load/result/merge.go", old: `			m.Latency[name].Merge(h)
-`, new: `			_ = h
+	{file: "cmd/troupe/internal/load/result/merge.go", old: `		m.Latency[name].Merge(h)
+`, new: `		_ = h
 `, breaks: "the latencies of all runs count"},
-	{file: "cmd/troupe/internal/load/result/merge.go", old: `		m.Findings = append(m.Findings, r.Findings...)
+	{file: "cmd/troupe/internal/load/result/merge.go", old: `	m.Findings = append(m.Findings, r.Findings...)
 `, new: ``, breaks: "the findings of all runs count"},
 	{file: "cmd/troupe/internal/load/result/merge.go", old: `		case !p.Began.Before(o.Began.Add(o.Took)):`, new: `		case false:`, breaks: "only runs at the same time are added up"},
 	{file: "cmd/troupe/internal/load/result/merge.go", old: `measured[by] { // the`, new: `measured[by] && false { // the`, breaks: "a server that two runs measure counts once"},

@@ -188,7 +188,7 @@ func TestReportsOfSeveralRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, page := strings.Join(strings.Fields(textOf(t, m)), " "), html.UnescapeString(pageOf(t, m))
-	for _, want := range []string{"2 runs together · ", "At most 200 processes ran at once: the sum of the peaks of the runs.", "processes at once", "+1.5 s", "no success", "a.json 17"} {
+	for _, want := range []string{"2 runs together · ", "Their peaks of processes at once add up to 200, an upper bound: they may have come at different moments.", "processes at once", "+1.5 s", "no success", "a.json 17"} {
 		if !strings.Contains(text, want) || !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

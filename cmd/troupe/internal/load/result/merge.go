@@ -181,7 +181,8 @@ func Merge(parts []Part) (*Result, error) {
 			return nil, err
 		}
 	}
-	m := &Result{Version: Version, Began: parts[0].Began, Plan: parts[0].Plan, Servers: []Server{}, Counts: map[string]int64{}, Latency: map[string]*hist.H{}, Errors: map[string]int64{}}
+	m := &Result{Version: Version, Began: parts[0].Began, LoadBegan: math.MaxInt64, Plan: parts[0].Plan, Servers: []Server{},
+		Counts: map[string]int64{}, Latency: map[string]*hist.H{}, Errors: map[string]int64{}}
 	m.Plan.Servers, m.Plan.PIDs, m.Plan.Seed = nil, nil, 0 // each run has its own
 	all := make([]*Result, len(parts))
 	atOnce, measured := 0, map[string]bool{}
@@ -198,37 +199,38 @@ func Merge(parts []Part) (*Result, error) {
 		} else {
 			measured[by] = true
 		}
-		m.Took = max(m.Took, r.Took)
-		if i == 0 || r.LoadBegan < m.LoadBegan {
-			m.LoadBegan = r.LoadBegan
-		}
-		m.LoadEnded = max(m.LoadEnded, r.LoadEnded)
-		m.Plan.Servers = appendNew(m.Plan.Servers, r.Plan.Servers)
-		m.Plan.MayMiss = min(m.Plan.MayMiss, r.Plan.MayMiss)
-		m.Hosts = append(m.Hosts, r.Hosts...)
-		m.Servers = appendNew(m.Servers, r.Servers)
-		for name, n := range r.Counts {
-			m.Counts[name] += n
-		}
-		for name, h := range r.Latency {
-			if m.Latency[name] == nil {
-				m.Latency[name] = new(hist.H)
-			}
-			m.Latency[name].Merge(h)
-		}
-		m.Findings = append(m.Findings, r.Findings...)
-		m.LeftOut = appendNew(m.LeftOut, r.LeftOut)
-		m.Notes = append(m.Notes, r.Notes...)
-		m.Problems = append(m.Problems, r.Problems...)
+		m.add(r)
 	}
 	m.Commands = mergeCommands(all)
 	mergeErrors(m.Errors, all)
 	slices.SortStableFunc(m.Findings, func(a, b oracle.Finding) int { return cmp.Compare(a.At, b.At) })
 	m.Findings = slices.Clip(m.Findings[:min(len(m.Findings), MaxFindings)])
 	m.Seconds, m.Step = mergeSeconds(all)
-	m.Notes = append([]string{fmt.Sprintf("The %d runs began within %s of each other, by the clocks of their machines. At most %s ran at once: the sum of the peaks of the runs.",
-		len(parts), show.Latency(parts[len(parts)-1].Began.Sub(m.Began)), show.Count(atOnce, "process"))}, m.Notes...)
+	m.Notes = append([]string{fmt.Sprintf("The %d runs began within %s of each other, by the clocks of their machines. Their peaks of processes at once add up to %s, an upper bound: they may have come at different moments.",
+		len(parts), show.Latency(parts[len(parts)-1].Began.Sub(m.Began)), show.Number(atOnce))}, m.Notes...)
 	return m, nil
+}
+
+// add adds what is exact in the sum of two results, and the texts.
+func (m *Result) add(r *Result) {
+	m.Took, m.LoadBegan, m.LoadEnded = max(m.Took, r.Took), min(m.LoadBegan, r.LoadBegan), max(m.LoadEnded, r.LoadEnded)
+	m.Plan.Servers = appendNew(m.Plan.Servers, r.Plan.Servers)
+	m.Plan.MayMiss = min(m.Plan.MayMiss, r.Plan.MayMiss)
+	m.Hosts = append(m.Hosts, r.Hosts...)
+	m.Servers = appendNew(m.Servers, r.Servers)
+	for name, n := range r.Counts {
+		m.Counts[name] += n
+	}
+	for name, h := range r.Latency {
+		if m.Latency[name] == nil {
+			m.Latency[name] = new(hist.H)
+		}
+		m.Latency[name].Merge(h)
+	}
+	m.Findings = append(m.Findings, r.Findings...)
+	m.LeftOut = appendNew(m.LeftOut, r.LeftOut)
+	m.Notes = append(m.Notes, r.Notes...)
+	m.Problems = append(m.Problems, r.Problems...)
 }
 
 // joins returns why p is no run of the same load as others, which have begun before.
@@ -250,8 +252,12 @@ func (p Part) joins(others []Part) error {
 	return nil
 }
 
-// load returns a plan without the words of the command, which may tell the machines apart.
+// load returns what all machines have in common: a plan without the stops of the server, of which only its own machine is capable, and without the
+// words of the command, which may tell the machines apart.
 func load(p plan.Plan) plan.Plan {
+	if p.Chaos.Stop = 0; !p.Chaos.Waits() {
+		p.Chaos.StallFor = 0
+	}
 	if p.Command != nil {
 		c := *p.Command
 		c.Argv, c.Dir = []string{"COMMAND"}, ""

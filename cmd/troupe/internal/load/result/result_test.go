@@ -299,6 +299,34 @@ func TestCoarser(t *testing.T) {
 	}
 }
 
+// Each reason by itself makes a run no success.
+func TestRight(t *testing.T) {
+	for what, c := range map[string]struct {
+		change func(*Result)
+		right  bool
+	}{
+		"nothing wrong":          {func(*Result) {}, true},
+		"nothing checked":        {func(r *Result) { r.Counts[CheckedBytes] = 0 }, false},
+		"commands":               {func(r *Result) { r.Counts[CheckedBytes], r.Commands = 0, new(Commands) }, true},
+		"a failed command":       {func(r *Result) { r.Counts[Failed] = 1 }, false},
+		"a finding":              {func(r *Result) { r.Findings = make([]oracle.Finding, 1) }, false},
+		"a count of findings":    {func(r *Result) { r.Counts[Wrong] = 1 }, false},
+		"a lost session":         {func(r *Result) { r.Counts[LostSessions] = 1 }, false},
+		"a problem":              {func(r *Result) { r.Problems = []string{"x"} }, false},
+		"an SLO":                 {func(r *Result) { r.SLOs = []Verdict{{Met: true}} }, true},
+		"a missed SLO":           {func(r *Result) { r.SLOs = []Verdict{{Met: true}, {}} }, false},
+		"a missed operation":     {func(r *Result) { r.Counts[Due], r.Counts[Missed] = 100, 1 }, false},
+		"as many as may miss":    {func(r *Result) { r.Counts[Due], r.Counts[Missed], r.Plan.MayMiss = 100, 1, .01 }, true},
+		"a run of several":       {func(r *Result) { r.Runs = []Run{{Right: true}} }, true},
+		"a wrong run of several": {func(r *Result) { r.Runs = []Run{{Right: true}, {}} }, false},
+	} {
+		r := &Result{Counts: map[string]int64{CheckedBytes: 1}}
+		if c.change(r); r.Right() != c.right {
+			t.Errorf("%s: right is %v", what, r.Right())
+		}
+	}
+}
+
 // Runs of several machines are added up. What nobody has counted is not invented: how many processes there were at once.
 func TestMerge(t *testing.T) {
 	began := time.Unix(1000, 0)
@@ -349,7 +377,7 @@ func TestMerge(t *testing.T) {
 	if len(m.Findings) != MaxFindings || !slices.IsSortedFunc(m.Findings, func(a, b oracle.Finding) int { return int(a.At - b.At) }) || m.Findings[0].File != "a.json" || m.Findings[1].File != "b.json" {
 		t.Errorf("%d findings, the first ones %+v", len(m.Findings), m.Findings[:2])
 	}
-	notes := []string{"The 2 runs began within 900 ms of each other, by the clocks of their machines. At most 6 processes ran at once: the sum of the peaks of the runs.",
+	notes := []string{"The 2 runs began within 900 ms of each other, by the clocks of their machines. Their peaks of processes at once add up to 6, an upper bound: they may have come at different moments.",
 		"a.json: a note", "b.json: a note"}
 	if !slices.Equal(m.LeftOut, []string{"signals"}) || !slices.Equal(m.Notes, notes) || !slices.Equal(m.Problems, []string{"b.json: a problem"}) {
 		t.Errorf("left out %q, notes %q, problems %q", m.LeftOut, m.Notes, m.Problems)
@@ -443,9 +471,12 @@ func TestMergeRefuses(t *testing.T) {
 			t.Errorf("%+v, %v; want %q", m, err, want)
 		}
 	}
-	m, err := Merge([]Part{{"a", run(1, command("x", "1"))}, {"b", run(1, command("x", "2"), func(r *Result) { r.Hosts[0].Name = "i" })}})
-	if err != nil {
-		t.Errorf("commands that tell the machines apart: %+v, %v", m, err)
+	if _, err := Merge([]Part{{"a", run(1, command("x", "1"))}, {"b", run(2, command("x", "2"))}}); err != nil {
+		t.Errorf("commands that tell the machines apart: %v", err)
+	}
+	stops := func(r *Result) { r.Plan.Chaos = plan.Chaos{Stop: 1, StallFor: 5} }
+	if _, err := Merge([]Part{{"a", run(1, stops)}, {"b", run(2)}}); err != nil {
+		t.Errorf("one machine stops the server: %v", err)
 	}
 }
 
