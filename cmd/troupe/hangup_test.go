@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -165,5 +167,62 @@ func TestRunEphemeralEnds(t *testing.T) {
 			t.Errorf("the session ends %d ms after its client, want 30,000", ms)
 		}
 		return
+	}
+}
+
+// Whoever opens a shell is told which programs were left, and only then.
+func TestShellTellsWhatWasLeft(t *testing.T) {
+	t.Parallel()
+	url, _ := startServer(t)
+	for _, name := range []string{"first", "second"} {
+		cmd := troupe(t, "run", "--name", name, "--url", url, "--", "sh", "-c", "echo up; exec sleep 1000")
+		startUp(t, cmd)
+		cmd.Process.Signal(syscall.SIGHUP)
+		cmd.Wait()
+	}
+	d := atDesk(t, 30, 200, "run", "--url", url, "--", "echo", "done")
+	if code, shown := d.exit(); code != 0 || shown != "done\r\n" {
+		t.Errorf("a program: exit code %d, %q", code, shown)
+	}
+	d = atDesk(t, 30, 200, "run", "--url", url)
+	for _, name := range []string{"second", "first"} {
+		d.want(t, "troupe run: "+name+": client left ")
+		d.want(t, " ago: the terminal is gone. Come back with: troupe attach --url "+url+" "+name+"\r\n")
+	}
+	d.enter("exit 7\r")
+	if code, rest := d.exit(); code != 7 || strings.Contains(rest, "left") {
+		t.Errorf("the shell: exit code %d, %q", code, rest)
+	}
+	cmd := troupe(t, "run", "--url", url)
+	cmd.Stdin = strings.NewReader("exit 7\n")
+	if out, err := cmd.CombinedOutput(); exitCode(t, err) != 7 || len(out) > 0 {
+		t.Errorf("a shell without a terminal: %q, %v", out, err)
+	}
+}
+
+func TestLeftLines(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_000)
+	left := func(id string, secondsAgo int64, processes ...string) (d protocol.SessionDetails) {
+		d.SessionID, d.Left, d.DetachedAtMs = id, "detached", now.UnixMilli()-1000*secondsAgo
+		for _, p := range processes {
+			d.List = append(d.List, protocol.ProcessInfoResult{ProcessInfo: protocol.ProcessInfo{ProcessID: p, State: string(protocol.StateRunning)}})
+		}
+		return d
+	}
+	old, lately, owned, over := left("old-session", 9, "web", "db"), left("late-session", 5, "web", "a b\x1b"), left("x", 1, "mine"), left("y", 1, "ended")
+	owned.Left = ""
+	over.List[0].State = string(protocol.StateClosed)
+	got := leftLines([]protocol.SessionDetails{old, owned, lately, over}, now, &target.Flags{Server: "build"})
+	want := []string{
+		"late-ses/web: client left 5s ago: detached. Come back with: troupe attach --server build late-ses/web",
+		`a b\x1b: client left 5s ago: detached. Come back with: troupe attach --server build 'a b\x1b'`,
+		"old-sess/web: client left 9s ago: detached. Come back with: troupe attach --server build old-sess/web",
+		"and 1 more: troupe ps --server build",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := leftLines([]protocol.SessionDetails{owned, over}, now, new(target.Flags)); got != nil {
+		t.Errorf("without a left program: %q", got)
 	}
 }

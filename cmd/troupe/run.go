@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
@@ -39,8 +43,9 @@ needed, or with --url or --server elsewhere. Its exit code is the program's, 128
 it, 1 if the output cannot be written here, 125 if troupe failed in another way, 126 if the program
 cannot be executed or the server's policy refuses it, 127 if there is no such program.
 
-With --url or --server, and without a program, it starts your login shell there. On a server with
-users (--users-file), programs start in your home, with the environment of a login.
+With --url or --server, and without a program, it starts your login shell there, and at a terminal says
+first which of your programs there have been left. On a server with users (--users-file), programs
+start in your home, with the environment of a login.
 
 A lost connection is resumed as long as the server keeps the session. What you type meanwhile reaches
 the program once; up to 1 MiB is kept, and more waits in the terminal. Leave at once with ^C twice
@@ -110,6 +115,9 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	}
 	if r.detach {
 		return r.leaveRunning(c, cmd)
+	}
+	if len(r.argv) == 0 && onTerminal(r.stdin) && onTerminal(os.Stderr) {
+		r.tellLeft(c)
 	}
 	cmd.Stdin, cmd.OnGap = r.stdin, r.gap
 	// Output is shown when the terminal is raw: the terminal must not echo what a person answers to the output.
@@ -211,6 +219,40 @@ func (r *runner) dial(server func(user string) (dialer, func(), error)) (c *clie
 	}
 	c, err = r.target.Dial(r.ctx, &o)
 	return c, func() {}, err
+}
+
+// tellLeft tells a person who opens a shell which programs go on without a client.
+func (r *runner) tellLeft(c *client.Client) {
+	list, err := c.Sessions(r.ctx, protocol.DetailProcesses)
+	if err != nil {
+		r.con.Note("%v", err) // the shell opens nevertheless
+	}
+	for _, line := range leftLines(list, time.Now(), r.target) {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", r.command, line)
+	}
+}
+
+// mostLeft is how many programs leftLines names.
+const mostLeft = 3
+
+// leftLines names the programs that somebody has left, the newest first, each with the command that comes back to the program.
+func leftLines(list []protocol.SessionDetails, now time.Time, t *target.Flags) (lines []string) {
+	all := pick.Of(list)
+	slices.SortStableFunc(list, func(a, b protocol.SessionDetails) int { return cmp.Compare(b.DetachedAtMs, a.DetachedAtMs) })
+	for _, s := range list {
+		for _, p := range s.List {
+			text := why.Left(&s.SessionSummary, &p.ProcessInfo, now)
+			if text == "" {
+				continue
+			}
+			name := pick.Name(all, pick.Ref{Session: s.SessionID, Process: p.ProcessID})
+			lines = append(lines, fmt.Sprintf("%s: %s. Come back with: %s", show.Harmless(name), show.Harmless(text), commandLine(t, "attach", name)))
+		}
+	}
+	if more := len(lines) - mostLeft; more > 0 {
+		lines = append(lines[:mostLeft], fmt.Sprintf("and %d more: %s", more, commandLine(t, "ps")))
+	}
+	return lines
 }
 
 // failed ends a command whose program has not ended.

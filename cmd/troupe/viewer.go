@@ -437,14 +437,20 @@ func (v *viewer) comeBack() string {
 	if cmd == nil {
 		return ""
 	}
-	line := "troupe attach"
+	var args []string
 	if seq := cmd.Seq(); seq > 0 && !v.con.AlternateScreen() {
-		line += " --after " + strconv.FormatUint(seq, 10)
+		args = []string{"--after", strconv.FormatUint(seq, 10)}
 	}
-	for _, flag := range v.flags.target.Args() {
-		line += " " + word(flag)
+	return commandLine(v.flags.target, "attach", append(args, cmd.ID)...)
+}
+
+// commandLine returns a command of troupe for the server of t, as a person types the command into a shell.
+func commandLine(t *target.Flags, verb string, args ...string) string {
+	line := "troupe " + verb
+	for _, arg := range append(t.Args(), args...) {
+		line += " " + word(arg)
 	}
-	return line + " " + word(cmd.ID)
+	return line
 }
 
 // word returns s as a shell reads it as one word.

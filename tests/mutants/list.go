@@ -13,6 +13,8 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/pick/of.go", old: `len(s.List) == 0 && older`, new: `len(s.List) == 0 && older && false`, breaks: "of two commands that start a program of the same name at the same moment, one does"},
 	{file: "cmd/troupe/internal/pick/of.go", old: `starts || `, new: `starts && false || `, breaks: "a command that has looked is not overtaken by an older session"},
 	{file: "cmd/troupe/internal/why/why.go", old: `if s.EndsAtMs > 0 {`, new: `if false {`, breaks: "ps says when a session ends without a client"},
+	{file: "cmd/troupe/run.go", old: `cmp.Compare(b.DetachedAtMs, a.DetachedAtMs)`, new: `cmp.Compare(a.DetachedAtMs, b.DetachedAtMs)`, breaks: "a shell names the programs that were left last", run: "^TestLeftLines$"},
+	{file: "cmd/troupe/run.go", old: `len(r.argv) == 0 && onTerminal(r.stdin)`, new: `len(r.argv) == 0 && false`, breaks: "a shell says which programs were left", run: "^TestShellTellsWhatWasLeft$"},
 	{file: "actors/session/session.go", old: `s.departure == "" && ctx.Sender().Equal(s.owner)`, new: `ctx.Sender().Equal(s.owner)`, breaks: "the words of an owner that leaves stay when its connection breaks", in: "tests", run: "^TestLeft$"},
 	{file: "actors/connection/end.go", old: `c.session != nil && !errors.Is(err, io.EOF)`, new: `c.session != nil`, breaks: "a connection that its client closes was not lost", in: "tests", run: "^TestLeft$"},
 	{file: "supervision/group.go", old: `needed[j] = true`, new: `_ = needed[j]`, breaks: "no member of a stopped group ends before those that depend on it"},
