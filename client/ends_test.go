@@ -314,7 +314,14 @@ func TestResumeOfAnInstance(t *testing.T) {
 	if err := cmd.Wait(t.Context()); !errors.Is(err, ErrProcessGone) || out.String() != "waitingone two" {
 		t.Errorf("Wait: %v after %q", err, out.String())
 	}
-	f.lock(func() { second.killed = true })
+	f.lock(func() {
+		second.killed = true
+		for _, hello := range f.hellos { // a server that sends output before the answer to process/subscribe would send that of the second
+			if at, named := hello.ResumeFrom["web"]; named {
+				t.Errorf("resumeFrom names the id of an instance, from %d", at)
+			}
+		}
+	})
 }
 
 // After a gap that may cover a restart and the last exit, the exit of an earlier run is not the end of the process.
