@@ -16,22 +16,28 @@ import (
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
-// topScreen is a troupe top in a terminal.
+// topScreen is a troupe top, or another command, in a terminal.
 type topScreen struct {
 	t    testing.TB
 	cmd  *exec.Cmd
 	keys io.Writer
-	out  tap // everything that top has drawn
+	out  tap // everything that the command has drawn
 }
 
 // startTop starts troupe top for a server. The end of the test ends top.
 func startTop(t testing.TB, url string, args ...string) *topScreen {
 	t.Helper()
+	return startOnTerminal(t, append([]string{"top", "--url", url}, args...)...)
+}
+
+// startOnTerminal starts a troupe command in a terminal. The end of the test ends the command.
+func startOnTerminal(t testing.TB, args ...string) *topScreen {
+	t.Helper()
 	bin, err := troupeBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(bin, append([]string{"top", "--url", url}, args...)...)
+	cmd := exec.Command(bin, args...)
 	cmd.Env = append(serverEnv, "TERM=xterm", "NO_COLOR=1")
 	master, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 120})
 	if err != nil {
@@ -52,10 +58,10 @@ func startTop(t testing.TB, url string, args ...string) *topScreen {
 	return x
 }
 
-// await waits until top has drawn a text since the last await or press.
+// await waits until the command has drawn a text since the last await or press.
 func (x *topScreen) await(text string) {
 	x.t.Helper()
-	eventually(x.t, fmt.Sprintf("top draws %q", text), func() bool { return strings.Contains(x.out.String(), text) })
+	eventually(x.t, fmt.Sprintf("%s draws %q", x.cmd.Args[1], text), func() bool { return strings.Contains(x.out.String(), text) })
 }
 
 func (x *topScreen) press(keys string) {

@@ -784,6 +784,28 @@ func TestLoginOfUsers(t *testing.T) {
 	want(troupe("", "run", "--cwd", "~", "--", "pwd"), homeOf(t, "0")+"\n")
 }
 
+// TestLoginShellOfUsers: at a terminal, troupe run without a program is a login shell of the user. Its terminal is the user's and has
+// the size of the person's, ^C is for the program in it, and its exit code is that of the command.
+func TestLoginShellOfUsers(t *testing.T) {
+	needs.Root(t)
+	_, configure := withAccount(t, "troupe-anna", 54400, "/bin/bash")
+	needs.Program(t, "/bin/bash")
+	s := startServerWith(t, configure, "--users-file", usersFile(t, "* default troupe-anna"))
+	x := startOnTerminal(t, "run", "--url", s.url)
+	x.press("shopt -q login_shell && echo $0, $USER $TERM $(stat -c %u $(tty)) $(stty size)\r")
+	x.await("-bash, troupe-anna xterm 54400 30 120")
+	x.press("sh -c 'echo sle\"\"eps; exec sleep 1000'\r") // the shell in between is in the foreground before it writes
+	x.await("sleeps")
+	x.press("\x03")
+	x.press("echo code $?\r")
+	x.await("code 130")
+	x.press("exit 7\r")
+	var exit *exec.ExitError
+	if err := x.cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 7 {
+		t.Errorf("the end: %v, want exit status 7", err)
+	}
+}
+
 func homeOf(t *testing.T, uid string) string {
 	u, err := user.LookupId(uid)
 	if err != nil {
