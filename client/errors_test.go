@@ -52,7 +52,7 @@ func TestErrorsByType(t *testing.T) {
 		}
 	}
 	if Kind(errors.New("x")) != "" {
-		t.Error("an error that is no refusal has a kind")
+		t.Error("an error that is not a refusal has a kind")
 	}
 }
 

@@ -184,7 +184,7 @@ func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 			info.name = string(e.RawName)
 		}
 		if info.name == "" || strings.Contains(info.name, "/") || info.name == "." || info.name == ".." { // no server sends these in good faith
-			return nil, pathError("readdir", name, fmt.Errorf("the server listed %q, which is no name", info.name))
+			return nil, pathError("readdir", name, fmt.Errorf("the server listed %q, which is not a name", info.name))
 		}
 		entries[i] = info
 	}

@@ -321,7 +321,7 @@ func TestWriterAborts(t *testing.T) {
 			}
 			cancel()
 			if err := w.Close(); err == nil {
-				t.Error("Close after the end is no error")
+				t.Error("Close after the end is not an error")
 			}
 			if got := names(t, dir); !slices.Equal(got, []string{"old"}) {
 				t.Errorf("after %s of %s there are %q", how, name, got)

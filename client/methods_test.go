@@ -180,7 +180,7 @@ func TestClientHasAllMethods(t *testing.T) {
 	}
 	for method := range viaCall {
 		if _, ok := connection.Methods()[method]; !ok {
-			t.Errorf("viaCall has %s, which is no method of the wire", method)
+			t.Errorf("viaCall has %s, which is not a method of the wire", method)
 		}
 	}
 }
@@ -412,6 +412,6 @@ func TestCall(t *testing.T) {
 		t.Errorf("no such method: %v", err)
 	}
 	if err := c.Call(ctx, protocol.MethodEnvironmentStatus, func() {}, nil); err == nil {
-		t.Error("a function as params is no error")
+		t.Error("a function as params is not an error")
 	}
 }

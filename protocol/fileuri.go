@@ -43,7 +43,7 @@ func ParseFileURI(s string) (string, error) {
 	scheme, rest, ok := strings.Cut(uri, ":")
 	switch {
 	case !ok || !isScheme(scheme):
-		return "", &URIError{Text: "invalid URI: relative URL without a base", Advice: fmt.Sprintf("%q is no URI; a file URI looks like file:///tmp", clip(s))}
+		return "", &URIError{Text: "invalid URI: relative URL without a base", Advice: fmt.Sprintf("%q is not a URI; a file URI looks like file:///tmp", clip(s))}
 	case !strings.EqualFold(scheme, "file"):
 		return "", &URIError{Text: fmt.Sprintf("unsupported path URI scheme `%s`", clip(strings.ToLower(scheme))), Advice: "use the scheme `file`"}
 	}

@@ -135,7 +135,7 @@ func appendValue(dst []byte, v reflect.Value) ([]byte, error) {
 		return strconv.AppendUint(dst, v.Uint(), 10), nil
 	case reflect.Float64:
 		if f := v.Float(); math.IsInf(f, 0) || math.IsNaN(f) {
-			return dst, fmt.Errorf("protocol: %v is no number of JSON", f)
+			return dst, fmt.Errorf("protocol: %v is not a number of JSON", f)
 		}
 		return strconv.AppendFloat(dst, v.Float(), 'g', -1, 64), nil
 	case reflect.Slice:

@@ -440,7 +440,7 @@ func (p *packer) value(v reflect.Value) error {
 	case reflect.Float64:
 		f := v.Float()
 		if math.IsInf(f, 0) || math.IsNaN(f) {
-			return fmt.Errorf("protocol: %v is no number of JSON", f)
+			return fmt.Errorf("protocol: %v is not a number of JSON", f)
 		}
 		p.enc.EncodeFloat64(f)
 	case reflect.Slice:

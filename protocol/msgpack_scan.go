@@ -268,7 +268,7 @@ func (u *unpacker) object(visit func(key []byte) error) error {
 
 func (u *unpacker) key() ([]byte, error) {
 	if k := u.kind(); k != kindText && k != 0 {
-		return nil, fmt.Errorf("the key at byte %d is no string", u.i)
+		return nil, fmt.Errorf("the key at byte %d is not a string", u.i)
 	}
 	return u.text()
 }
@@ -361,7 +361,7 @@ func (u *unpacker) appendJSON(dst []byte) ([]byte, error) {
 	case kindNumber:
 		t, err := u.number()
 		if bytes.ContainsAny(t, "IN") {
-			err = fmt.Errorf("%s is no number of JSON", clip(t))
+			err = fmt.Errorf("%s is not a number of JSON", clip(t))
 		}
 		return append(dst, t...), err
 	case kindText:

@@ -100,9 +100,9 @@ func TestMsgpackDecodeRefuses(t *testing.T) {
 		{`82 a2'id' 01 a5'error' 81 a4'code' 01`, "missing field `message`, in `error`"},
 		{`82 a2'id' 01 a6'method'`, "the message ends at byte 12, expected a value"},
 		{request(`80`) + `00`, "1 bytes follow the end at byte 22, expected nothing more"},
-		{request(`81 01 01`), "the key at byte 22 is no string, in `params`"},
-		{request(`81 c40161 01`), "the key at byte 22 is no string, in `params`"},
-		{request(`91 81 c0 01`), "the key at byte 23 is no string, in `params`"},
+		{request(`81 01 01`), "the key at byte 22 is not a string, in `params`"},
+		{request(`81 c40161 01`), "the key at byte 22 is not a string, in `params`"},
+		{request(`91 81 c0 01`), "the key at byte 23 is not a string, in `params`"},
 		{request(`91 a1 ff`), "the string at byte 23 is not UTF-8, in `params`"},
 		{request(`81 a1 ff 01`), "the string at byte 23 is not UTF-8, in `params`"},
 		{`82 a1'x' a1 ff a6'method' a1'm'`, "the string at byte 4 is not UTF-8"},
@@ -208,8 +208,8 @@ func TestMsgpackUnmarshalRefuses(t *testing.T) {
 		{new(Size), `82 a4'rows' cd0100 a4'cols' ce00010000`, "invalid number; found 65536, expected u16, in `cols`"},
 		{new(Backoff), `82 a9'initialMs' 01 a6'factor' cb7ff0000000000000`, "invalid number; found +Inf, expected f64, in `factor`"},
 		{new(Backoff), `82 a9'initialMs' 01 a6'jitter' cb7ff8000000000000`, "invalid number; found NaN, expected f64, in `jitter`"},
-		{new(ProcessStartParams), `81 a7'sandbox' 81 01 01`, "the key at byte 10 is no string; in `sandbox`"},
-		{new(ProcessStartParams), `81 a7'sandbox' 91 cb7ff8000000000000`, "NaN is no number of JSON; in `sandbox`"},
+		{new(ProcessStartParams), `81 a7'sandbox' 81 01 01`, "the key at byte 10 is not a string; in `sandbox`"},
+		{new(ProcessStartParams), `81 a7'sandbox' 91 cb7ff8000000000000`, "NaN is not a number of JSON; in `sandbox`"},
 		{new(ProcessStartParams), `81 a7'sandbox' ` + strings.Repeat("91", 1<<20), "nested deeper than 128 at byte 138; in `sandbox`"},
 		{new(ProcessStartParams), `81 a4'argv' dd 7fffffff a0`, "the value at byte 6 announces a length of 2147483647, but only 1 bytes follow; in `argv`"},
 		{new(ProcessStartParams), `81 a3'env' df 7fffffff a0 a0`, "the value at byte 5 announces a length of 2147483647, but only 2 bytes follow; in `env`"},
@@ -424,7 +424,7 @@ func FuzzMsgpackDecode(f *testing.F) {
 			if err == nil && (theirs != nil || in.Len() > 0) {
 				t.Fatalf("%x was accepted, but %v, and %d bytes are left", frame, theirs, in.Len())
 			}
-			ours := err != nil && (strings.Contains(err.Error(), "UTF-8") || strings.Contains(err.Error(), "is no string") || strings.Contains(err.Error(), "an extension") || strings.Contains(err.Error(), "only"))
+			ours := err != nil && (strings.Contains(err.Error(), "UTF-8") || strings.Contains(err.Error(), "is not a string") || strings.Contains(err.Error(), "an extension") || strings.Contains(err.Error(), "only"))
 			if err != nil && !ours && theirs == nil && in.Len() == 0 {
 				t.Fatalf("%x was refused: %v", frame, err)
 			}

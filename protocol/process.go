@@ -207,7 +207,7 @@ func (p ProcessStartParams) Mask() (*uint32, error) {
 	}
 	mask, err := strconv.ParseUint(p.Umask, 8, 32)
 	if err != nil || mask > 0o777 || len(p.Umask) > 4 {
-		return nil, within("umask", fmt.Errorf("%q is no mask: expected octal digits up to \"0777\", such as \"022\"", clip(p.Umask)))
+		return nil, within("umask", fmt.Errorf("%q is not a mask: expected octal digits up to \"0777\", such as \"022\"", clip(p.Umask)))
 	}
 	return new(uint32(mask)), nil
 }

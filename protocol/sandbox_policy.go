@@ -61,7 +61,7 @@ func (a readAccess) Validate() error {
 // Validate refuses relative paths.
 func (p absolutePath) Validate() error {
 	if !path.IsAbs(string(p)) {
-		return fmt.Errorf("%q is no absolute path", clip(p))
+		return fmt.Errorf("%q is not an absolute path", clip(p))
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func TestSandboxOfCommands(t *testing.T) {
 		{`"sandboxPolicy":{"type":"readOnly","denyReadPaths":["/a"]}`, nil, "unknown field `denyReadPaths`|sandboxPolicy"},
 		{`"sandboxPolicy":{"type":"externalSandbox","networkAccess":true}`, nil, "invalid type: boolean `true`, expected a string|sandboxPolicy.networkAccess"},
 		{`"sandboxPolicy":{"type":"externalSandbox","networkAccess":"limited"}`, nil, "unknown variant `limited`, expected `restricted` or `enabled`|sandboxPolicy.networkAccess"},
-		{`"sandboxPolicy":{"type":"workspaceWrite","writableRoots":["a"]}`, nil, "\"a\" is no absolute path|sandboxPolicy.writableRoots[0]"},
+		{`"sandboxPolicy":{"type":"workspaceWrite","writableRoots":["a"]}`, nil, "\"a\" is not an absolute path|sandboxPolicy.writableRoots[0]"},
 		{`"sandboxPolicy":{"type":"workspaceWrite","writable_roots":["/a"]}`, nil, "unknown field `writable_roots`|sandboxPolicy"},
 	} {
 		var p CommandExecParams

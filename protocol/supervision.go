@@ -219,7 +219,7 @@ func (p Probe) Validate() error {
 		return nil
 	}
 	if u, err := url.Parse(p.HTTP); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || len(p.HTTP) > maxProbeURL {
-		return within("http", fmt.Errorf("%q is no URL of at most %d bytes with http or https", clip(p.HTTP), maxProbeURL))
+		return within("http", fmt.Errorf("%q is not a URL of at most %d bytes with http or https", clip(p.HTTP), maxProbeURL))
 	}
 	return nil
 }

@@ -548,7 +548,7 @@ func TestExtendedGroup(t *testing.T) {
 
 	members[3].After = []string{"web"}
 	if err := s.Extend(s.now, members, func(string) bool { return true }); err == nil {
-		t.Error("a circle is no error")
+		t.Error("a circle is not an error")
 	}
 	s.want(t, "starting: worker running 1 r, disk left 1 r, db running 1 r, web running 1")
 

@@ -52,7 +52,7 @@ func TestGiveUp(t *testing.T) {
 		{"a second of either kind", fatal, []death{{0, segv}, {9, End{ExitCode: 3}}}, GivenUp, "exit code 3, which means to give up after 2 of them"},
 		{"others do not count", fatal, []death{{0, segv}, {1, End{ExitCode: 1}}, {2, End{}}}, Again, "exit code 0"},
 		{"nor do old ones", fatal, []death{{0, segv}, {10, segv}}, Again, "ended by SIGSEGV"},
-		{"a code of 128 and more is no signal", fatal, []death{{0, End{ExitCode: 139}}, {1, End{ExitCode: 139}}}, Again, "exit code 139"},
+		{"a code of 128 and more is not a signal", fatal, []death{{0, End{ExitCode: 139}}, {1, End{ExitCode: 139}}}, Again, "exit code 139"},
 	} {
 		var h History
 		var d Decision

@@ -240,7 +240,7 @@ func TestAuditUsers(t *testing.T) {
 	c.callError("process/start", startParams("p", obj{"argv": []string{"true"}, "user": strings.Repeat("u", 257)}))
 	r.want(`{"event":"process.refused",` + who + `p","argv":["true"],"dir":"/tmp","requestedUser":"` + strings.Repeat("u", 257) + `","reason":"user has 257 bytes, the limit is 256"}`)
 	c.callError("process/start", startParams("p", obj{"argv": []string{"true"}, "user": "4294967295"}))
-	r.want(`{"event":"process.refused",` + who + `p","run":1,"argv":["true"],"dir":"/tmp","requestedUser":"4294967295","reason":"user \"4294967295\": \"4294967295\" is no number from 0 to 4294967294"}`)
+	r.want(`{"event":"process.refused",` + who + `p","run":1,"argv":["true"],"dir":"/tmp","requestedUser":"4294967295","reason":"user \"4294967295\": \"4294967295\" is not a number from 0 to 4294967294"}`)
 }
 
 // TestAuditFull: while the disk is full, programs start or not, as the operator wants, and everything that

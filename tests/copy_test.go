@@ -31,7 +31,7 @@ func (s *size) Set(text string) error {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n <= 0 {
-		return fmt.Errorf("%q is no size: write 64MiB or 1GiB", text)
+		return fmt.Errorf("%q is not a size: write 64MiB or 1GiB", text)
 	}
 	*s = size(n << shift)
 	return nil

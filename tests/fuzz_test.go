@@ -132,7 +132,7 @@ func talk(t *testing.T, troupe *actors.Troupe, messages [][]byte) (answered bool
 		case m.ID != nil && m.Result != nil && m.Error == nil && m.Method == "":
 		case m.ID != nil && m.Result == nil && m.Error != nil && m.Error.Code != 0 && m.Error.Message != "":
 		default:
-			t.Errorf("the server sent what is no message: %.300q", data)
+			t.Errorf("the server sent what is not a message: %.300q", data)
 		}
 		answered = m.ID == "the last"
 	}

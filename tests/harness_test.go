@@ -731,7 +731,7 @@ func (c *conn) took(data []byte) {
 	}
 	m, err := decode(data)
 	if err != nil {
-		c.faultf("the server sent what is no message (%v): %.200q", err, data)
+		c.faultf("the server sent what is not a message (%v): %.200q", err, data)
 		return
 	}
 	_, isResult := m["result"]
@@ -1296,7 +1296,7 @@ func fromMsgpack(data []byte) (obj, error) {
 	}
 	m, ok := unpack("", packed).(obj)
 	if err == nil && !ok {
-		err = errors.New("it is no map")
+		err = errors.New("it is not a map")
 	}
 	return m, err
 }

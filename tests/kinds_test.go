@@ -41,7 +41,7 @@ func TestErrorsHaveKinds(t *testing.T) {
 					}
 				case *ast.CallExpr:
 					if kind, ok := kindArgument(n); ok && !isKind(kind) {
-						t.Errorf("%s: the first argument of protocol.Errorf is no constant Kind… of protocol", fset.Position(n.Pos()))
+						t.Errorf("%s: the first argument of protocol.Errorf is not a constant Kind… of protocol", fset.Position(n.Pos()))
 					}
 				case *ast.CompositeLit:
 					if sel, ok := n.Type.(*ast.SelectorExpr); ok && sel.Sel.Name == "Error" && isPackage(sel.X, "protocol") && len(n.Elts) > 0 && !slices.Contains(withoutKind, function) {

@@ -555,7 +555,7 @@ func wantLies(t *testing.T, l *liar, found []loadFinding) {
 	}
 	for _, f := range found {
 		if !slices.ContainsFunc(l.told, func(said *lie) bool { return said.is(f) || said.explains(f) }) {
-			t.Errorf("found what is no lie: %+v", f)
+			t.Errorf("found what is not a lie: %+v", f)
 		}
 	}
 }

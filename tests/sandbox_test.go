@@ -417,7 +417,7 @@ var sandboxRows = []struct {
 			y.t.Fatal(err)
 		}
 		if code, text := y.refused("", obj{"argv": []string{y.w + "/script"}}); code != -32603 {
-			y.t.Errorf("a file that is no program: %d %s, want -32603", code, text)
+			y.t.Errorf("a file that is not a program: %d %s, want -32603", code, text)
 		}
 		if code, text := y.refused("", obj{"permissions": workspace("restricted", pathEntry("deny", y.o)), "cwd": fileURI(y.o)}); code != -32602 && code != -32603 {
 			y.t.Errorf("a working directory that is denied: %d %s", code, text)

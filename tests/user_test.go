@@ -285,9 +285,9 @@ func TestUsersPolicy(t *testing.T) {
 			t.Errorf("command/exec without a default user: %d %s", code, text)
 		}
 		refused(t, c, "no-such-user", -32602, "unknown")
-		refused(t, c, "4294967295", -32602, "is no number")
-		refused(t, c, "4294967296", -32602, "is no number")
-		refused(t, c, "0:-1", -32602, "is no number")
+		refused(t, c, "4294967295", -32602, "is not a number")
+		refused(t, c, "4294967296", -32602, "is not a number")
+		refused(t, c, "0:-1", -32602, "is not a number")
 		refused(t, c, "bob:0", -32602, "unknown")
 		wantSays(t, c, "allowed", "id -u", "54321", obj{"user": stranger})
 		write := func(text string) {

@@ -97,7 +97,7 @@ func TestControlFrameIsOneWrite(t *testing.T) {
 			}
 			whole := frameGuard{max: 1 << 20}
 			if n, err := whole.follow(writes[0]); n != len(writes[0]) || err != nil || whole.rest != 0 || whole.have != 0 {
-				t.Errorf("%s: the Write of %s is no whole frame: %x", side.name, what, writes[0])
+				t.Errorf("%s: the Write of %s is not a whole frame: %x", side.name, what, writes[0])
 			}
 		}
 		for _, size := range []int{0, 1, maxPayload} {

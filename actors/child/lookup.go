@@ -125,7 +125,7 @@ func checkProgram(dir, path string) error {
 	case info.IsDir():
 		return fmt.Errorf("%w: program %q is a directory", ErrPermission, path)
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%w: program %q is no regular file", ErrPermission, path)
+		return fmt.Errorf("%w: program %q is not a regular file", ErrPermission, path)
 	case unix.Faccessat(unix.AT_FDCWD, full, unix.X_OK, unix.AT_EACCESS) != nil:
 		return fmt.Errorf("%w: program %q is not executable", ErrPermission, path)
 	}

@@ -68,7 +68,7 @@ func TestAsk(t *testing.T) {
 		t.Error(err)
 	}
 	if err := ask("a", func() error { panic("a bug") }); err == nil {
-		t.Error("a panic is no answer")
+		t.Error("a panic is not an answer")
 	}
 	release := make(chan struct{})
 	defer close(release)

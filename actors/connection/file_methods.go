@@ -205,7 +205,7 @@ func rename(_ *fileCalls, call *fileCall, p protocol.FsRenameParams) error {
 
 func symlink(_ *fileCalls, call *fileCall, p protocol.FsSymlinkParams) error {
 	if p.Target == "" || strings.Contains(p.Target, "\x00") {
-		return protocol.WrongParams("target %q is no target of a link: expected a path", p.Target)
+		return protocol.WrongParams("target %q is not a target of a link: expected a path", p.Target)
 	}
 	return call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
 		return protocol.Empty{}, on.Symlink(ctx, at, p.Target)

@@ -136,7 +136,7 @@ func TestGuestsOfMethods(t *testing.T) {
 				}
 			}
 			if !m.allows(protocol.RoleOwner, false, p) || !m.allows(protocol.RoleController, false, p) || m.guests == typists && m.allows(protocol.RoleTypist, false, p) {
-				t.Errorf("%s: by a client that is no guest", name)
+				t.Errorf("%s: by a client that is not a guest", name)
 			}
 		}
 	}

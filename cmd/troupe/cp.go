@@ -123,7 +123,7 @@ func into(source, target string, many bool, stat func(string) (fs.FileInfo, erro
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", "", err
 	case many || strings.HasSuffix(target, "/"):
-		return "", "", fmt.Errorf("the target %s is no directory: make it first", show.Harmless(target))
+		return "", "", fmt.Errorf("the target %s is not a directory: make it first", show.Harmless(target))
 	}
 	target = path.Clean(target)
 	return path.Dir(target), path.Base(target), nil

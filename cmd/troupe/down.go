@@ -28,7 +28,7 @@ After --timeout, whatever is left is killed. If nothing runs, down does nothing 
 			if o.project == "" {
 				p, rest, err := o.read(args)
 				if err == nil && len(rest) > 0 {
-					err = fmt.Errorf("%q is no file", rest[0])
+					err = fmt.Errorf("%q is not a file", rest[0])
 				}
 				if err != nil {
 					return exitError{1, fmt.Errorf("%w\nname the project to stop it without its file: troupe down --project NAME", err)}

@@ -106,7 +106,7 @@ func TestLoadArguments(t *testing.T) {
 		"--replay a -- x":                   "--replay is for a load without a COMMAND",
 		"--profile ecoh":                    "--profile: no profile has the name \"ecoh\": did you mean echo?",
 		"--chaos cuts=1":                    "--chaos: no chaos has the name",
-		"--rate fast":                       "--rate: \"fast\" is no rate",
+		"--rate fast":                       "--rate: \"fast\" is not a rate",
 		"--profile-file /no/such/plan.yaml": "--profile-file: stat /no/such/plan.yaml",
 	} {
 		if _, err := loadPlan(t, strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), want) {

@@ -111,7 +111,7 @@ func readResult(path string) (*result.Result, error) {
 	}
 	r := new(result.Result)
 	if err := json.Unmarshal(data, r); err != nil {
-		return nil, fmt.Errorf("%s is no result of troupe load --json: %w", path, err)
+		return nil, fmt.Errorf("%s is not a result of troupe load --json: %w", path, err)
 	}
 	if r.Version != result.Version {
 		return nil, fmt.Errorf("%s has version %d, and this troupe reads version %d: use the troupe that wrote it", path, r.Version, result.Version)

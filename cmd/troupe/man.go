@@ -25,7 +25,7 @@ troupe-run.1 and so on. The pages of a version are the same each time.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if info, err := os.Stat(args[0]); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-				return exitError{1, fmt.Errorf("%s is no directory: make it first", args[0])}
+				return exitError{1, fmt.Errorf("%s is not a directory: make it first", args[0])}
 			}
 			date := madeAt(os.Getenv)
 			root := cmd.Root()

@@ -38,7 +38,7 @@ func parseSize(s string) (protocol.Size, error) {
 	cols, err1 := strconv.ParseUint(c, 10, 16)
 	rows, err2 := strconv.ParseUint(r, 10, 16)
 	if err1 != nil || err2 != nil || cols == 0 || rows == 0 {
-		return protocol.Size{}, fmt.Errorf("%q is no size: write COLSxROWS, such as 120x40", s)
+		return protocol.Size{}, fmt.Errorf("%q is not a size: write COLSxROWS, such as 120x40", s)
 	}
 	return protocol.Size{Cols: uint16(cols), Rows: uint16(rows)}, nil
 }

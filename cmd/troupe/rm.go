@@ -36,7 +36,7 @@ A link is removed, not its target. "/", the home directory, "." and ".." are ref
 		},
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "remove directories with their content")
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "a path that does not exist is no error")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "a path that does not exist is not an error")
 	return cmd
 }
 

@@ -222,7 +222,7 @@ func TestRunUser(t *testing.T) {
 		const script = "echo $(id -u) $(id -g) $(umask) $(grep NoNewPrivs /proc/self/status) $HOME $A"
 		run("54321 54322 0027 NoNewPrivs: 1 / own", "--user", "54321:54322", "--umask", "027", "--no-new-privs", "--env", "A=own", "sh", "-c", script)
 		run("65534 65534 0022 NoNewPrivs: 0 /mine", "--user", "nobody", "--umask", "022", "--env", "HOME=/mine", "sh", "-c", script)
-		for arg, text := range map[string]string{"no-such-user": "no-such-user", "4294967295": "is no number"} {
+		for arg, text := range map[string]string{"no-such-user": "no-such-user", "4294967295": "is not a number"} {
 			if name == "url" {
 				text = "not among the users"
 			}

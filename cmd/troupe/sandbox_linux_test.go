@@ -108,7 +108,7 @@ func TestRunSandboxBehindALink(t *testing.T) {
 
 func TestRunSandboxUnknown(t *testing.T) {
 	code, _, stderr := confined(t, t.TempDir(), "run", "--here", "--sandbox", "none", "--", "true")
-	if code != exitFailed || !strings.Contains(stderr, `"none" is no sandbox, want read-only or workspace-write`) {
+	if code != exitFailed || !strings.Contains(stderr, `"none" is not a sandbox, want read-only or workspace-write`) {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
 }

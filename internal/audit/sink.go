@@ -47,7 +47,7 @@ type file struct {
 
 func (s *file) open() error {
 	if info, err := os.Stat(s.path); err == nil && !info.Mode().IsRegular() && info.Mode()&fs.ModeCharDevice == 0 {
-		return fmt.Errorf("%s is no regular file", s.path)
+		return fmt.Errorf("%s is not a regular file", s.path)
 	}
 	f, err := os.OpenFile(s.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {

@@ -45,6 +45,6 @@ func TestSandboxLines(t *testing.T) {
 		}
 	}
 	if !errors.Is(&NoSandbox{}, ErrRefused) {
-		t.Error("NoSandbox is no refusal")
+		t.Error("NoSandbox is not a refusal")
 	}
 }

@@ -115,7 +115,7 @@ func ParseBytes(s string) (uint64, error) {
 	shift, ok := map[string]float64{"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}[unit]
 	n, err := strconv.ParseFloat(digits, 64)
 	if !ok || err != nil || n < 0 || math.IsNaN(n) || n*shift >= 1<<63 {
-		return 0, fmt.Errorf("%q is no number of bytes: write a number with K, M, G or T, such as 512M", s)
+		return 0, fmt.Errorf("%q is not a number of bytes: write a number with K, M, G or T, such as 512M", s)
 	}
 	return uint64(n * shift), nil
 }

@@ -205,7 +205,7 @@ func kindsOf(text string) (kinds []string, err error) {
 	}
 	switch rule := ofRules.FindString(rest); {
 	case len(kinds) == 0:
-		return nil, errors.New("the text is no known licence")
+		return nil, errors.New("the text is not a known licence")
 	case rule != "":
 		return nil, fmt.Errorf("beside %s the text has the word %q, which may belong to a condition", strings.Join(kinds, " and "), rule)
 	case strings.Count(rest, " ") > maxOtherWords:

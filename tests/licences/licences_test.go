@@ -34,7 +34,7 @@ func TestOtherLicences(t *testing.T) {
 		{"empty", map[string]string{"LICENSE": ""}, "no known licence"},
 		{"only the name", map[string]string{"LICENSE": "MIT License. Copyright 2026 Example"}, "no known licence"},
 		{"GPL", map[string]string{"LICENSE": "GNU GENERAL PUBLIC LICENSE\nVersion 3, 29 June 2007\n\nEveryone is permitted to copy"}, "no known licence"},
-		{"GPL of a package", map[string]string{"LICENSE": mit, "inner/COPYING": "GNU GENERAL PUBLIC LICENSE"}, "inner/COPYING: the text is no known licence"},
+		{"GPL of a package", map[string]string{"LICENSE": mit, "inner/COPYING": "GNU GENERAL PUBLIC LICENSE"}, "inner/COPYING: the text is not a known licence"},
 		{"a word less", map[string]string{"LICENSE": strings.Replace(mit, "free of charge, ", "", 1)}, "no known licence"},
 		{"a clause more", map[string]string{"LICENSE": strings.Replace(bsd, "   * Neither", "   * All advertising materials must display an acknowledgement.\n   * Neither", 1)}, "no known licence"},
 		{"a sentence more", map[string]string{"LICENSE": mit + "The Software shall be used for Good, not Evil."}, `beside MIT the text has the word "shall"`},

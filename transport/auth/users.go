@@ -51,7 +51,7 @@ func parseUsers(data []byte) (map[string]usersOf, error) {
 		case slices.ContainsFunc(fields[1:], unknownWord):
 			return nil, fmt.Errorf("line %d: no user begins with @, except %s and %s: %q", number, identity.ServerUser, identity.NoNewPrivsUser, strings.Join(fields, " "))
 		case len(fields) == 3 && fields[1] == "default" && fields[2] == identity.NoNewPrivsUser:
-			return nil, fmt.Errorf("line %d: %s is no user, and cannot be the default: write %s %[2]s", number, fields[2], fields[0])
+			return nil, fmt.Errorf("line %d: %s is not a user, and cannot be the default: write %s %[2]s", number, fields[2], fields[0])
 		case len(fields) == 3 && fields[1] == "default" && of.def == "":
 			of.def = fields[2]
 			of.allowed = append(of.allowed, fields[2])

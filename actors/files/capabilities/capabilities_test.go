@@ -454,7 +454,7 @@ func TestParseSkill(t *testing.T) {
 	}
 	for _, text := range []string{"", "---", "---\n---\n", "name: n\n---\n", "---\nname: n\ndescription: d\n", "---\ndescription: " + strings.Repeat("d", maxFrontMatter) + "\n---\n"} {
 		if _, err := parseSkill(text, "d"); err == nil {
-			t.Errorf("%.40q is no front matter", text)
+			t.Errorf("%.40q is not a front matter", text)
 		}
 	}
 	if skill, err := parseSkill(" --- \r\ndescription: d\r\n---", " "); err != nil || skill.name != "skill" || skill.description != "d" {
@@ -472,7 +472,7 @@ func TestAliasBomb(t *testing.T) {
 		t.Errorf("%+v, %v", skill, err)
 	}
 	if _, err := parseSkill("---\n"+text+"description: *a60\n---\n", "bomb"); err == nil {
-		t.Error("a list is no description")
+		t.Error("a list is not a description")
 	}
 }
 

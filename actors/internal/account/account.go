@@ -73,7 +73,7 @@ func isNumber(s string) bool {
 func id(name, number string) (uint32, error) {
 	n, err := strconv.ParseUint(number, 10, 32)
 	if err != nil || !isNumber(number) || n == math.MaxUint32 {
-		return 0, protocol.WrongParams("user %q: %q is no number from 0 to %d", wireerr.Clip(name), wireerr.Clip(number), uint32(math.MaxUint32-1))
+		return 0, protocol.WrongParams("user %q: %q is not a number from 0 to %d", wireerr.Clip(name), wireerr.Clip(number), uint32(math.MaxUint32-1))
 	}
 	return uint32(n), nil
 }

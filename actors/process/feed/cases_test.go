@@ -344,8 +344,8 @@ func TestRead(t *testing.T) {
 		{"beyond the end", 9, nil, 0, 5, 4, 4},
 		{"two", 0, limit(29), 2, 3, 0, 2},
 		{"one, whatever its size", 0, limit(1), 1, 2, 0, 1},
-		{"all within a limit: what is no chunk comes again", 0, limit(30), 3, 4, 0, 3},
-		{"what is no chunk", 3, limit(30), 0, 5, 3, 4},
+		{"all within a limit: what is not a chunk comes again", 0, limit(30), 3, 4, 0, 3},
+		{"what is not a chunk", 3, limit(30), 0, 5, 3, 4},
 	} {
 		f := lines(Feed[string, string]{}, 3, 10)
 		f.Log.AppendClosed()

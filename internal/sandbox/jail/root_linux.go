@@ -21,7 +21,7 @@ const (
 	poolMissing = "missing" // a directory, mode 555
 )
 
-const noMountPoint = "\"/\" of the server is no mount point, as after chroot(8), or is an initramfs; " +
+const noMountPoint = "\"/\" of the server is not a mount point, as after chroot(8), or is an initramfs; " +
 	"run the server where \"/\" is a mount point, such as after pivot_root(8)"
 
 // makeRoot makes the pool and "/" of the view: a read-only copy of "/", or an empty directory if the policy denies "/".

@@ -30,7 +30,7 @@ type Mode struct {
 func Parse(text string) (Mode, error) {
 	name, net, with := strings.Cut(text, ",")
 	if (name != ReadOnly && name != WorkspaceWrite) || with && net != Net {
-		return Mode{}, fmt.Errorf("%q is no sandbox, want %s or %s, each also with ,%s", text, ReadOnly, WorkspaceWrite, Net)
+		return Mode{}, fmt.Errorf("%q is not a sandbox, want %s or %s, each also with ,%s", text, ReadOnly, WorkspaceWrite, Net)
 	}
 	return Mode{Write: name == WorkspaceWrite, Net: with}, nil
 }

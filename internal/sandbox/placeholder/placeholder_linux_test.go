@@ -153,7 +153,7 @@ func TestPlaceholderOfAnotherServerIsMissing(t *testing.T) {
 	first := hold(t, &a, resolve(t, dir, ".codex"))
 	p := resolve(t, dir, ".codex")
 	if p.Paths[1].Kind != sandbox.Directory {
-		t.Fatal("the placeholder is no directory")
+		t.Fatal("the placeholder is not a directory")
 	}
 	second := hold(t, &b, p)
 	if p.Paths[1].Kind != sandbox.Missing {

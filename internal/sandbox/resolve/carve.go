@@ -86,7 +86,7 @@ func (r *resolver) carveGitdir(file, from string) error {
 func (r *resolver) carveNamed(dir, name, from string) (string, error) {
 	from += ", for the git directory " + quote(name)
 	if strings.IndexByte(name, 0) >= 0 || len(name) > maxPath {
-		return "", policyError(from, "this is no path")
+		return "", policyError(from, "this is not a path")
 	}
 	if !path.IsAbs(name) {
 		name = dir + "/" + name

@@ -59,7 +59,7 @@ func (r *resolver) globs(pattern, from string) (globs []glob, literal []string, 
 		case name == "..":
 			return nil, nil, policyError(from, "`..` after a wildcard leads nowhere")
 		case name != "**" && !validName(name):
-			return nil, nil, policyError(from, "%s is no pattern: a class looks like [a-z] or [!a-z], and [[] is a bracket", quote(name))
+			return nil, nil, policyError(from, "%s is not a pattern: a class looks like [a-z] or [!a-z], and [[] is a bracket", quote(name))
 		}
 	}
 	rest := slices.CompactFunc(names[fixed:], func(a, b string) bool { return a == "**" && b == "**" })

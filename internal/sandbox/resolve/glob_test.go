@@ -99,10 +99,10 @@ func TestGlobRefusals(t *testing.T) {
 		"codex-project-roots://../*":           "whole disk",
 		"codex-project-roots:///w/*":           "relative pattern",
 		"a/*/../b":                             "leads nowhere",
-		"[a":                                   "no pattern",
-		"a/[a/b]":                              "no pattern",
-		"[]":                                   "no pattern",
-		"[z-a]":                                "no pattern",
+		"[a":                                   "not a pattern",
+		"a/[a/b]":                              "not a pattern",
+		"[]":                                   "not a pattern",
+		"[z-a]":                                "not a pattern",
 		"*.{env,pem}":                          "braces",
 		`a\*`:                                  "braces and backslashes",
 		"a\x00*":                               "NUL",
@@ -113,7 +113,7 @@ func TestGlobRefusals(t *testing.T) {
 		"c/x/*":                                `may not enter "/w/c"`,
 		"rootlink*":                            "leads to /",
 		"loop*":                                "more than 40 symbolic links",
-		strings.Repeat("x", 200) + "\xff[z-a]": "no pattern",
+		strings.Repeat("x", 200) + "\xff[z-a]": "not a pattern",
 	} {
 		tree := newTree("/w/l -> /o", "/o/sec", "/w/c/ !", "/w/rootlink -> /", "/w/loop -> loop")
 		wantRefused(t, tree, sandboxOf("read root", "write path /w", "deny glob_pattern "+pattern), Facts{}, want)

@@ -81,7 +81,7 @@ func (r *resolver) fill() error {
 		case p.state == closed:
 			return closedError(h.from, p.at)
 		case p.state == belowFile:
-			return policyError(h.from, "%s is no directory, and the program could put one there: name that file", quote(p.at))
+			return policyError(h.from, "%s is not a directory, and the program could put one there: name that file", quote(p.at))
 		}
 	}
 	return nil

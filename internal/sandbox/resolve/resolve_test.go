@@ -75,7 +75,7 @@ func TestAccess(t *testing.T) {
 		{"the order of entries is without effect", "write path /w/a/b; deny path /w/a; write path /w; read root", "/w/a/b/",
 			"read /; write /w; read /w/.git; deny /w/a; write /w/a/b"},
 		{"no access inside none", "write path /w; deny path /w/a; deny path /w/a/b", "/w/a/b/", "deny /; write /w; read /w/.git; deny /w/a"},
-		{"a prefix of a name is no parent", "read root; write path /w; deny path /w/ab", "/w/ab;/w/abc", "read /; write /w; read /w/.git; deny /w/ab file"},
+		{"a prefix of a name is not a parent", "read root; write path /w; deny path /w/ab", "/w/ab;/w/abc", "read /; write /w; read /w/.git; deny /w/ab file"},
 		{"a file", "read root; write path /w/a/s", "", "read /; write /w/a/s file"},
 		{"a file in a writable directory", "read root; write path /w; write path /w/a/s", "", "read /; write /w; read /w/.git"},
 		{"a missing path is not writable", "read root; write path /nosuch/w", "", "read /"},
@@ -176,7 +176,7 @@ func TestRefusals(t *testing.T) {
 		{"write path /w", "/w/.git -> nosuch", `"/w/.git" is a symbolic link`},
 		{"write path /w", "/w/.git -> .git", `"/w/.git" is a symbolic link`},
 		{"read path /l", "/l -> m; /m -> l", "crosses more than 40 symbolic links"},
-		{"write path /w; deny path /w/a/s/x", "", `"/w/a/s" is no directory`},
+		{"write path /w; deny path /w/a/s/x", "", `"/w/a/s" is not a directory`},
 		{"write path /w; deny path /w/c/x", "/w/c/ !", `may not enter "/w/c"`},
 		{"write path /w/c", "/w/c/ !", `may not enter "/w/c"`},
 		{"write path /sys/kernel", "/sys/kernel/", "/sys"},
@@ -189,7 +189,7 @@ func TestRefusals(t *testing.T) {
 		{"write path /l/mem", "/l -> proc/self/root/proc/1", "its own /proc"},
 		{"write minimal", "", "only be read"},
 		{"deny minimal", "", "only be read"},
-		{"write path w", "", `"w" is no absolute path`},
+		{"write path w", "", `"w" is not an absolute path`},
 		{"write path /w\x00", "", "NUL"},
 		{"write path /" + strings.Repeat("x", 5000), "", "limit"},
 		{"write project_roots ../x", "", "subpath"},
@@ -197,7 +197,7 @@ func TestRefusals(t *testing.T) {
 		{"write project_roots a/../..", "", "subpath"},
 		{"bad path /w", "", "access"},
 		{"read bad", "", "kind"},
-		{"read path", "", "no absolute path"},
+		{"read path", "", "not an absolute path"},
 	} {
 		wantRefused(t, usual(split(test.tree)...), sandboxOf(append(split(test.entries), "read root")...), Facts{}, test.want)
 	}
@@ -255,8 +255,8 @@ func TestGitdir(t *testing.T) {
 		{"gitdir:gd", "/w/gd/", ""},
 		{"", "/w/gd/", ""},
 		{"gitdir: l/gd", "/w/l -> /o", "refused: symbolic link"},
-		{"gitdir: a/s/x", "", "refused: is no directory"},
-		{"gitdir: a\x00b", "", "refused: no path"},
+		{"gitdir: a/s/x", "", "refused: is not a directory"},
+		{"gitdir: a\x00b", "", "refused: not a path"},
 		{"gitdir: m/.git/worktrees/x", "/w/m/.git/worktrees/x/commondir=../..\n", "write /w/m; read /w/m/.git"},
 		{"gitdir: x", "/w/x/commondir=/w/y", "read /w/x; read /w/y missing"},
 		{"gitdir: x", "/w/x/commondir -> /o/sec", "read /w/x"},
@@ -310,7 +310,7 @@ func TestMissingHiddenFiles(t *testing.T) {
 	want = append(want, "read /w/.git", "write /w/a", "read /w/a/run missing", "read /w/policy missing")
 	wantPolicy(t, usual(), sandboxOf("read root", "write path /w"), facts, want...)
 	wantPolicy(t, usual(), sandboxOf("read root"), facts, "read /")
-	wantRefused(t, usual(), sandboxOf("read root", "write path /w"), Facts{Hidden: []string{"/w/a/s/policy"}}, "is no directory")
+	wantRefused(t, usual(), sandboxOf("read root", "write path /w"), Facts{Hidden: []string{"/w/a/s/policy"}}, "is not a directory")
 	// The path of an own file leads through a link and back, as open(2) understands it.
 	tree := usual("/l -> /o/d", "/o/d/", "/o/policy", "/policy")
 	wantPolicy(t, tree, sandboxOf("read root"), Facts{Hidden: []string{"/l/../policy"}}, "read /", "deny /o/policy file")

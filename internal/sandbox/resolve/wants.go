@@ -114,7 +114,7 @@ func (r *resolver) tmpdir(w *want) ([]string, error) {
 func checkPath(p, from string) error {
 	switch {
 	case !path.IsAbs(p):
-		return policyError(from, "%s is no absolute path", quote(p))
+		return policyError(from, "%s is not an absolute path", quote(p))
 	case strings.IndexByte(p, 0) >= 0:
 		return policyError(from, "a path cannot contain NUL")
 	case len(p) > maxPath:

@@ -32,7 +32,7 @@ func (r *reader) check(p *Project) {
 				if near := show.Nearest(d.Name, p.names()); near != "" {
 					hint = ": did you mean " + near + "?"
 				}
-				r.faultAt(d.Line, "%s depends on %s, which is no process of this file%s", one.Name, quote(d.Name), hint)
+				r.faultAt(d.Line, "%s depends on %s, which is not a process of this file%s", one.Name, quote(d.Name), hint)
 				continue
 			case seen[d.Name]:
 				r.faultAt(d.Line, "%s depends on %s twice", one.Name, d.Name)

@@ -59,7 +59,7 @@ func TestFaults(t *testing.T) {
 		{"processes:\n  a:\n    comand: x", "troupe.yaml:3:5: unknown key \"comand\" in processes.a: did you mean command?\ntroupe.yaml:2:3: processes.a has no command"},
 		{"processes:\n  a: {command: x, image: y}", `troupe.yaml:2:19: unknown key "image" in processes.a: troupe runs programs, not containers`},
 		{"processes:\n  a: {command: x}\n  a: {command: y}", `troupe.yaml:3:3: "a" is there twice, also in line 2`},
-		{"processes:\n\ta: x", "troupe.yaml:2: this is no YAML: the line begins with a tab, and YAML wants spaces"},
+		{"processes:\n\ta: x", "troupe.yaml:2: this is not YAML: the line begins with a tab, and YAML wants spaces"},
 		{"processes:\n  a: {command: x, timeout: 5}", `troupe.yaml:2:28: processes.a.timeout is "5", which has no unit: write 5s, 5ms or 5m`},
 		{"processes:\n  a: {command: x, limits: {memory: lots}}", `troupe.yaml:2:36: processes.a.limits.memory is "lots", expected a size such as 512MiB or 2GiB`},
 		{"processes:\n  a: {command: x, replicas: 0}", `troupe.yaml:2:29: processes.a.replicas is "0", expected a whole number from 1 to 500`},
@@ -70,7 +70,7 @@ func TestFaults(t *testing.T) {
 		{"processes:\n  a: {command: 'x ${NONE}'}", "troupe.yaml:2:16: processes.a.command: the variable NONE is not set: set it, write ${NONE:-default}, or $${NONE} to leave it to the shell"},
 		{"processes:\n  a: {command: 'x ${NONE:?give it}'}", "troupe.yaml:2:16: processes.a.command: the variable NONE is not set: give it"},
 		{"processes:\n  a: {command: x, env_file: none.env}", "troupe.yaml:2:29: processes.a.env_file: open DIR/none.env: no such file or directory"},
-		{"processes:\n  web: {command: x, depends_on: [bd]}\n  db: {command: y}", `troupe.yaml:2: web depends on "bd", which is no process of this file: did you mean db?`},
+		{"processes:\n  web: {command: x, depends_on: [bd]}\n  db: {command: y}", `troupe.yaml:2: web depends on "bd", which is not a process of this file: did you mean db?`},
 		{"processes:\n  a: {command: x, depends_on: [b]}\n  b: {command: y, depends_on: [c]}\n  c: {command: y, depends_on: [b]}", "troupe.yaml:3: processes depend on each other in a circle: b → c → b"},
 		{"processes:\n  a: {command: x, depends_on: {b: {condition: process_healthy}}}\n  b: {command: y}", "troupe.yaml:2: a waits until b is healthy, but b has no readiness_probe"},
 		{"processes:\n  a: {command: x, depends_on: {b: {condition: process_completed_successfully}}}\n  b: {command: y, restart: always}", "troupe.yaml:2: a waits until b has completed, but b is always restarted: write restart: on_failure"},
@@ -171,7 +171,7 @@ func TestProcfile(t *testing.T) {
 	if e := web.Env; e["A"] != "1" || e["B"] != "x y" || e["C"] != "l\nm" || e["D"] != "12" {
 		t.Errorf("the variables are %q", e)
 	}
-	if _, err := read(t, "Procfile", "web ./web\nweb: a\nweb: b", nil, nil); err == nil || err.Error() != "Procfile:1: \"web ./web\" is no NAME: COMMAND\nProcfile:3: web is there twice, also in line 2" {
+	if _, err := read(t, "Procfile", "web ./web\nweb: a\nweb: b", nil, nil); err == nil || err.Error() != "Procfile:1: \"web ./web\" is not NAME: COMMAND\nProcfile:3: web is there twice, also in line 2" {
 		t.Errorf("a wrong Procfile: %v", err)
 	}
 }

@@ -37,7 +37,7 @@ func (r *reader) readProcfile(data []byte, dir string) *Project {
 		}
 		m := procfileLine.FindStringSubmatch(line)
 		if m == nil {
-			r.faultAt(i+1, "%s is no NAME: COMMAND", quote(line))
+			r.faultAt(i+1, "%s is not NAME: COMMAND", quote(line))
 			continue
 		}
 		if other := p.Program(m[1]); other != nil {

@@ -98,7 +98,7 @@ func readEnv(path string, lookup func(string) (string, bool)) (map[string]string
 		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
 		name = strings.TrimSpace(name)
 		if !ok || name == "" || strings.ContainsAny(name, " \t\"'") {
-			return nil, fmt.Errorf("%s:%d: %s is no NAME=VALUE", path, n, quote(line))
+			return nil, fmt.Errorf("%s:%d: %s is not NAME=VALUE", path, n, quote(line))
 		}
 		value, err := envValue(strings.TrimSpace(value), func(name string) (string, bool) {
 			if v, ok := lookup(name); ok {

@@ -107,7 +107,7 @@ func (r *reader) readYAML(data []byte, dir string) *Project {
 		if lines := bytes.Split(data, []byte{'\n'}); line > 0 && line <= len(lines) && bytes.HasPrefix(bytes.TrimLeft(lines[line-1], " "), []byte{'\t'}) {
 			text = "the line begins with a tab, and YAML wants spaces"
 		}
-		r.faultAt(line, "this is no YAML: %s", text)
+		r.faultAt(line, "this is not YAML: %s", text)
 		return p
 	}
 	if len(doc.Content) == 0 {
@@ -144,7 +144,7 @@ func (r *reader) readYAML(data []byte, dir string) *Project {
 	for _, f := range r.fields(programs, "processes") {
 		name := f.key.Value
 		if !programName.MatchString(name) {
-			r.fault(f.key, "%s is no name of a process: use letters, digits, dots, dashes and underscores", quote(name))
+			r.fault(f.key, "%s is not the name of a process: use letters, digits, dots, dashes and underscores", quote(name))
 			continue
 		}
 		p.Programs = append(p.Programs, r.program(f, dir, common))
@@ -256,7 +256,7 @@ func (r *reader) command(n *yaml.Node, what string) []string {
 func (r *reader) environment(n *yaml.Node, what string, to map[string]string) {
 	set := func(at *yaml.Node, name, value string) {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			r.fault(at, "%s has %s, which is no name of a variable", what, quote(name))
+			r.fault(at, "%s has %s, which is not the name of a variable", what, quote(name))
 			return
 		}
 		to[name] = value

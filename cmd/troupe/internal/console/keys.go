@@ -36,7 +36,7 @@ func ParseEscape(s string) (byte, error) {
 	case len(s) == 1 && s[0] > ' ' && s[0] < 0x7f:
 		return s[0], nil
 	}
-	return 0, fmt.Errorf("%q is no escape character: write one printable ASCII character such as ~, or none", s)
+	return 0, fmt.Errorf("%q is not an escape character: write one printable ASCII character such as ~, or none", s)
 }
 
 // ParseDetach returns the detach sequence for a flag: keys separated by commas, each a character or
@@ -54,7 +54,7 @@ func ParseDetach(s string) ([]byte, error) {
 		case !isCtrl && len(key) == 1 && key[0] > ' ' && key[0] < 0x7f:
 			keys = append(keys, key[0])
 		default:
-			return nil, fmt.Errorf("%q is no key in %q: write keys such as ctrl-p,ctrl-q or ctrl-a,d, or none", key, s)
+			return nil, fmt.Errorf("%q is not a key in %q: write keys such as ctrl-p,ctrl-q or ctrl-a,d, or none", key, s)
 		}
 	}
 	return keys, nil

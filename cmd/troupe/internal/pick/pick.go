@@ -132,7 +132,7 @@ func FindProcesses(all []Session, text string) ([]Ref, error) {
 			full, _ := path.Match(text, label+"/"+p.ID)
 			switch {
 			case bad != nil:
-				return nil, nameError{fmt.Sprintf("%q is no pattern: * stands for characters, ? for one, and [ab] for one of them", text), ErrUnknown}
+				return nil, nameError{fmt.Sprintf("%q is not a pattern: * stands for characters, ? for one, and [ab] for one of them", text), ErrUnknown}
 			case !is && !full:
 			case p.Ended:
 				ended = append(ended, Ref{s.ID, p.ID})

@@ -89,7 +89,7 @@ func TestFindProcesses(t *testing.T) {
 		"dir/sub/*":  "z",
 		"web":        `"web" names several processes: write one of build/web, deploy/web`,
 		"nobody*":    `no process "nobody*": there are`,
-		"[":          `"[" is no pattern: * stands for characters`,
+		"[":          `"[" is not a pattern: * stands for characters`,
 		"build/a/b?": `no process "build/a/b?"`,
 	} {
 		found, err := FindProcesses(some, text)

@@ -28,7 +28,7 @@ func Restart(s string) (*protocol.Restart, error) {
 	word, rest, counted := strings.Cut(s, ":")
 	policy, ok := policies[word]
 	if !ok {
-		return nil, fmt.Errorf("%q is no restart policy: write permanent (or always), transient (on-failure) or temporary (never), and how often if you like, such as on-failure:5 or permanent:10/1m", word)
+		return nil, fmt.Errorf("%q is not a restart policy: write permanent (or always), transient (on-failure) or temporary (never), and how often if you like, such as on-failure:5 or permanent:10/1m", word)
 	}
 	r := &protocol.Restart{Policy: policy}
 	if !counted {
@@ -37,13 +37,13 @@ func Restart(s string) (*protocol.Restart, error) {
 	times, period, limited := strings.Cut(rest, "/")
 	n, err := strconv.ParseUint(times, 10, 32)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no number of restarts: write %s:5, or %s:5/1m for 5 in a minute", times, word, word)
+		return nil, fmt.Errorf("%q is not a number of restarts: write %s:5, or %s:5/1m for 5 in a minute", times, word, word)
 	}
 	r.Intensity = &protocol.Intensity{Restarts: &n, PeriodMs: new(uint64(0))} // unlimited
 	if limited {
 		d, err := time.ParseDuration(period)
 		if err != nil || d < time.Millisecond {
-			return nil, fmt.Errorf("%q is no period: write a duration such as 30s or 10m", period)
+			return nil, fmt.Errorf("%q is not a period: write a duration such as 30s or 10m", period)
 		}
 		r.Intensity.PeriodMs = new(uint64(d.Milliseconds()))
 	}
@@ -61,7 +61,7 @@ var limits = []limit{
 	{"cpus", func(l *protocol.ProcessLimits, s string) error {
 		n, err := strconv.ParseFloat(s, 64)
 		if err != nil {
-			return fmt.Errorf("%q is no number of CPUs: write 2 or 0.5", s)
+			return fmt.Errorf("%q is not a number of CPUs: write 2 or 0.5", s)
 		}
 		l.CPUs = &n
 		return nil
@@ -89,7 +89,7 @@ func counted(at func(*protocol.ProcessLimits) **uint64) func(*protocol.ProcessLi
 	return func(l *protocol.ProcessLimits, s string) error {
 		n, err := strconv.ParseUint(s, 10, 63)
 		if err != nil {
-			return fmt.Errorf("%q is no number", s)
+			return fmt.Errorf("%q is not a number", s)
 		}
 		*at(l) = &n
 		return nil
@@ -100,7 +100,7 @@ func signed(at func(*protocol.ProcessLimits) **int) func(*protocol.ProcessLimits
 	return func(l *protocol.ProcessLimits, s string) error {
 		n, err := strconv.Atoi(s)
 		if err != nil {
-			return fmt.Errorf("%q is no number", s)
+			return fmt.Errorf("%q is not a number", s)
 		}
 		*at(l) = &n
 		return nil
@@ -121,7 +121,7 @@ func Limit(l *protocol.ProcessLimits, s string) error {
 	name, value, ok := strings.Cut(s, "=")
 	i := slices.IndexFunc(limits, func(known limit) bool { return known.name == name })
 	if !ok || i < 0 {
-		return fmt.Errorf("%q is no limit: write NAME=VALUE with one of %s", s, strings.Join(LimitNames(), ", "))
+		return fmt.Errorf("%q is not a limit: write NAME=VALUE with one of %s", s, strings.Join(LimitNames(), ", "))
 	}
 	if err := limits[i].set(l, value); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -137,7 +137,7 @@ func Ready(s, dir string) (*protocol.Ready, error) {
 	path := func() (string, error) {
 		if !filepath.IsAbs(arg) {
 			if arg == "" || dir == "" {
-				return "", fmt.Errorf("%q is no absolute path on the server", arg)
+				return "", fmt.Errorf("%q is not an absolute path on the server", arg)
 			}
 			arg = filepath.Join(dir, arg)
 		}
@@ -151,7 +151,7 @@ func Ready(s, dir string) (*protocol.Ready, error) {
 		if _, e := strconv.ParseUint(arg, 10, 16); e == nil {
 			r.TCP = "127.0.0.1:" + arg
 		} else if host, port, ok := cutLast(arg, ":"); !ok || host == "" || port == "" {
-			err = fmt.Errorf("%q is no address: write tcp:8080 or tcp:HOST:8080", arg)
+			err = fmt.Errorf("%q is not an address: write tcp:8080 or tcp:HOST:8080", arg)
 		}
 	case "unix":
 		r.Unix, err = path()
@@ -162,7 +162,7 @@ func Ready(s, dir string) (*protocol.Ready, error) {
 	case "delay":
 		var d time.Duration
 		if d, err = time.ParseDuration(arg); err != nil || d < 0 {
-			err = fmt.Errorf("%q is no duration: write delay:5s", arg)
+			err = fmt.Errorf("%q is not a duration: write delay:5s", arg)
 		}
 		r.DelayMs = new(uint64(d.Milliseconds()))
 	case "exit":
@@ -170,7 +170,7 @@ func Ready(s, dir string) (*protocol.Ready, error) {
 			err = fmt.Errorf("exit takes no %q", arg)
 		}
 	default:
-		err = fmt.Errorf("%q is no condition: write tcp:PORT, unix:PATH, file:PATH, line:REGEXP, delay:5s or exit", s)
+		err = fmt.Errorf("%q is not a condition: write tcp:PORT, unix:PATH, file:PATH, line:REGEXP, delay:5s or exit", s)
 	}
 	if err == nil {
 		err = r.Validate()
@@ -220,7 +220,7 @@ func EnvFile(text string, lookup func(string) (string, bool)) ([]string, error) 
 		if k, v, ok := strings.Cut(line, "="); ok {
 			k = strings.TrimSpace(k)
 			if strings.ContainsAny(k, " \t\"'") {
-				return nil, fmt.Errorf("line %d: %q is no name of a variable: write KEY=VALUE", number, k)
+				return nil, fmt.Errorf("line %d: %q is not the name of a variable: write KEY=VALUE", number, k)
 			}
 			v = strings.TrimSpace(v)
 			if n := len(v); n >= 2 && (v[0] == '"' || v[0] == '\'') && v[n-1] == v[0] {

@@ -30,7 +30,7 @@ func TestRestart(t *testing.T) {
 		{"on-failure:5", `{"policy":"transient","intensity":{"restarts":5,"periodMs":0}}`, ""},
 		{"transient:10/1m", `{"policy":"transient","intensity":{"restarts":10,"periodMs":60000}}`, ""},
 		{"temporary", `{"policy":"temporary"}`, ""},
-		{"sometimes", "", `"sometimes" is no restart policy`},
+		{"sometimes", "", `"sometimes" is not a restart policy`},
 		{"permanent:", "", "permanent:5"},
 		{"permanent:-1", "", "permanent:5"},
 		{"permanent:5/", "", "30s"},
@@ -57,7 +57,7 @@ func TestLimit(t *testing.T) {
 		{"memory=99999999T", "", "512M"},
 		{"cpus=many", "", "0.5"},
 		{"nice=50", "", "-20 to 19"},
-		{"pids=-1", "", `pids: "-1" is no number`},
+		{"pids=-1", "", `pids: "-1" is not a number`},
 	} {
 		var l protocol.ProcessLimits
 		err := Limit(&l, c.s)

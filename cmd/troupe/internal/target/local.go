@@ -102,7 +102,7 @@ func CheckDir(dir string) error {
 	owner, ok := ownerOf(info)
 	switch {
 	case !info.IsDir():
-		return fmt.Errorf("%s is no directory: remove it, or set XDG_RUNTIME_DIR to another directory", dir)
+		return fmt.Errorf("%s is not a directory: remove it, or set XDG_RUNTIME_DIR to another directory", dir)
 	case ok && owner != os.Getuid():
 		return fmt.Errorf("%s belongs to user %d, not to you (%d), and is not used: set XDG_RUNTIME_DIR to a directory of your own", dir, owner, os.Getuid())
 	case info.Mode().Perm()&0o077 != 0:

@@ -297,8 +297,8 @@ func TestRefusesForeignPlaces(t *testing.T) {
 		want string
 	}{
 		{"others may enter", func(dir string) error { return errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o750)) }, "chmod 700"},
-		{"a link", func(dir string) error { return os.Symlink(t.TempDir(), dir) }, "is no directory"},
-		{"a file", func(dir string) error { return os.WriteFile(dir, nil, 0o600) }, "is no directory"},
+		{"a link", func(dir string) error { return os.Symlink(t.TempDir(), dir) }, "is not a directory"},
+		{"a file", func(dir string) error { return os.WriteFile(dir, nil, 0o600) }, "is not a directory"},
 		{"of another user", func(dir string) error { return errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, 12345, -1)) }, "belongs to user 12345"},
 		{"socket of another user", func(dir string) error {
 			path := filepath.Join(dir, socketFile)

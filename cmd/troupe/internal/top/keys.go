@@ -122,7 +122,7 @@ func (m *Model) about(key string) tea.Cmd {
 		m.fold()
 		return nil
 	case r.process == nil:
-		m.say("this is no process: move to one with ↓")
+		m.say("this is not a process: move to one with ↓")
 		return nil
 	}
 	switch key {

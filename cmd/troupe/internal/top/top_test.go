@@ -358,7 +358,7 @@ func TestActions(t *testing.T) {
 	}
 	has(t, m, `no signal "x"`)
 	press(m, "g", "x")
-	has(t, m, "this is no process")
+	has(t, m, "this is not a process")
 	for _, key := range []string{"a", "enter", "l"} {
 		press(m, "G", key)
 		m.Update(did{back: true})

@@ -170,7 +170,7 @@ func (p *Plan) Check() error {
 	}
 	for _, pid := range p.PIDs {
 		if pid < 2 {
-			fault("pids: %d is no process of a server", pid)
+			fault("pids: %d is not a process of a server", pid)
 		}
 	}
 	if p.Metrics != "" {

@@ -142,7 +142,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%q is no duration: write 1m30s, 10s or 200ms", text)
+		return fmt.Errorf("%q is not a duration: write 1m30s, 10s or 200ms", text)
 	}
 	*d = Duration(v)
 	return nil

@@ -83,7 +83,7 @@ func TestCheck(t *testing.T) {
 		{"no process", func(p *Plan) { p.Processes = -1 }, "processes is -1, expected 1 to"},
 		{"too many together", func(p *Plan) { p.Sessions, p.Processes = 10_000, 1_000 }, "are 10000000 processes, and the limit is 1000000"},
 		{"ramp", func(p *Plan) { p.Ramp = -1 }, "ramp is -1ns"},
-		{"pid", func(p *Plan) { p.PIDs = []int{1} }, "1 is no process of a server"},
+		{"pid", func(p *Plan) { p.PIDs = []int{1} }, "1 is not a process of a server"},
 		{"metrics", func(p *Plan) { p.Metrics = "host:1/metrics" }, "expected a URL such as http://"},
 		{"no phase", func(p *Plan) { p.Phases = nil }, "there are 0 phases"},
 		{"a short phase", func(p *Plan) { p.Phases[0].Duration = 1 }, "phase 1: duration is 1ns, expected 10ms to"},
@@ -148,12 +148,12 @@ func TestParseMix(t *testing.T) {
 		"":                  "lacks the name of a profile",
 		"echo,":             "lacks the name of a profile",
 		"ecoh":              "did you mean echo?",
-		"echo=":             `"" is no weight`,
-		"echo=0":            `"0" is no weight`,
-		"echo=1.5":          `"1.5" is no weight`,
-		"echo:":             `"" is no setting`,
-		"echo:evry=1s":      `"evry=1s" is no setting`,
-		"echo:weight=2":     `"weight=2" is no setting`,
+		"echo=":             `"" is not a weight`,
+		"echo=0":            `"0" is not a weight`,
+		"echo=1.5":          `"1.5" is not a weight`,
+		"echo:":             `"" is not a setting`,
+		"echo:evry=1s":      `"evry=1s" is not a setting`,
+		"echo:weight=2":     `"weight=2" is not a setting`,
 		"echo:every=1":      `profile echo: every is "1", expected a duration`,
 		"echo:size=x":       "profile echo: size",
 		"viewers:viewers=x": `profile viewers: viewers is "x", expected a whole number`,
@@ -183,11 +183,11 @@ func TestParseChaos(t *testing.T) {
 		"cut":         "lacks its value",
 		"cuts=1":      "did you mean cut?",
 		"x=1":         "there are cut, fin, rst",
-		"fin=-1":      `"-1" is no rate`,
-		"fin=NaN":     `"NaN" is no rate`,
-		"fin=1/y":     `"1/y" is no rate`,
+		"fin=-1":      `"-1" is not a rate`,
+		"fin=NaN":     `"NaN" is not a rate`,
+		"fin=1/y":     `"1/y" is not a rate`,
 		"stall-for=1": `stall-for is "1", expected a duration`,
-		"speed=fast":  "is no number of bytes",
+		"speed=fast":  "is not a number of bytes",
 		"loss=much":   `loss is "much"`,
 	} {
 		_, err := ParseChaos(text)
@@ -225,7 +225,7 @@ func TestRates(t *testing.T) {
 	}
 	for _, r := range c.Rates() {
 		if !want[r.PerSecond] {
-			t.Errorf("%s is no rate, or comes twice", r.Name)
+			t.Errorf("%s is not a rate, or comes twice", r.Name)
 		}
 		delete(want, r.PerSecond)
 	}

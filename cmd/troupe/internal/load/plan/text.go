@@ -28,7 +28,7 @@ func ParseMix(text string) ([]Part, error) {
 		if weighs {
 			n, err := strconv.Atoi(weight)
 			if err != nil || n < 1 || n > maxWeight {
-				return nil, fmt.Errorf("%q is no weight of the profile %s: write a whole number from 1 to %d", weight, name, maxWeight)
+				return nil, fmt.Errorf("%q is not a weight of the profile %s: write a whole number from 1 to %d", weight, name, maxWeight)
 			}
 			part.Weight = n
 		}
@@ -50,7 +50,7 @@ func (p *Part) set(text string) error {
 	_, fields := members(reflect.ValueOf(p).Elem())
 	field, known := fields[name]
 	if !known || name == "profile" || name == "weight" {
-		return fmt.Errorf("%q is no setting: there are size, every, life, viewers and restarts, as in lines:every=50ms", text)
+		return fmt.Errorf("%q is not a setting: there are size, every, life, viewers and restarts, as in lines:every=50ms", text)
 	}
 	return scalar(value, field, name)
 }
@@ -151,7 +151,7 @@ func ParseRate(text string) (float64, error) {
 	}
 	v, err := strconv.ParseFloat(digits, 64)
 	if err != nil || !known || !(v >= 0) || v > maxRate*3600 {
-		return 0, fmt.Errorf("%q is no rate: %w", text, errRate)
+		return 0, fmt.Errorf("%q is not a rate: %w", text, errRate)
 	}
 	return v / per, nil
 }

@@ -36,7 +36,7 @@ func ParseCensus(p []byte) (pids []int, err error) {
 	for _, line := range lines[:last] {
 		pid, err := strconv.Atoi(string(line))
 		if err != nil {
-			return nil, errors.New("the census has the line " + strconv.Quote(string(line)) + ", which is no pid")
+			return nil, errors.New("the census has the line " + strconv.Quote(string(line)) + ", which is not a pid")
 		}
 		pids = append(pids, pid)
 	}

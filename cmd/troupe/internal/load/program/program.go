@@ -150,7 +150,7 @@ func (o *Options) set(arg string) error {
 		key, err := strconv.ParseUint(value, 16, 64)
 		o.Key = stream.Key(key)
 		if err != nil {
-			return errors.New("key " + strconv.Quote(value) + " is no number of 64 bits in hexadecimal")
+			return errors.New("key " + strconv.Quote(value) + " is not a number of 64 bits in hexadecimal")
 		}
 		return nil
 	}
@@ -160,7 +160,7 @@ func (o *Options) set(arg string) error {
 		}
 		v, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || v < n.min || v > n.max {
-			return errors.New(name + " " + strconv.Quote(value) + " is no number from " + strconv.FormatInt(n.min, 10) + " to " + strconv.FormatInt(n.max, 10))
+			return errors.New(name + " " + strconv.Quote(value) + " is not a number from " + strconv.FormatInt(n.min, 10) + " to " + strconv.FormatInt(n.max, 10))
 		}
 		n.set(o, v)
 		return nil

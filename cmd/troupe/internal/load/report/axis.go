@@ -150,7 +150,7 @@ func linearShares() axis {
 	return a
 }
 
-// clamp returns v in 0 to 1, and 0 for what is no number.
+// clamp returns v in 0 to 1, and 0 for what is not a number.
 func clamp(v float64) float64 {
 	if !(v > 0) {
 		return 0

@@ -62,7 +62,7 @@ func (u Unit) parse(text string) (float64, error) {
 	if u == Nanoseconds {
 		d, err := time.ParseDuration(plain)
 		if err != nil || d < 0 {
-			return 0, fmt.Errorf("%q is no duration: write it like 50ms, 1.5s or 300us", strings.TrimSpace(text))
+			return 0, fmt.Errorf("%q is not a duration: write it like 50ms, 1.5s or 300us", strings.TrimSpace(text))
 		}
 		return float64(d), nil
 	}
@@ -71,7 +71,7 @@ func (u Unit) parse(text string) (float64, error) {
 	factor, ok := units[strings.TrimSuffix(plain, "/s")[len(digits):]]
 	v, err := strconv.ParseFloat(digits, 64)
 	if !ok || err != nil || v < 0 || math.IsInf(v, 0) || math.IsNaN(v) {
-		return 0, fmt.Errorf("%q is no number: write it like 0, 1.5, 20k, 100MB or 2GiB", strings.TrimSpace(text))
+		return 0, fmt.Errorf("%q is not a number: write it like 0, 1.5, 20k, 100MB or 2GiB", strings.TrimSpace(text))
 	}
 	return v * factor, nil
 }
