@@ -350,7 +350,7 @@ func TestPolicyOfIdentities(t *testing.T) {
 
 	for text, want := range map[string]string{
 		"alice runs /x": "policy: line 1: runs /x: unknown word",
-		"alice run x":   "policy: line 1: run x: want an absolute path",
+		"alice run x":   "policy: line 1: run x: write an absolute path",
 	} {
 		policy.write(text)
 		p := startTroupe(t, nil, "serve", "--listen", "ws://127.0.0.1:0", "--policy-file", policy.path)

@@ -28,7 +28,7 @@ func (a *auditFlags) register(f *flag.FlagSet) {
 func (a *auditFlags) check() error {
 	switch {
 	case a.full != "refuse" && a.full != "continue":
-		return fmt.Errorf("--audit-full %q: want refuse or continue", a.full)
+		return fmt.Errorf("--audit-full %q: choose refuse or continue", a.full)
 	case a.where == "" && (a.full != "refuse" || !a.argv):
 		return errors.New("--audit-full and --audit-argv are for --audit: say where the record is written")
 	}

@@ -75,7 +75,7 @@ func (c *credentialFlags) register(f *flag.FlagSet) {
 		seconds, err := strconv.ParseUint(s, 10, 64)
 		switch {
 		case err != nil:
-			return errors.New("want a whole number of seconds, such as 30")
+			return errors.New("write a whole number of seconds, such as 30")
 		case seconds > 100*365*24*3600:
 			return errors.New("more than 100 years")
 		}
@@ -103,7 +103,7 @@ func (c *credentialFlags) open(listen string, log *slog.Logger) (*auth.Door, *tl
 		switch door.Certificates = auth.CertificateName(c.certificates); door.Certificates {
 		case auth.CommonName, auth.DNSName, auth.URIName, auth.EmailName:
 		default:
-			return nil, nil, fmt.Errorf("--tls-client-name %q: want cn, dns, uri or email", c.certificates)
+			return nil, nil, fmt.Errorf("--tls-client-name %q: choose cn, dns, uri or email", c.certificates)
 		}
 	}
 	switch {

@@ -145,7 +145,7 @@ func (o *psFlags) list(ctx context.Context, w io.Writer) error {
 		_, err := fmt.Fprintln(out, text)
 		return err
 	}
-	table := &show.Table{Columns: []show.Column{{Title: "ID", Shrink: 12}, {Title: "SESSION", Shrink: 8}, {Title: "STATE"}, {Title: "RUN", Right: true},
+	table := &show.Table{Columns: []show.Column{{Title: "PROCESS", Shrink: 12}, {Title: "SESSION", Shrink: 8}, {Title: "STATE"}, {Title: "RUN", Right: true},
 		{Title: "AGE", Right: true}, {Title: "CPU", Right: true}, {Title: "MEMORY", Right: true}, {Title: "COMMAND", Shrink: 12}, {Title: "WHY", Shrink: 12}}}
 	for i := range list {
 		p := &list[i]

@@ -105,7 +105,7 @@ func (o *serveOptions) check() error {
 	case o.framing == "length" && !o.stdio() && !strings.HasPrefix(o.listen, "unix://"):
 		return fmt.Errorf("--framing length is for --listen stdio and unix://PATH, not for %s: a websocket has frames of its own", o.listen)
 	case o.framing != "" && o.framing != "lines" && o.framing != "length":
-		return fmt.Errorf("--framing %q: want lines or length", o.framing)
+		return fmt.Errorf("--framing %q: choose lines or length", o.framing)
 	}
 	switch {
 	case o.exitWhenIdle < 0 || o.exitWhenIdle > 0 && o.exitWhenIdle < time.Millisecond:
@@ -123,7 +123,7 @@ func (o *serveOptions) check() error {
 	case child.ContainCgroup, child.ContainMarker, child.ContainGroup:
 		o.config.Containment = c
 	default:
-		return fmt.Errorf("--containment %q: want auto, cgroup, marker or group", o.containment)
+		return fmt.Errorf("--containment %q: choose auto, cgroup, marker or group", o.containment)
 	}
 	o.config.Version = version()
 	o.config.Subreaper = true // the whole process belongs to the server
@@ -172,7 +172,7 @@ func (o *serveOptions) register(f *flag.FlagSet) {
 			return nil
 		}
 		if o.config.RequireSandbox, err = strconv.ParseBool(s); err != nil {
-			return errors.New("want --require-sandbox or --require-sandbox=complete")
+			return errors.New("write --require-sandbox or --require-sandbox=complete")
 		}
 		return nil
 	})

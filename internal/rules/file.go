@@ -176,7 +176,7 @@ func checkPath(name string) error {
 		return errors.New("a comment needs a line of its own")
 	}
 	if !filepath.IsAbs(name) || filepath.Clean(name) != name {
-		return errors.New("want an absolute path that has no . and .., no doubled slash, and no slash at its end")
+		return errors.New("write an absolute path without ., .., a doubled slash, or a slash at its end")
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func checkPattern(pattern string) error {
 		return errors.New("** stands only at the end, as in /opt/tools/**")
 	}
 	if _, err := path.Match(pattern, ""); err != nil {
-		return errors.New("want a pattern of *, ? and [ranges]")
+		return errors.New("write a pattern of *, ? and [ranges]")
 	}
 	return nil
 }

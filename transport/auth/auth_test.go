@@ -319,11 +319,11 @@ func TestWrongKeys(t *testing.T) {
 		{"empty", "", "neither a JSON Web Key Set nor a PUBLIC KEY"},
 		{"no PEM", "ssh-ed25519 AAAA", "neither a JSON Web Key Set nor a PUBLIC KEY"},
 		{"private PEM", string(private), `"PRIVATE KEY" is not a PUBLIC KEY`},
-		{"small RSA", publicPEM(t, small.Public()), "1024 bits, want at least 2048"},
+		{"small RSA", publicPEM(t, small.Public()), "1024 bits; use one of at least 2048"},
 		{"P-384", publicPEM(t, p384.Public()), "curve P-384, want P-256"},
 		{"no set", `{"a":`, "not a JSON Web Key Set"},
 		{"empty set", `{"keys":[]}`, "no key for signatures"},
-		{"private key in the set", jwks(jose.JSONWebKey{Key: p384}), "want a public key"},
+		{"private key in the set", jwks(jose.JSONWebKey{Key: p384}), "use a public key"},
 		{"short secret", jwks(jose.JSONWebKey{Key: []byte("short")}), "at least 32 bytes"},
 		{"another algorithm", jwks(jose.JSONWebKey{Key: []byte(hmacSecret), Algorithm: "RS256"}), `alg is "RS256", and the key is for HS256`},
 	} {

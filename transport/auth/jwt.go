@@ -130,7 +130,7 @@ func algorithmOf(key any) (jose.SignatureAlgorithm, error) {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
 		if k.N.BitLen() < minRSA {
-			return "", fmt.Errorf("an RSA key has %d bits, want at least %d", k.N.BitLen(), minRSA)
+			return "", fmt.Errorf("an RSA key has %d bits; use one of at least %d", k.N.BitLen(), minRSA)
 		}
 		return jose.RS256, nil
 	case *ecdsa.PublicKey:
@@ -146,7 +146,7 @@ func algorithmOf(key any) (jose.SignatureAlgorithm, error) {
 		}
 		return jose.HS256, nil
 	}
-	return "", fmt.Errorf("a key is a %T, want a public key (RSA, P-256 or Ed25519) or a symmetric key", key)
+	return "", fmt.Errorf("a key is a %T; use a public key (RSA, P-256 or Ed25519) or a symmetric key", key)
 }
 
 // Check implements Checker.

@@ -50,7 +50,7 @@ func parseTokens(data []byte) (all []namedToken, err error) {
 	for number, fields := range linefile.Entries(data) {
 		// No error below shows a part of the line: the line may be a token without a name.
 		if len(fields) != 2 {
-			return nil, fmt.Errorf("line %d has %d words: want a name and a token", number, len(fields))
+			return nil, fmt.Errorf("line %d has %d words: write a name and a token", number, len(fields))
 		}
 		if strings.Contains(fields[0], ":") {
 			return nil, fmt.Errorf("line %d: the name has a colon", number)
