@@ -72,7 +72,7 @@ func TestHold(t *testing.T) {
 			t.Error("the program waits for a viewer that has been gone for 6 s")
 		}
 
-		pid, record, waits = start()
+		pid, _, waits = start()
 		tell(message.Subscribe{Hold: true})
 		system.Root.RequestWithCustomSender(pid, message.Subscribe{Hold: true, Pull: 1}, spawn(func() actor.Actor {
 			return actor.ReceiveFunc(func(ctx actor.Context) {
