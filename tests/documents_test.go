@@ -17,7 +17,7 @@ import (
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	paths := []string{"../README.md"}
-	for _, pattern := range []string{"../docs/*.md", "../docs/decisions/*.md"} {
+	for _, pattern := range []string{"../docs/*.md", "../docs/protocol/*.md", "../docs/decisions/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, found, err)

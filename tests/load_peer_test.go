@@ -19,7 +19,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// What the peer's server knows (PROTOCOL.md, appendix A). Params and results have no other members.
+// What the peer's server knows (docs/protocol/codex.md, appendix A). Params and results have no other members.
 var (
 	peerParams = map[string][]string{
 		"initialize": {"clientName", "resumeSessionId"},

@@ -48,7 +48,7 @@ import (
 //	< CODE MESSAGE           the error of that request. A … at the end of MESSAGE stands for any text
 //	ours JSON                our result, if it differs by intention from the peer's, in the line before
 //	ours CODE MESSAGE        our error, likewise
-//	why TOPIC                the row of Appendix A in docs/PROTOCOL.md with the reason of the difference
+//	why TOPIC                the row of Appendix A in docs/protocol/codex.md with the reason of the difference
 //	let NAME MEMBER.MEMBER   from here on, $NAME stands for a string in the last result
 //	event METHOD JSON        waits for a notification
 //	none METHOD              no such notification has arrived before the last answer
@@ -127,9 +127,9 @@ func readPeerFile(t *testing.T, name string) (head []peerLine, cases []peerCase)
 	return head, cases
 }
 
-// topicsOfAppendixA returns the first cells of the table of differences in docs/PROTOCOL.md.
+// topicsOfAppendixA returns the first cells of the table of differences in docs/protocol/codex.md.
 func topicsOfAppendixA(t *testing.T) (topics []string) {
-	text, err := os.ReadFile("../docs/PROTOCOL.md")
+	text, err := os.ReadFile("../docs/protocol/codex.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func (p *peerPlay) line(line peerLine, differs bool) {
 		}
 	case "why":
 		if !slices.Contains(p.topics, line.rest) {
-			p.fail("Appendix A of docs/PROTOCOL.md has no row %q", line.rest)
+			p.fail("Appendix A of docs/protocol/codex.md has no row %q", line.rest)
 		}
 	case "let":
 		var value any = p.last["result"]

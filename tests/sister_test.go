@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// This file tests the sister APIs of docs/PROTOCOL.md. Their notifications are in c.other.
+// This file tests the sister APIs of docs/protocol/codex.md. Their notifications are in c.other.
 
 // deltas returns the streamed output of a program by stream, and the streams that ended with
 // capReached.

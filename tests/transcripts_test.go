@@ -59,7 +59,7 @@ type difference struct {
 	// that only the peer sends: "27", "1/27" on connection 1, "process m7", "end of 1",
 	// "fs/missingChanged".
 	at string
-	// why names the row of Appendix A in docs/PROTOCOL.md, or the method that only our server has.
+	// why names the row of Appendix A in docs/protocol/codex.md, or the method that only our server has.
 	why string
 	// ours is our answer. For a request, the content of "result" or "error" is enough; for a process,
 	// some of exitCode, stdout, stderr, pty; for an end, the close code.

@@ -22,12 +22,13 @@ func TestCommandLineDocument(t *testing.T) {
 		"ATTACKS.md":     {"door", "all-at-once", "give-back"},
 		"LOADTEST.md":    {"ws-auth"},
 		"PERFORMANCE.md": {"rows", "runs"},
-		"PROTOCOL.md":    {"concurrent-requests"},
+		"codex.md":       {"concurrent-requests"},
 		"SANDBOX.md":     {"cap-add", "security-opt"}, // of Docker and Podman
 	}
 	paths, err := filepath.Glob("../../docs/*.md")
-	if err != nil || len(paths) < len(least) {
-		t.Fatalf("%d documents, %v", len(paths), err)
+	wire, err2 := filepath.Glob("../../docs/protocol/*.md")
+	if paths = append(paths, wire...); err != nil || err2 != nil || len(wire) == 0 || len(paths) < len(least) {
+		t.Fatalf("%d documents, %d of the wire: %v, %v", len(paths), len(wire), err, err2)
 	}
 	root := newRoot()
 	for _, path := range paths {

@@ -99,7 +99,7 @@ func limitsInto(l *protocol.ProcessLimits) func(string) error {
 		d := json.NewDecoder(strings.NewReader(s))
 		d.DisallowUnknownFields()
 		if err := d.Decode(l); err != nil {
-			return fmt.Errorf("%w: want JSON such as {\"nofile\":1024}; docs/PROTOCOL.md, section 14, has all members", err)
+			return fmt.Errorf("%w: want JSON such as {\"nofile\":1024}; docs/protocol/supervision.md, section 14, has all members", err)
 		}
 		if _, err := d.Token(); err != io.EOF {
 			return errors.New("more than one JSON object")

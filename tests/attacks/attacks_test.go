@@ -42,7 +42,7 @@ func TestAttacksExplain(t *testing.T) {
 func TestDocumentsNameAttacks(t *testing.T) {
 	var found int
 	anAttack := regexp.MustCompile("\\battack *`([^`]+)`")
-	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../docs/decisions/*.md"} {
+	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../docs/protocol/*.md", "../../docs/decisions/*.md"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, paths, err)
