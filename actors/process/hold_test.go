@@ -17,11 +17,16 @@ import (
 func TestHold(t *testing.T) {
 	const retention = 64 << 10
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		start := func() (pid *actor.PID, record *processRecord, waits func() bool) {
+		// A program is one that writes as much as it may.
+		type program struct {
+			pid  *actor.PID
+			look func() (waits bool, written, dropped uint64)
+		}
+		start := func() program {
 			params := protocol.ProcessStartParams{Retention: &protocol.Retention{OnFull: protocol.OnFullEvict, HoldMs: ms(5 * time.Second)}}
-			pid, record, _ = fakeProcessOf(params, spawn, func(r *processRecord) { r.feed.Retention = retention })
+			pid, record, _ := fakeProcessOf(params, spawn, func(r *processRecord) { r.feed.Retention = retention })
 			var wrote atomic.Int64
-			go func() { // the program writes as much as it may, and a second is enough for that
+			go func() {
 				for n := int64(0); n < 4*retention; n = wrote.Load() {
 					credit, ok := record.intake.Take(8 << 10)
 					if !ok {
@@ -31,59 +36,62 @@ func TestHold(t *testing.T) {
 					wrote.Add(int64(credit.N))
 				}
 			}()
-			time.Sleep(time.Second)
-			return pid, record, func() bool { synctest.Wait(); return wrote.Load() < 4*retention }
+			return program{pid, func() (waits bool, written, dropped uint64) {
+				synctest.Wait()
+				written, dropped = record.feed.Log.Written(), record.feed.Log.Dropped()
+				system.Root.Send(pid, message.BudgetLow{}) // what the actor writes from now on comes after this read
+				return wrote.Load() < 4*retention, written, dropped
+			}}
 		}
-		check := func(when string, record *processRecord, waits, want bool) {
+		check := func(when string, p program, want bool) (written uint64) {
 			t.Helper()
-			if first := record.feed.Log.First(); waits != want || (first == 1) != want {
-				t.Errorf("%s the program waits: %t, want %t; the log begins at %d", when, waits, want, first)
+			waits, written, dropped := p.look()
+			if waits != want || (dropped == 0) != want {
+				t.Errorf("%s the program waits: %t, want %t; %d bytes are dropped", when, waits, want, dropped)
 			}
+			return written
 		}
 
-		_, record, waits := start()
-		check("before the time is over", record, waits(), true)
-		time.Sleep(5 * time.Second)
-		check("after the time", record, waits(), false)
+		p := start()
+		check("before the time is over", p, true)
+		time.Sleep(6 * time.Second)
+		check("after the time", p, false)
 
-		pid, record, waits := start()
+		p = start()
 		viewer := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
-		tell := func(m any) { system.Root.RequestWithCustomSender(pid, m, viewer); synctest.Wait() }
+		tell := func(m any) { system.Root.RequestWithCustomSender(p.pid, m, viewer); synctest.Wait() }
 		tell(message.Subscribe{Hold: true})
 		time.Sleep(time.Minute)
-		check("with a viewer that asks for nothing", record, waits(), true)
-		had := record.feed.Log.Written()
+		had := check("with a viewer that asks for nothing", p, true)
 		tell(message.Pull{Bytes: retention})
-		if now := record.feed.Log.Written(); now != had {
-			t.Errorf("the viewer has been sent a part: %d bytes are written, before %d", now, had)
+		if now := check("with a viewer that has been sent a part", p, true); now != had {
+			t.Errorf("the viewer has acknowledged nothing: %d bytes are written, before %d", now, had)
 		}
 		tell(message.Ack{To: 2})
-		if now := record.feed.Log.Written(); now <= had || !waits() {
-			t.Errorf("after the viewer has acknowledged a part, %d bytes are written, before %d; the program waits: %t", now, had, waits())
+		waits, now, _ := p.look()
+		if now <= had || !waits {
+			t.Errorf("after the viewer has acknowledged a part, %d bytes are written, before %d; the program waits: %t", now, had, waits)
 		}
-		had = record.feed.Log.Written()
-		system.Root.Send(pid, message.ViewerGone{PID: viewer})
+		system.Root.Send(p.pid, message.ViewerGone{PID: viewer})
 		time.Sleep(4 * time.Second)
-		if now := record.feed.Log.Written(); now > had+retention || !waits() {
-			t.Errorf("4 s after the loss of the viewer, %d bytes are written, before %d; the program waits: %t", now, had, waits())
+		if waits, _, _ := p.look(); !waits {
+			t.Error("the program does not wait 4 s after the loss of the viewer")
 		}
 		time.Sleep(2 * time.Second)
-		if waits() {
-			t.Error("the program waits for a viewer that has been gone for 6 s")
-		}
+		check("6 s after the loss of the viewer", p, false)
 
-		pid, _, waits = start()
+		p = start()
 		tell(message.Subscribe{Hold: true})
-		system.Root.RequestWithCustomSender(pid, message.Subscribe{Hold: true, Pull: 1}, spawn(func() actor.Actor {
+		system.Root.RequestWithCustomSender(p.pid, message.Subscribe{Hold: true, Pull: 1}, spawn(func() actor.Actor {
 			return actor.ReceiveFunc(func(ctx actor.Context) {
 				if m, ok := ctx.Message().(message.Delivery); ok {
-					ctx.Request(pid, message.Ack{To: m.Entries[len(m.Entries)-1].Seq})
-					ctx.Request(pid, message.Pull{Bytes: retention})
+					ctx.Request(p.pid, message.Ack{To: m.Entries[len(m.Entries)-1].Seq})
+					ctx.Request(p.pid, message.Pull{Bytes: retention})
 				}
 			})
 		}))
-		system.Root.Send(pid, message.ViewerGone{PID: viewer})
-		if waits() {
+		system.Root.Send(p.pid, message.ViewerGone{PID: viewer})
+		if waits, _, _ := p.look(); waits {
 			t.Error("the program waits for a lost viewer, and another has come before the loss was known")
 		}
 	})
