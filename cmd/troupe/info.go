@@ -87,7 +87,11 @@ func printInfo(out show.Out, e *psEntry) {
 		line("group", "%s", p.Group)
 	}
 	line("command", "%s", show.Command(p.Argv))
-	line("directory", "%s", p.Cwd)
+	dir := p.Cwd
+	if path, err := protocol.ParseFileURI(dir); err == nil { // else "~", or what an older server says
+		dir = path
+	}
+	line("directory", "%s", dir)
 	if p.User != nil {
 		line("user", "%s (%d:%d)", p.User.Name, p.User.UID, p.User.GID)
 	}
@@ -113,9 +117,17 @@ func printInfo(out show.Out, e *psEntry) {
 		line("waits for", "%s", text)
 	}
 	for i, w := range p.WaitsFor {
-		if i > 0 || w.Reason != "" {
-			line("", "%s", strings.TrimSpace(fmt.Sprintf("%s, for %s %s", w.For, show.Age(time.Duration(min(w.SinceMs, 1<<43))*time.Millisecond), w.Reason)))
+		text := "for " + show.Age(time.Duration(min(w.SinceMs, 1<<43))*time.Millisecond)
+		switch {
+		case i > 0:
+			text = why.Join(why.Wait(p, w), text)
+		case w.Reason == "":
+			continue
 		}
+		if w.Reason != "" {
+			text += ": " + w.Reason
+		}
+		line("", "%s", text)
 	}
 	if p.StartedAtMs > 0 {
 		started := time.UnixMilli(p.StartedAtMs)
@@ -161,6 +173,9 @@ func printInfo(out show.Out, e *psEntry) {
 	}
 	for _, v := range p.Viewers {
 		text := string(v.Role)
+		if v.Hold {
+			text += ", for which the program waits"
+		}
 		if v.LagBytes > 0 {
 			text += fmt.Sprintf(", %s behind for %s", show.Bytes(v.LagBytes), show.Age(time.Duration(min(v.LagMs, 1<<43))*time.Millisecond))
 		}

@@ -45,7 +45,7 @@ const quiet = 10 * time.Second
 func Quiet(p *protocol.ProcessInfoResult) string {
 	text := ""
 	if len(p.WaitsFor) > 0 {
-		text = wait(p, p.WaitsFor[0])
+		text = Wait(p, p.WaitsFor[0])
 	} else if p.Status != nil {
 		text = Ended(p.Status)
 	}
@@ -55,9 +55,13 @@ func Quiet(p *protocol.ProcessInfoResult) string {
 	return text
 }
 
-func wait(p *protocol.ProcessInfoResult, w protocol.Wait) string {
+// Wait is Quiet for one of the things that a process waits for.
+func Wait(p *protocol.ProcessInfoResult, w protocol.Wait) string {
 	switch w.For {
 	case protocol.WaitOwner:
+		if slices.ContainsFunc(p.Viewers, func(v protocol.Viewer) bool { return v.Hold }) {
+			return paren("output full", w.Limit) + ": its viewers have not read it"
+		}
 		return paren("output full", w.Limit) + ": attach to read it"
 	case protocol.WaitBudget:
 		return paren("output full", w.Limit) + ": the server's memory for output is used up"

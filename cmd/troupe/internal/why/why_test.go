@@ -21,6 +21,7 @@ func TestQuiet(t *testing.T) {
 		{protocol.ProcessInfoResult{QuietMs: 61_000, WaitsFor: []protocol.Wait{{For: protocol.WaitItself}}}, "quiet for 1m"},
 		{protocol.ProcessInfoResult{QuietMs: 9_000, PendingWrites: 1, WaitsFor: []protocol.Wait{{For: protocol.WaitItself}}}, "does not read its stdin"},
 		{waits(protocol.Wait{For: protocol.WaitOwner}, protocol.Wait{For: protocol.WaitEnd}), "output full: attach to read it"},
+		{protocol.ProcessInfoResult{Viewers: []protocol.Viewer{{Role: protocol.RoleController, Hold: true}}, WaitsFor: []protocol.Wait{{For: protocol.WaitOwner}}}, "output full: its viewers have not read it"},
 		{waits(protocol.Wait{For: protocol.WaitBudget}), "output full: the server's memory for output is used up"},
 		{waits(protocol.Wait{For: protocol.WaitOwner, Limit: "spool-places"}), "output full (spool-places): attach to read it"},
 		{waits(protocol.Wait{For: protocol.WaitBudget, Limit: "memory-budget"}), "output full (memory-budget): the server's memory for output is used up"},
