@@ -62,6 +62,11 @@ func TestHold(t *testing.T) {
 	t.Parallel()
 	h, ctx := newHost(t, actors.Config{}), within(t)
 	owner := h.client(t, nil)
+	started := owner.Command("true")
+	started.Hold = true
+	if err := started.Start(ctx); err == nil || !strings.Contains(err.Error(), "Hold is for a Cmd of Attach") {
+		t.Errorf("a program that is started with Hold: %v", err)
+	}
 	program := owner.Command("seq", "1", "300000")
 	program.Retention = &protocol.Retention{Bytes: new(uint64(64 << 10)), OnFull: protocol.OnFullEvict, HoldMs: new(uint64(protocol.MaxHoldMs))}
 	if err := program.Start(ctx); err != nil {

@@ -44,7 +44,8 @@
 // # Where to look
 //
 //   - client.go, link.go, pulse.go: the client, its connection, and whether the server lives
-//   - call.go, info.go, session.go: calls that are repeated over cuts, and any method
+//   - call.go: calls that are repeated over cuts, and any method
+//   - info.go, session.go: calls about the server and the session
 //   - cmd.go, process.go: programs and their output
 //   - handle.go: a process without its output
 //   - group.go, share.go, token.go: groups, shares, tokens

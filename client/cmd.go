@@ -256,6 +256,9 @@ func (cmd *Cmd) prepare() error {
 	case cmd.process != nil:
 		return errors.New("client: Start: already started; a Cmd runs once")
 	}
+	if cmd.Hold && !cmd.attach {
+		return errors.New("client: Start: Hold is for a Cmd of Attach: what the server keeps for a Cmd of Command, its Retention says")
+	}
 	if cmd.OnEvent != nil && (cmd.Stdout != nil || cmd.Stderr != nil) {
 		return errors.New("client: Start: OnEvent is set, and Stdout or Stderr: OnEvent gets all output, so leave them out")
 	}

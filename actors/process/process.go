@@ -297,6 +297,7 @@ func (p *process) end(ctx actor.Context) {
 	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.endAt, &p.readsAt, &p.treeAt} {
 		a.Stop()
 	}
+	p.awaitNobody()
 	p.unwatch()
 	p.leave()
 }
