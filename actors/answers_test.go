@@ -2,6 +2,8 @@ package actors
 
 import (
 	"cmp"
+	"reflect"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,7 +47,8 @@ func TestProcessesAnswerTheirMethods(t *testing.T) {
 			protocol.MethodProcessResize:     protocol.ProcessResizeParams{Size: protocol.Size{Rows: 1, Cols: 1}},
 			protocol.MethodProcessSetRestart: protocol.ProcessSetRestartParams{Restart: protocol.Restart{Policy: protocol.RestartPermanent}},
 		}
-		for name, params := range connection.Methods() {
+		for _, row := range connection.Table() {
+			name, params := row.Name, row.Params
 			if _, about := params[0].(protocol.AboutProcess); !about || name == protocol.MethodProcessStart {
 				continue
 			}
@@ -63,6 +66,8 @@ func TestProcessesAnswerTheirMethods(t *testing.T) {
 			synctest.Wait()
 			if e := answer.Err; e != nil && (e.Code == protocol.CodeInternal || e.Kind() == protocol.KindParams) {
 				t.Errorf("%s is answered: %v", name, e)
+			} else if answer.Result != nil && !slices.ContainsFunc(row.Results, func(r any) bool { return reflect.TypeOf(r) == reflect.TypeOf(answer.Result) }) {
+				t.Errorf("%s is answered with a %T, which is none of the results in its entry: %T", name, answer.Result, row.Results)
 			}
 			system.Root.StopFuture(it).Wait()
 		}

@@ -113,7 +113,7 @@ type ProcessSpawnParams struct {
 	OutputBytesCap Limit `json:"outputBytesCap,omitzero"` // of each stream, in bytes; absent: 1 MiB
 	TimeoutMs      Limit `json:"timeoutMs,omitzero"`      // absent: 10 s
 
-	Env map[string]*string `json:"env,omitempty"` // added to the server's; nil: unset
+	Env map[string]*string `json:"env,omitempty"` // added to the server's; a null removes the variable
 
 	NoSandbox
 }
@@ -161,7 +161,7 @@ type CommandExecParams struct {
 	ProcessID *string  `json:"processId,omitempty"` // nil: output is not streamed, and no request can name the command
 	Cwd       *string  `json:"cwd,omitempty"`       // relative to the server's; nil: the server's
 
-	Env map[string]*string `json:"env,omitempty"` // added to the server's; nil: unset
+	Env map[string]*string `json:"env,omitempty"` // added to the server's; a null removes the variable
 
 	TTY                bool          `json:"tty,omitempty"` // implies the next two; all output is stdout
 	StreamStdin        bool          `json:"streamStdin,omitempty"`

@@ -395,7 +395,7 @@ type ProcessSubscribeParams struct {
 // Process returns the ProcessID.
 func (p ProcessSubscribeParams) Process() string { return p.ProcessID }
 
-// ReadDetail says which members ours an answer to process/read has. (Ours.)
+// ReadDetail says which additional members an answer to process/read has. (Ours.)
 type ReadDetail string
 
 const (

@@ -26,11 +26,24 @@ const (
 	NotifySessionExpiring = "session/expiring"  // SessionExpiringNotification, to observers
 )
 
-// Notifications are the methods of all notifications sent by the server.
-var Notifications = []string{
-	NotifyOutput, NotifyExited, NotifyClosed, NotifyMissingChanged, NotifyFsChanged, NotifyHTTPBodyDelta,
-	NotifyGap, NotifyRestarted, NotifyReady, NotifyEvicted, NotifyGroupChanged, NotifySessionEvicted, NotifySessionExpiring,
-	NotifyProcessOutputDelta, NotifySpawnExited, NotifyCommandExecOutputDelta, NotifyCommandExecExited,
+// Notifications are all notifications sent by the server, by their methods, each with a zero value of every type that its params have.
+var Notifications = map[string][]any{
+	NotifyOutput:                 {OutputNotification{}},
+	NotifyExited:                 {ExitedNotification{}, SpawnExitedNotification{}}, // the second has NotifySpawnExited, the same method
+	NotifyClosed:                 {ClosedNotification{}},
+	NotifyMissingChanged:         {FsMissingChangedNotification{}},
+	NotifyFsChanged:              {FsChangedNotification{}},
+	NotifyHTTPBodyDelta:          {HTTPBodyDeltaNotification{}},
+	NotifyGap:                    {GapNotification{}},
+	NotifyRestarted:              {RestartedNotification{}},
+	NotifyReady:                  {ReadyNotification{}},
+	NotifyEvicted:                {EvictedNotification{}},
+	NotifyGroupChanged:           {GroupChangedNotification{}},
+	NotifySessionEvicted:         {SessionEvictedNotification{}},
+	NotifySessionExpiring:        {SessionExpiringNotification{}},
+	NotifyProcessOutputDelta:     {ProcessOutputDeltaNotification{}},
+	NotifyCommandExecOutputDelta: {CommandExecOutputDeltaNotification{}, FirstExecOutputDeltaNotification{}},
+	NotifyCommandExecExited:      {FirstExecExitedNotification{}},
 }
 
 // Empty is the result {}. As params, Empty accepts absent params, null, and any object.

@@ -550,17 +550,18 @@ type conn struct {
 
 	lastID atomic.Int64
 
-	facts                     // guards the fields below
-	replies  []obj            // answers not yet taken, in order
-	other    []obj            // notifications not about a process, in order
-	procs    map[string]*proc // by processId
-	started  map[string]bool  // processIds started on this connection: their seq begins at 1
-	unmerged bool             // the client has resumed without replay: events that it has had may come again, once
-	pings    int              // from the server
-	lastPing string           // payload of the last ping
-	pongs    []string         // payloads of the server's pongs
-	faults   []string         // breaches of the wire's rules
-	end      error            // why reading ended; a *websocket.CloseError after a Close frame
+	facts                        // guards the fields below
+	asked    map[string]askedFor // requests without an answer, by id
+	replies  []obj               // answers not yet taken, in order
+	other    []obj               // notifications not about a process, in order
+	procs    map[string]*proc    // by processId
+	started  map[string]bool     // processIds started on this connection: their seq begins at 1
+	unmerged bool                // the client has resumed without replay: events that it has had may come again, once
+	pings    int                 // from the server
+	lastPing string              // payload of the last ping
+	pongs    []string            // payloads of the server's pongs
+	faults   []string            // breaches of the wire's rules
+	end      error               // why reading ended; a *websocket.CloseError after a Close frame
 }
 
 // dialWS connects to ws://… or unix:///… with an additional header. If the server refuses, the response
@@ -702,7 +703,7 @@ func (c *conn) run() {
 	t := c.t // a test may hand the connection on to its subtests
 	c.timeout = factTimeout
 	c.done = make(chan struct{})
-	c.procs, c.started = map[string]*proc{}, map[string]bool{}
+	c.procs, c.started, c.asked = map[string]*proc{}, map[string]bool{}, map[string]askedFor{}
 	go func() {
 		defer close(c.done)
 		for {
@@ -742,9 +743,11 @@ func (c *conn) took(data []byte) {
 		return
 	}
 	if !isNotification {
+		c.checkResult(m["id"], m["result"])
 		c.replies = append(c.replies, m)
 		return
 	}
+	c.checkNotification(method, m["params"])
 	params, _ := m["params"].(obj)
 	id, hasID := params["processId"].(string)
 	if !hasID || strings.HasPrefix(method, "command/") {
@@ -891,6 +894,7 @@ func (c *conn) request(method string, params any) (id int64) {
 			c.update(func() { c.started[name] = true })
 		}
 	}
+	c.update(func() { c.asked[jsonText(id)] = askedFor{method, json.RawMessage(jsonText(params))} })
 	c.send(obj{"id": id, "method": method, "params": params})
 	return id
 }

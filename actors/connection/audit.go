@@ -86,9 +86,8 @@ func (c *connection) recordFile(call *fileCall) func(error) {
 	if c.env.Audit == nil {
 		return func(error) {}
 	}
-	log, handles := c.env.Audit, c.files.handles
-	e, ok := fileChange(call.in.params)
-	if !ok {
+	log := c.env.Audit
+	if call.change == nil {
 		refused := c.refusal(call.in.method)
 		return func(err error) {
 			if errors.Is(err, rules.ErrRefused) {
@@ -96,10 +95,10 @@ func (c *connection) recordFile(call *fileCall) func(error) {
 			}
 		}
 	}
+	e := *call.change
 	e.Who, e.Method = c.who(), call.in.method
-	if call.in.method == protocol.MethodFsClose { // calls with the same handle run one after the other
-		e.Path = audit.Text(handles.Replaces(string(e.Handle)))
-		if e.Path == "" {
+	if e.Path == "" { // fs/close: calls with the same handle run one after the other
+		if e.Path = audit.Text(c.files.handles.Replaces(string(e.Handle))); e.Path == "" {
 			return func(error) {}
 		}
 	}
@@ -112,40 +111,4 @@ func (c *connection) recordFile(call *fileCall) func(error) {
 		}
 		log.Put(e)
 	}
-}
-
-// fileChange returns the event of a call that changes files; ok is false if the call changes none.
-// fs/writeBlock is left out: a file that was written in blocks takes its place at fs/close.
-func fileChange(params any) (e audit.FileChange, ok bool) {
-	path := func(uri string) audit.Text {
-		if p, err := pathOf(uri); err == nil {
-			return audit.Text(p)
-		}
-		return audit.Text(uri)
-	}
-	switch p := params.(type) {
-	case protocol.FsWriteFileParams:
-		e.Path = path(p.Path)
-	case protocol.FsCreateDirectoryParams:
-		e.Path = path(p.Path)
-	case protocol.FsRemoveParams:
-		e.Path = path(p.Path)
-	case protocol.FsCopyParams:
-		e.From, e.Path = path(p.SourcePath), path(p.DestinationPath)
-	case protocol.FsRenameParams:
-		e.From, e.Path = path(p.SourcePath), path(p.DestinationPath)
-	case protocol.FsSymlinkParams:
-		e.Path = path(p.Path)
-	case protocol.FsSetMetadataParams:
-		e.Path = path(p.Path)
-	case protocol.FsOpenParams:
-		e.Path, e.Handle = path(p.Path), audit.Text(p.HandleID)
-		return e, p.Mode.Writes()
-	case protocol.FsCloseParams:
-		e.Handle = audit.Text(p.HandleID)
-		return e, true
-	default:
-		return e, false
-	}
-	return e, true
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -90,7 +91,9 @@ func openFile(f *fileCalls, call *fileCall, p protocol.FsOpenParams) error {
 		return protocol.FsOpenResult{HandleID: p.HandleID}, f.handles.Open(ctx, p.HandleID, on, at, p.Mode)
 	}
 	if p.Mode.Writes() {
-		return call.writes(p.Path, open)
+		err := call.writes(p.Path, open)
+		call.change.Handle = audit.Text(p.HandleID)
+		return err
 	}
 	return call.reads(p.Path, open)
 }
@@ -118,6 +121,7 @@ func writeBlock(f *fileCalls, call *fileCall, p protocol.FsWriteBlockParams) err
 }
 
 func closeFile(f *fileCalls, call *fileCall, p protocol.FsCloseParams) error {
+	call.change = &audit.FileChange{Handle: audit.Text(p.HandleID)}
 	call.do = f.byHandle(call, p.HandleID, empty(func(ctx context.Context) error { return f.handles.Close(ctx, p.HandleID) }))
 	return call.about(p.HandleID)
 }
@@ -167,7 +171,7 @@ func copyFile(f *fileCalls, call *fileCall, p protocol.FsCopyParams) error {
 	if err != nil {
 		return err
 	}
-	return call.writes(p.DestinationPath, func(ctx context.Context, on files.Calls, to files.Place) (any, error) {
+	return call.moves(from, p.DestinationPath, func(ctx context.Context, on files.Calls, to files.Place) (any, error) {
 		source, err := call.toRead(from)
 		if err != nil {
 			return nil, err
@@ -194,7 +198,7 @@ func rename(_ *fileCalls, call *fileCall, p protocol.FsRenameParams) error {
 	if err != nil {
 		return err
 	}
-	return call.writes(p.DestinationPath, func(ctx context.Context, on files.Calls, to files.Place) (any, error) {
+	return call.moves(from, p.DestinationPath, func(ctx context.Context, on files.Calls, to files.Place) (any, error) {
 		source, err := call.toWrite(from)
 		if err != nil {
 			return nil, err

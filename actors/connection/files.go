@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
+	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -42,11 +43,12 @@ type (
 type fileCall struct {
 	in     inbound
 	do     func(context.Context) (any, error)
-	handle string     // calls with the same handle run in the order sent; "": no handle
-	watch  *fileWatch // of fs/watch; nil: another method
-	large  bool       // the answer may be large: a single such call until its answer is written
-	bytes  int        // of its answer
-	held   int        // of the connection's memory, for the answer; owned by the goroutine until fileDone
+	handle string            // calls with the same handle run in the order sent; "": no handle
+	watch  *fileWatch        // of fs/watch; nil: another method
+	change *audit.FileChange // for the audit log; nil: the call changes no file. Without Path: the file of the handle
+	large  bool              // the answer may be large: a single such call until its answer is written
+	bytes  int               // of its answer
+	held   int               // of the connection's memory, for the answer; owned by the goroutine until fileDone
 
 	sandbox *protocol.Sandbox // that the client asks for; nil: none
 	jails   *jails

@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
@@ -103,6 +104,14 @@ func (m *method) allows(role protocol.Role, guest bool, params any) bool {
 	return m.observer.allows(params)
 }
 
+// String is whether an observer may send the method, in the words of the documents.
+func (p permission) String() string {
+	if p.text == "" {
+		return "no"
+	}
+	return p.text
+}
+
 // allows reports whether an observer may send a request with these params.
 func (p permission) allows(params any) bool { return p.may != nil && p.may(params) }
 
@@ -122,103 +131,104 @@ const (
 // table has all methods. A test compares the list in docs/PROTOCOL.md with table.
 var table = []section{
 	{family: execFamily, about: "connection", methods: []method{
-		{name: protocol.MethodInitialize, handler: handles(params, (*connection).initialize), app: handles(params, (*connection).initializeApp), early: true, observer: reads, guests: anyGuest},
+		{name: protocol.MethodInitialize, handler: handles(params, (*connection).initialize).gives(protocol.InitializeResult{}), app: handles(params, (*connection).initializeApp).gives(protocol.InitializeResult{}), early: true, observer: reads, guests: anyGuest},
 		{name: protocol.MethodInitialized, handler: handles(ignored, (*connection).initialized), notification: true, observer: reads, guests: anyGuest},
 	}},
 	{family: "environment info", about: "server", methods: []method{
-		{name: protocol.MethodEnvironmentInfo, handler: handles(params, (*connection).environmentInfo), observer: reads},
-		{name: protocol.MethodEnvironmentStatus, handler: handles(ignored, (*connection).environmentStatus), observer: reads, guests: anyGuest},
+		{name: protocol.MethodEnvironmentInfo, handler: handles(params, (*connection).environmentInfo).gives(protocol.EnvironmentInfo{}), observer: reads},
+		{name: protocol.MethodEnvironmentStatus, handler: handles(ignored, (*connection).environmentStatus).gives(protocol.EnvironmentStatusResult{}), observer: reads, guests: anyGuest},
 	}},
 	{family: execFamily, about: "server", methods: []method{
-		{name: protocol.MethodServerInfo, handler: handles(ignored, (*connection).tellServer), observer: reads},
-		{name: protocol.MethodServerEvents, handler: handles(optional, (*connection).readEvents), observer: reads, guests: anyGuest},
+		{name: protocol.MethodServerInfo, handler: handles(ignored, (*connection).tellServer).gives(protocol.ServerInfoResult{}, protocol.AboutServer{}), observer: reads},
+		{name: protocol.MethodServerEvents, handler: handles(optional, (*connection).readEvents).gives(protocol.ServerEventsResult{}), observer: reads, guests: anyGuest},
 	}},
 	{family: execFamily, about: "session", methods: []method{
-		{name: protocol.MethodSessionInfo, handler: ofSession(ignored[message.SessionInfoRequest]), observer: reads, guests: anyGuest},
-		{name: protocol.MethodSessionList, handler: handles(optional, (*connection).listSessions), observer: reads, guests: anyGuest, server: true},
-		{name: protocol.MethodSessionClose, handler: handles(optional[protocol.SessionCloseParams], (*connection).closeSession), repeat: repeatBySession, server: true},
-		{name: protocol.MethodSessionUpdate, handler: ofSession(params[protocol.SessionUpdateParams]), server: true},
+		{name: protocol.MethodSessionInfo, handler: ofSession(ignored[message.SessionInfoRequest]).gives(protocol.SessionInfoResult{}), observer: reads, guests: anyGuest},
+		{name: protocol.MethodSessionList, handler: handles(optional, (*connection).listSessions).gives(protocol.SessionListResult{}, protocol.SessionProcessesResult{}, protocol.SessionDetailsResult{}), observer: reads, guests: anyGuest, server: true},
+		{name: protocol.MethodSessionClose, handler: handles(optional[protocol.SessionCloseParams], (*connection).closeSession).gives(protocol.Empty{}), repeat: repeatBySession, server: true},
+		{name: protocol.MethodSessionUpdate, handler: ofSession(params[protocol.SessionUpdateParams]).gives(protocol.Empty{}), server: true},
 		{name: protocol.MethodSessionAck, handler: handles(params, (*connection).acknowledge), notification: true, record: unrecorded},
-		{name: protocol.MethodSessionShare, handler: ofSession(params[protocol.SessionShareParams]), repeat: repeatsAnew, server: true, record: byHandler},
-		{name: protocol.MethodSessionShares, handler: ofSession(ignored[message.SharesRequest]), observer: ownerReads, server: true},
-		{name: protocol.MethodSessionUnshare, handler: ofSession(params[protocol.SessionUnshareParams]), repeat: repeatByShare, server: true, record: byHandler},
-		{name: protocol.MethodProcessList, handler: handles(optional, (*connection).listProcesses), observer: reads, guests: anyGuest},
-		{name: protocol.MethodGroupList, handler: ofSession(ignored[message.GroupListRequest]), observer: reads, guests: anyGuest},
+		{name: protocol.MethodSessionShare, handler: ofSession(params[protocol.SessionShareParams]).gives(protocol.SessionShareResult{}), repeat: repeatsAnew, server: true, record: byHandler},
+		{name: protocol.MethodSessionShares, handler: ofSession(ignored[message.SharesRequest]).gives(protocol.SessionSharesResult{}), observer: ownerReads, server: true},
+		{name: protocol.MethodSessionUnshare, handler: ofSession(params[protocol.SessionUnshareParams]).gives(protocol.SessionUnshareResult{}), repeat: repeatByShare, server: true, record: byHandler},
+		{name: protocol.MethodProcessList, handler: handles(optional, (*connection).listProcesses).gives(protocol.ProcessListResult{}), observer: reads, guests: anyGuest},
+		{name: protocol.MethodGroupList, handler: ofSession(ignored[message.GroupListRequest]).gives(protocol.GroupListResult{}), observer: reads, guests: anyGuest},
 	}},
 
 	{family: execFamily, about: "process", methods: []method{
-		{name: protocol.MethodProcessStart, handler: handles(startParams, (*connection).startProcess), server: true, record: byHandler},
-		{name: protocol.MethodProcessRead, handler: handles(params, (*connection).readProcess), observer: reads, guests: anyGuest},
-		{name: protocol.MethodProcessSubscribe, handler: handles(params, (*connection).subscribeProcess), observer: toWatch, guests: anyGuest},
+		{name: protocol.MethodProcessStart, handler: handles(startParams, (*connection).startProcess).gives(protocol.ProcessStartResult{}), server: true, record: byHandler},
+		{name: protocol.MethodProcessRead, handler: handles(params, (*connection).readProcess).gives(protocol.ProcessReadResult{}), observer: reads, guests: anyGuest},
+		{name: protocol.MethodProcessSubscribe, handler: handles(params, (*connection).subscribeProcess).gives(protocol.ProcessInfo{}), observer: toWatch, guests: anyGuest},
 		// If there is no such process, these three answer as the peer does, and the others fail.
-		{name: protocol.MethodProcessWrite, handler: ofProcess[protocol.ProcessWriteParams](protocol.ProcessWriteResult{Status: protocol.WriteUnknownProcess}), guests: typists, record: unrecorded},
-		{name: protocol.MethodProcessSignal, handler: ofProcess[protocol.ProcessSignalParams](protocol.Empty{})},
-		{name: protocol.MethodProcessTerminate, handler: ofProcess[protocol.ProcessTerminateParams](protocol.ProcessTerminateResult{Running: false})},
-		{name: protocol.MethodProcessCloseStdin, handler: ofProcess[protocol.ProcessCloseStdinParams](nil)},
-		{name: protocol.MethodProcessResize, handler: ofProcess[protocol.ProcessResizeParams](nil), guests: typists, record: unrecorded},
-		{name: protocol.MethodProcessWait, handler: ofProcess[protocol.ProcessWaitParams](nil), observer: reads, guests: anyGuest},
-		{name: protocol.MethodProcessRestart, handler: ofProcess[protocol.ProcessRestartParams](nil)},
-		{name: protocol.MethodProcessSetRestart, handler: ofProcess[protocol.ProcessSetRestartParams](nil)},
-		{name: protocol.MethodProcessInfo, handler: ofProcess[protocol.ProcessInfoParams](nil), observer: reads, guests: anyGuest},
+		{name: protocol.MethodProcessWrite, handler: ofProcess[protocol.ProcessWriteParams](protocol.ProcessWriteResult{Status: protocol.WriteUnknownProcess}).gives(protocol.ProcessWriteResult{}), guests: typists, record: unrecorded},
+		{name: protocol.MethodProcessSignal, handler: ofProcess[protocol.ProcessSignalParams](protocol.Empty{}).gives(protocol.Empty{})},
+		{name: protocol.MethodProcessTerminate, handler: ofProcess[protocol.ProcessTerminateParams](protocol.ProcessTerminateResult{Running: false}).gives(protocol.ProcessTerminateResult{})},
+		{name: protocol.MethodProcessCloseStdin, handler: ofProcess[protocol.ProcessCloseStdinParams](nil).gives(protocol.Empty{})},
+		{name: protocol.MethodProcessResize, handler: ofProcess[protocol.ProcessResizeParams](nil).gives(protocol.Empty{}), guests: typists, record: unrecorded},
+		{name: protocol.MethodProcessWait, handler: ofProcess[protocol.ProcessWaitParams](nil).gives(protocol.ProcessWaitResult{}), observer: reads, guests: anyGuest},
+		{name: protocol.MethodProcessRestart, handler: ofProcess[protocol.ProcessRestartParams](nil).gives(protocol.Empty{})},
+		{name: protocol.MethodProcessSetRestart, handler: ofProcess[protocol.ProcessSetRestartParams](nil).gives(protocol.Empty{})},
+		{name: protocol.MethodProcessInfo, handler: ofProcess[protocol.ProcessInfoParams](nil).gives(protocol.ProcessInfoResult{}), observer: reads, guests: anyGuest},
 	}},
 	{family: execFamily, about: "group", methods: []method{
-		{name: protocol.MethodGroupStart, handler: handles(groupParams, (*connection).startGroup), server: true, record: byHandler},
-		{name: protocol.MethodGroupStop, handler: ofSession(params[protocol.GroupStopParams])},
+		{name: protocol.MethodGroupStart, handler: handles(groupParams, (*connection).startGroup).gives(protocol.GroupStartResult{}), server: true, record: byHandler},
+		{name: protocol.MethodGroupStop, handler: ofSession(params[protocol.GroupStopParams]).gives(protocol.Empty{})},
 	}},
 
 	{family: "filesystem", prefix: "fs", about: "file", repeat: repeatsNotAtAll, record: byHandler, methods: []method{
-		{name: protocol.MethodFsReadFile, handler: ofFiles(params, readFile), app: ofFiles(plain, readFile), observer: reads},
-		{name: protocol.MethodFsOpen, handler: ofFiles(params, openFile), observer: toRead},
-		{name: protocol.MethodFsReadBlock, handler: ofHandles(params, readBlock), observer: reads},
-		{name: protocol.MethodFsWriteBlock, handler: ofHandles(params, writeBlock), observer: byHandle},
-		{name: protocol.MethodFsClose, handler: ofHandles(params, closeFile), observer: reads},
-		{name: protocol.MethodFsWriteFile, handler: ofFiles(writeFileParams, writeFile), app: ofFiles(plainWriteFile, writeFile)},
-		{name: protocol.MethodFsCreateDirectory, handler: ofFiles(params, createDirectory), app: ofFiles(plain, createDirectory)},
-		{name: protocol.MethodFsGetMetadata, handler: ofFiles(params, getMetadata), app: ofFiles(plain, getAppMetadata), observer: reads},
-		{name: protocol.MethodFsCanonicalize, handler: ofFiles(params, canonicalize), observer: reads},
-		{name: protocol.MethodFsReadDirectory, handler: ofFiles(params, readDirectory), app: ofFiles(plain, readDirectory), observer: reads},
-		{name: protocol.MethodFsWalk, handler: ofFiles(params, walk), observer: reads},
-		{name: protocol.MethodFsRemove, handler: ofFiles(params, remove), app: ofFiles(plain, remove)},
-		{name: protocol.MethodFsCopy, handler: ofFiles(params, copyFile), app: ofFiles(plain, copyFile)},
-		{name: protocol.MethodFsStat, handler: ofFiles(params, statEntry), observer: reads},
-		{name: protocol.MethodFsList, handler: ofFiles(params, list), observer: reads},
-		{name: protocol.MethodFsRename, handler: ofFiles(params, rename)},
-		{name: protocol.MethodFsSymlink, handler: ofFiles(params, symlink)},
-		{name: protocol.MethodFsSetMetadata, handler: ofFiles(params, setMetadata)},
-		{name: protocol.MethodFsWatchMissing, handler: ofHandles(params, watchMissing), observer: reads},
-		{name: protocol.MethodFsWatch, app: handles(plain, (*connection).watchFile), observer: reads},
-		{name: protocol.MethodFsUnwatch, app: handles(params, (*connection).unwatchFile), observer: reads},
+		{name: protocol.MethodFsReadFile, handler: ofFiles(params, readFile).gives(protocol.FsReadFileResult{}), app: ofFiles(plain, readFile).gives(protocol.FsReadFileResult{}), observer: reads},
+		{name: protocol.MethodFsOpen, handler: ofFiles(params, openFile).gives(protocol.FsOpenResult{}), observer: toRead},
+		{name: protocol.MethodFsReadBlock, handler: ofHandles(params, readBlock).gives(protocol.FsReadBlockResult{}), observer: reads},
+		{name: protocol.MethodFsWriteBlock, handler: ofHandles(params, writeBlock).gives(protocol.Empty{}), observer: byHandle, record: unrecorded},
+		{name: protocol.MethodFsClose, handler: ofHandles(params, closeFile).gives(protocol.Empty{}), observer: reads},
+		{name: protocol.MethodFsWriteFile, handler: ofFiles(writeFileParams, writeFile).gives(protocol.Empty{}), app: ofFiles(plainWriteFile, writeFile).gives(protocol.Empty{})},
+		{name: protocol.MethodFsCreateDirectory, handler: ofFiles(params, createDirectory).gives(protocol.Empty{}), app: ofFiles(plain, createDirectory).gives(protocol.Empty{})},
+		{name: protocol.MethodFsGetMetadata, handler: ofFiles(params, getMetadata).gives(protocol.FsGetMetadataResult{}), app: ofFiles(plain, getAppMetadata).gives(protocol.FsAppMetadataResult{}), observer: reads},
+		{name: protocol.MethodFsCanonicalize, handler: ofFiles(params, canonicalize).gives(protocol.FsCanonicalizeResult{}), observer: reads},
+		{name: protocol.MethodFsReadDirectory, handler: ofFiles(params, readDirectory).gives(protocol.FsReadDirectoryResult{}), app: ofFiles(plain, readDirectory).gives(protocol.FsReadDirectoryResult{}), observer: reads},
+		{name: protocol.MethodFsWalk, handler: ofFiles(params, walk).gives(protocol.FsWalkResult{}), observer: reads},
+		{name: protocol.MethodFsRemove, handler: ofFiles(params, remove).gives(protocol.Empty{}), app: ofFiles(plain, remove).gives(protocol.Empty{})},
+		{name: protocol.MethodFsCopy, handler: ofFiles(params, copyFile).gives(protocol.Empty{}), app: ofFiles(plain, copyFile).gives(protocol.Empty{})},
+		{name: protocol.MethodFsStat, handler: ofFiles(params, statEntry).gives(protocol.FsEntry{}), observer: reads},
+		{name: protocol.MethodFsList, handler: ofFiles(params, list).gives(protocol.FsListResult{}), observer: reads},
+		{name: protocol.MethodFsRename, handler: ofFiles(params, rename).gives(protocol.Empty{})},
+		{name: protocol.MethodFsSymlink, handler: ofFiles(params, symlink).gives(protocol.Empty{})},
+		{name: protocol.MethodFsSetMetadata, handler: ofFiles(params, setMetadata).gives(protocol.Empty{})},
+		{name: protocol.MethodFsWatchMissing, handler: ofHandles(params, watchMissing).gives(protocol.FsWatchMissingResult{}), observer: reads},
+		{name: protocol.MethodFsWatch, app: handles(plain, (*connection).watchFile).gives(protocol.FsWatchResult{}), observer: reads},
+		{name: protocol.MethodFsUnwatch, app: handles(params, (*connection).unwatchFile).gives(protocol.Empty{}), observer: reads},
 	}},
 	{family: "environment config", about: "server", methods: []method{
-		{name: protocol.MethodEnvironmentConfigRead, handler: ofMachine(params, readConfig), observer: reads},
+		{name: protocol.MethodEnvironmentConfigRead, handler: ofMachine(params, readConfig).gives(protocol.EnvironmentConfigReadResult{}), observer: reads},
 	}},
 	{family: "capability discovery", about: "server", methods: []method{
-		{name: protocol.MethodCapabilityRootsDiscover, handler: ofMachine(params, discoverRoots), observer: reads},
-		{name: protocol.MethodCapabilitiesDiscover, handler: ofMachine(params, discoverInstalled), observer: reads},
+		{name: protocol.MethodCapabilityRootsDiscover, handler: ofMachine(params, discoverRoots).gives(protocol.CapabilityRootsDiscoverResult{}), observer: reads},
+		{name: protocol.MethodCapabilitiesDiscover, handler: ofMachine(params, discoverInstalled).gives(protocol.CapabilitiesDiscoverResult{}), observer: reads},
 	}},
 	{family: "http", prefix: "http", about: "connection", repeat: repeatsNotAtAll, record: byHandler, methods: []method{
-		{name: protocol.MethodHTTPRequest, handler: handles(params, (*connection).httpRequest)},
+		{name: protocol.MethodHTTPRequest, handler: handles(params, (*connection).httpRequest).gives(protocol.HTTPRequestResult{})},
 	}},
 
 	{family: execFamily, about: "program", repeat: repeatsNotAtAll, record: byHandler, wire: appServer, methods: []method{
-		{name: protocol.MethodProcessSpawn, handler: ofProgram(params[protocol.ProcessSpawnParams]), experimental: true},
-		{name: protocol.MethodProcessWriteStdin, handler: ofProgram(params[protocol.ProcessWriteStdinParams]), experimental: true},
-		{name: protocol.MethodProcessResizePty, handler: ofProgram(params[protocol.ProcessResizePtyParams]), experimental: true},
-		{name: protocol.MethodProcessKill, handler: ofProgram(params[protocol.ProcessKillParams]), experimental: true},
-		{name: protocol.MethodCommandExec, handler: ofPrograms[protocol.FirstExecParams, protocol.CommandExecParams]("argv")},
-		{name: protocol.MethodCommandExecWrite, handler: ofPrograms[protocol.FirstExecWriteParams, protocol.CommandExecWriteParams]("sessionId")},
-		{name: protocol.MethodCommandExecResize, handler: ofProgram(params[protocol.CommandExecResizeParams])},
-		{name: protocol.MethodCommandExecTerminate, handler: ofPrograms[protocol.FirstExecTerminateParams, protocol.CommandExecTerminateParams]("sessionId")},
+		{name: protocol.MethodProcessSpawn, handler: ofProgram(params[protocol.ProcessSpawnParams]).gives(protocol.Empty{}), experimental: true},
+		{name: protocol.MethodProcessWriteStdin, handler: ofProgram(params[protocol.ProcessWriteStdinParams]).gives(protocol.Empty{}), experimental: true, record: unrecorded},
+		{name: protocol.MethodProcessResizePty, handler: ofProgram(params[protocol.ProcessResizePtyParams]).gives(protocol.Empty{}), experimental: true, record: unrecorded},
+		{name: protocol.MethodProcessKill, handler: ofProgram(params[protocol.ProcessKillParams]).gives(protocol.Empty{}), experimental: true},
+		{name: protocol.MethodCommandExec, handler: ofPrograms[protocol.FirstExecParams, protocol.CommandExecParams]("argv").gives(protocol.CommandExecResult{}, protocol.FirstExecResult{})},
+		{name: protocol.MethodCommandExecWrite, handler: ofPrograms[protocol.FirstExecWriteParams, protocol.CommandExecWriteParams]("sessionId").gives(protocol.Empty{}, protocol.FirstExecWriteResult{}), record: unrecorded},
+		{name: protocol.MethodCommandExecResize, handler: ofProgram(params[protocol.CommandExecResizeParams]).gives(protocol.Empty{}), record: unrecorded},
+		{name: protocol.MethodCommandExecTerminate, handler: ofPrograms[protocol.FirstExecTerminateParams, protocol.CommandExecTerminateParams]("sessionId").gives(protocol.Empty{}, protocol.FirstExecTerminateResult{})},
 	}},
 }
 
 // A handler decodes the params of a method, and handles a message with them. The functions below
 // make handlers.
 type handler struct {
-	params []any // a zero value of each type that decode returns
-	decode func(protocol.Codec, []byte) (any, *protocol.Error)
-	handle func(*connection, actor.Context, inbound)
-	first  string // params with this member are of the first exec-server wire; "": none are
+	params  []any // a zero value of each type that decode returns
+	results []any // a zero value of each type that a result has; none: handle is for a notification
+	decode  func(protocol.Codec, []byte) (any, *protocol.Error)
+	handle  func(*connection, actor.Context, inbound)
+	first   string // params with this member are of the first exec-server wire; "": none are
 }
 
 // A decoder decodes params into p, which is zero before. It fails with the error that answers the
@@ -233,6 +243,12 @@ func handles[P any](decode decoder[P], do func(*connection, actor.Context, inbou
 		decode: decode.any,
 		handle: func(c *connection, ctx actor.Context, in inbound) { do(c, ctx, in, in.params.(P)) },
 	}
+}
+
+// gives returns h with the results that it answers with.
+func (h handler) gives(results ...any) handler {
+	h.results = results
+	return h
 }
 
 // any is decode for params of any type.
@@ -348,6 +364,77 @@ func methodOf(name string) *method {
 		}
 	}
 	return &method{section: new(section)}
+}
+
+// A Row is what the table says of a method to documents and tests.
+type Row struct {
+	Name            string
+	About           string // whose state the method concerns: connection, server, session, process, group, file, program
+	Observer, Guest string // whether an observer or a guest may send the method: no, yes, or under which condition
+	Repeat          string // how the server recognizes a repeat; "–": it may be repeated; "": nobody has said
+	Audit           string // what the audit log has of it: a request, own events, or "–"
+	App             string // whether the app-server of codex has a form of the method
+	Params, Results []any  // a zero value of each type that they have; a notification has no result
+}
+
+// Table returns all methods, in the order of the documents.
+func Table() (rows []Row) {
+	for i := range table {
+		for j := range table[i].methods {
+			m := &table[i].methods[j]
+			rows = append(rows, Row{
+				Name: m.name, About: m.section.about, Observer: m.observer.String(), Guest: m.guests.String(),
+				Repeat: repeatOf(m), Audit: m.audit(), App: m.appForm(),
+				Params: paramsOf(m), Results: resultsOf(m),
+			})
+		}
+	}
+	return rows
+}
+
+// resultsOf returns a zero value of each type that a result of a method has.
+func resultsOf(m *method) []any {
+	results := slices.Concat(m.results, m.app.results)
+	if _, ok := paramsOf(m)[0].(interface{ ForRun() uint64 }); ok {
+		results = append(results, protocol.OtherRun{})
+	}
+	return results
+}
+
+// repeatOf returns how the server recognizes a repeat of a method: by a member of its params, or as its entry says.
+func repeatOf(m *method) string {
+	if m.observer.reads || m.notification {
+		return "–"
+	}
+	for _, member := range []string{"startToken", "writeId", "requestId"} {
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(paramsOf(m)[0])) {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == member && m.repeat == "" {
+				return member
+			}
+		}
+	}
+	return m.repeat
+}
+
+func (m *method) audit() string {
+	switch {
+	case m.observer.reads || m.record == unrecorded:
+		return "–"
+	case m.record == byHandler:
+		return "own events"
+	}
+	return "request"
+}
+
+// appForm says whether the app-server has the method, with paths and names in a form of its own.
+func (m *method) appForm() string {
+	switch {
+	case m.experimental:
+		return "with `experimentalApi`"
+	case m.section.wire == appServer || m.app.handle != nil:
+		return "yes"
+	}
+	return "–"
 }
 
 // Methods returns all methods, and for each a zero value of every type that its params are

@@ -38,8 +38,8 @@ func TestMethodsAreComplete(t *testing.T) {
 	for name, m := range methods {
 		forms := 0
 		for _, h := range []handler{m.handler, m.app} {
-			complete := h.handle != nil && h.decode != nil && len(h.params) > 0
-			if empty := h.handle == nil && h.decode == nil && len(h.params) == 0; !complete && !empty {
+			complete := h.handle != nil && h.decode != nil && len(h.params) > 0 && (len(h.results) > 0) != m.notification
+			if empty := h.handle == nil && h.decode == nil && len(h.params)+len(h.results) == 0; !complete && !empty {
 				t.Errorf("%s has half a handler", name)
 			} else if complete {
 				forms++
@@ -152,22 +152,6 @@ func TestObserverOpensToRead(t *testing.T) {
 	}
 }
 
-// repeatOf returns how the server recognizes a repeat of a method, as docs/PROTOCOL.md says it; "": nobody
-// has said.
-func repeatOf(m *method) string {
-	if m.observer.reads || m.notification {
-		return "–"
-	}
-	for _, member := range []string{"startToken", "writeId", "requestId"} {
-		for _, f := range reflect.VisibleFields(reflect.TypeOf(paramsOf(m)[0])) {
-			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == member && m.repeat == "" {
-				return member
-			}
-		}
-	}
-	return m.repeat
-}
-
 var update = flag.Bool("update", false, "write the list of methods in docs/PROTOCOL.md")
 
 // The list of methods in PROTOCOL.md is the table.
@@ -196,17 +180,27 @@ func TestMethodsOfTheDocumentation(t *testing.T) {
 
 func listOfMethods() string {
 	var text strings.Builder
-	text.WriteString("| method | about | observer | guest | repeat |\n|---|---|---|---|---|\n")
-	for i := range table {
-		s := &table[i]
-		for j := range s.methods {
-			m := &s.methods[j]
-			name, observer := "`"+m.name+"`", m.observer.text
-			if observer == "" {
-				observer = "no"
-			}
-			text.WriteString("| " + name + " | " + s.about + " | " + observer + " | " + m.guests.String() + " | " + repeatOf(m) + " |\n")
+	text.WriteString("| method | params → result | about | app-server | observer | guest | repeat | audit |\n|---|---|---|---|---|---|---|---|\n")
+	for _, r := range Table() {
+		shape := typeNames(r.Params)
+		if r.Results != nil {
+			shape += " → " + typeNames(r.Results)
 		}
+		text.WriteString("| " + strings.Join([]string{"`" + r.Name + "`", shape, r.About, r.App, r.Observer, r.Guest, r.Repeat, r.Audit}, " | ") + " |\n")
 	}
 	return text.String()
+}
+
+// typeNames are the types of the wire that values have. A type of another package means that the server ignores the params.
+func typeNames(values []any) string {
+	var names []string
+	for _, v := range values {
+		if t := reflect.TypeOf(v); t.PkgPath() == reflect.TypeFor[protocol.Empty]().PkgPath() && !slices.Contains(names, t.Name()) {
+			names = append(names, t.Name())
+		}
+	}
+	if names == nil {
+		return "Empty"
+	}
+	return strings.Join(names, ", ")
 }

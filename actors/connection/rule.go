@@ -5,6 +5,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/mounts"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -81,16 +82,27 @@ type fileWork func(ctx context.Context, on files.Calls, at files.Place) (any, er
 
 // reads makes call a call that reads the file at a URI. do gets its place.
 func (call *fileCall) reads(uri string, do fileWork) error {
-	return call.at(uri, false, call.toRead, do)
-}
-
-// writes makes call a call that may change the file at a URI. do gets its place.
-func (call *fileCall) writes(uri string, do fileWork) error {
-	return call.at(uri, true, call.toWrite, do)
-}
-
-func (call *fileCall) at(uri string, writes bool, to func(path string) (files.Place, error), do fileWork) error {
 	path, err := pathOf(uri)
+	call.at(path, false, call.toRead, do)
+	return err
+}
+
+// writes makes call a call that may change the file at a URI, and is recorded. do gets its place.
+func (call *fileCall) writes(uri string, do fileWork) error {
+	path, err := pathOf(uri)
+	call.change = &audit.FileChange{Path: audit.Text(path)}
+	call.at(path, true, call.toWrite, do)
+	return err
+}
+
+// moves is writes for a call that takes what it writes from a path.
+func (call *fileCall) moves(from, uri string, do fileWork) error {
+	err := call.writes(uri, do)
+	call.change.From = audit.Text(from)
+	return err
+}
+
+func (call *fileCall) at(path string, writes bool, to func(path string) (files.Place, error), do fileWork) {
 	call.ruled, call.serves = true, true
 	call.do = func(ctx context.Context) (any, error) {
 		place, err := to(path)
@@ -103,7 +115,6 @@ func (call *fileCall) at(uri string, writes bool, to func(path string) (files.Pl
 		}
 		return do(ctx, on, place)
 	}
-	return err
 }
 
 // allToRead returns the places of URIs that the call reads.

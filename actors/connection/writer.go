@@ -63,7 +63,7 @@ func newWriter(conn message.Conn, admit *admission, ponged func(uint64)) *writer
 
 // optOut keeps notifications from the client, from now on.
 func (w *writer) optOut(methods []string) {
-	for _, known := range protocol.Notifications { // the list of the client may be long
+	for known := range protocol.Notifications { // the list of the client may be long
 		if slices.Contains(methods, known) && w.wanted(known) {
 			w.refused = append(w.refused, known)
 		}
