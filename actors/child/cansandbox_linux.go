@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
-	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -107,7 +107,7 @@ func startTrial(null *os.File, n *newJail) (pid int, err error) {
 	fd := null.Fd()
 	a := n.attr()
 	a.Files = []uintptr{fd, fd, fd, uintptr(n.theirs)}
-	return vfork.Start(a)
+	return fork.Start(a)
 }
 
 // namespaceAdvice says why the kernel makes no namespaces, as far as files tell, and how to change this.

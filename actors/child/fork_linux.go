@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
+	"github.com/b6f6fdd7/troupe/internal/fork"
 )
 
 // Package syscall calls these functions around a fork. Other packages may call them, too.
@@ -85,12 +85,12 @@ type apart struct {
 	self        int // the server's pid
 	clone       cloneArgs
 
-	mark       []vfork.Limit
+	mark       []fork.Limit
 	umask      int // below 0: keep the mask
 	noNewPrivs bool
 	// The fields below are for a child as another user. user is nil for the server's own.
 	user      *User
-	rlimits   []vfork.Limit
+	rlimits   []fork.Limit
 	nice      *int
 	score     []byte // for oom_score_adj; empty: keep
 	capHeader unix.CapUserHeader

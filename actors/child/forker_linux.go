@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -288,14 +288,14 @@ func forkMarked(path string, argv []string, attr *syscall.ProcAttr, m mark) (pid
 	limits := m.limits
 	learnNoFile()
 	if nofile := noFileOfChildren.Load(); nofile != nil {
-		limits = append(slices.Clone(limits), vfork.Limit{Resource: unix.RLIMIT_NOFILE, Limit: *nofile})
+		limits = append(slices.Clone(limits), fork.Limit{Resource: unix.RLIMIT_NOFILE, Limit: *nofile})
 	}
-	pid, err = vfork.Start(&vfork.Attr{
+	pid, err = fork.Start(&fork.Attr{
 		Path: path, Dir: attr.Dir, Argv: argv, Env: attr.Env, Files: attr.Files,
 		Session: attr.Sys.Setsid, Terminal: attr.Sys.Setctty, DeathSignal: attr.Sys.Pdeathsig == syscall.SIGKILL,
 		Umask: -1, Limits: limits, Blocked: uint64(mask.Val[0]),
 	})
-	if failed, ok := errors.AsType[*vfork.Error](err); ok {
+	if failed, ok := errors.AsType[*fork.Error](err); ok {
 		err = failed.Errno
 	}
 	return pid, err

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
-	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
 )
 
 // A child with a sandbox is a jail, which is this program again, with the client's program as its only child. See package
@@ -94,7 +94,7 @@ func (f *forker) forkJail(attr *syscall.ProcAttr, n *newJail, m mark) (pid int, 
 				a.Cgroup = attr.Sys.CgroupFD
 			}
 			a.Limits = m.limits
-			pid, err = vfork.Start(a)
+			pid, err = fork.Start(a)
 		}
 		for _, fd := range borrowed {
 			unix.Close(fd)
@@ -165,8 +165,8 @@ func (n *newJail) forked() {
 
 // attr is how the jail is forked, but for its descriptors: 0 to 2, and theirs as 3. env is added to the environment of the
 // jail's runtime.
-func (n *newJail) attr() *vfork.Attr {
-	a := &vfork.Attr{
+func (n *newJail) attr() *fork.Attr {
+	a := &fork.Attr{
 		Path: "/proc/self/exe", Binary: n.binary, Argv: []string{jail.Name}, Env: jailEnv(n.plan),
 		Umask: -1, Blocked: jail.Blocked,
 	}

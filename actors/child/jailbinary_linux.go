@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
-	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
 )
 
 // A jail executes this program's binary. Its /proc/self/exe leads to the mount that the binary was executed on. On the
@@ -39,7 +39,7 @@ func (b *ownBinary) open() (int, error) {
 			return -1, err
 		}
 	}
-	// A duplicate, because another start may replace file. A jail's own descriptors come before the duplicate: see vfork.Attr.
+	// A duplicate, because another start may replace file. A jail's own descriptors come before the duplicate: see fork.Attr.
 	return unix.FcntlInt(b.file.Fd(), unix.F_DUPFD_CLOEXEC, 8)
 }
 
@@ -56,7 +56,7 @@ func (b *ownBinary) make() error {
 	defer own.Close()
 	b.copy = false
 	fd, err := readOnly(own)
-	if failure, ok := errors.AsType[*vfork.Error](err); err == errElsewhere || ok && failure.Step == vfork.StepMount {
+	if failure, ok := errors.AsType[*fork.Error](err); err == errElsewhere || ok && failure.Step == fork.StepMount {
 		b.copy = true
 		fd, err = inMemory(own)
 	}
@@ -103,7 +103,7 @@ func readOnly(own *os.File) (fd int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if fd, err = vfork.ReadOnly(path); err != nil {
+	if fd, err = fork.ReadOnly(path); err != nil {
 		return 0, err
 	}
 	var wanted, found unix.Stat_t

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
-	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -77,7 +77,7 @@ func readReport(socket *os.File) (r jail.Report, err error) {
 
 // namespaceError explains the error of the fork of a jail.
 func namespaceError(err error, plan *jail.Plan) error {
-	step, ok := errors.AsType[*vfork.Error](err)
+	step, ok := errors.AsType[*fork.Error](err)
 	switch {
 	case ok:
 		return &SandboxError{Stage: fmt.Sprintf("start of the jail, %v", step.Step), Err: step.Errno}

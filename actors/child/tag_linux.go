@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
+	"github.com/b6f6fdd7/troupe/internal/fork"
 )
 
 // tag identifies one run of a child, and the server that started the child. The tag is the value of a
@@ -113,9 +113,9 @@ func (c *carrier) readFile(pid int) (t tag, err error) {
 }
 
 // limit is the limit of a process with tag t.
-func (c *carrier) limit(t tag) vfork.Limit {
+func (c *carrier) limit(t tag) fork.Limit {
 	t = c.swap(t)
-	return vfork.Limit{Resource: c.resource, Limit: unix.Rlimit{Cur: t.run, Max: t.server}}
+	return fork.Limit{Resource: c.resource, Limit: unix.Rlimit{Cur: t.run, Max: t.server}}
 }
 
 // free reports whether server s can give tags with c. The program of s itself may have another's.
@@ -159,11 +159,11 @@ func (t *tags) next(alone bool) mark {
 
 // mark is for a child about to be forked.
 type mark struct {
-	tag                  // zero: none
-	marker tag           // zero: none
-	limits []vfork.Limit // that carry tag and marker
-	before bool          // set the limits before the fork, as this program's own; else after the fork
-	alone  bool          // no other fork may run at the same time
+	tag                 // zero: none
+	marker tag          // zero: none
+	limits []fork.Limit // that carry tag and marker
+	before bool         // set the limits before the fork, as this program's own; else after the fork
+	alone  bool         // no other fork may run at the same time
 }
 
 // tagging is held during a fork with mark.alone.

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
+	"github.com/b6f6fdd7/troupe/internal/fork"
 )
 
 // A child as another user gets its limits, its groups and its ids by steps of its own between fork and
@@ -197,7 +197,7 @@ func (a *apart) steps(spec *Spec) error {
 		if err := unix.Getrlimit(r.resource, &now); err != nil {
 			return err
 		}
-		a.rlimits = append(a.rlimits, vfork.Limit{Resource: r.resource, Limit: around(r.resource, r.value, now)})
+		a.rlimits = append(a.rlimits, fork.Limit{Resource: r.resource, Limit: around(r.resource, r.value, now)})
 	}
 	if nice := spec.Limits.Nice; nice != nil {
 		a.nice = nice

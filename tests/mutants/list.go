@@ -569,9 +569,9 @@ var mutants = []mutant{
 	{file: "internal/sandbox/jail/seccomp_linux.go", old: `unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER`, new: `unix.SYS_IO_URING_ENTER`, breaks: "no io_uring makes sockets for a sandbox"},
 	{file: "internal/sandbox/jail/seccomp_linux.go", old: `r.set(noAddress(permit, eperm), unix.SYS_SENDTO)`, new: `_ = noAddress`, breaks: "without the network, a sandbox sends to no address"},
 	{file: "internal/sandbox/jail/seccomp_linux.go", old: `	allThreads = unix.SECCOMP_FILTER_FLAG_TSYNC`, new: `	allThreads = 0`, breaks: "the filter holds for all threads of a jail"},
-	{file: "internal/sandbox/vfork/vfork.go", old: `unix.SYS_CLOSE_RANGE, p.above, math.MaxUint32`, new: `unix.SYS_CLOSE_RANGE, math.MaxUint32, math.MaxUint32`, breaks: "a program has no descriptor that the server has inherited"},
-	{file: "internal/sandbox/vfork/vfork.go", old: `Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID`, new: `Attr_set: unix.MOUNT_ATTR_NOSUID`, breaks: "the binary of a jail is on a read-only mount"},
-	{file: "internal/sandbox/vfork/vfork.go", old: `		reap(child)
+	{file: "internal/fork/fork.go", old: `unix.SYS_CLOSE_RANGE, p.above, math.MaxUint32`, new: `unix.SYS_CLOSE_RANGE, math.MaxUint32, math.MaxUint32`, breaks: "a program has no descriptor that the server has inherited"},
+	{file: "internal/fork/fork.go", old: `Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID`, new: `Attr_set: unix.MOUNT_ATTR_NOSUID`, breaks: "the binary of a jail is on a read-only mount"},
+	{file: "internal/fork/fork.go", old: `		reap(child)
 		return 0, &Error{`, new: `		return 0, &Error{`, breaks: "a process that executes nothing is reaped"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	remove := func() error { return unix.Unlinkat(dir, p.name, unix.AT_REMOVEDIR) }`, new: `	remove := func() error { return nil }`, breaks: "the last user of a placeholder removes it"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	last := p.users == 0`, new: `	last := true`, breaks: "a placeholder stays for its other users"},

@@ -9,26 +9,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
+	"github.com/b6f6fdd7/troupe/internal/fork"
 )
 
 // start starts the program, in the session and the process group of this process.
 func start(plan *Plan) (pid int, err error) {
-	attr := &vfork.Attr{Path: plan.Program, Argv: plan.Argv, Env: plan.Env, Umask: -1}
+	attr := &fork.Attr{Path: plan.Program, Argv: plan.Argv, Env: plan.Env, Umask: -1}
 	for _, l := range plan.Limits {
-		attr.Limits = append(attr.Limits, vfork.Limit{Resource: l.Resource, Limit: unix.Rlimit{Cur: l.Cur, Max: l.Max}})
+		attr.Limits = append(attr.Limits, fork.Limit{Resource: l.Resource, Limit: unix.Rlimit{Cur: l.Cur, Max: l.Max}})
 	}
-	if pid, err = vfork.Start(attr); err == nil {
+	if pid, err = fork.Start(attr); err == nil {
 		return pid, nil
 	}
-	step, ok := errors.AsType[*vfork.Error](err)
+	step, ok := errors.AsType[*fork.Error](err)
 	switch {
 	case !ok:
 		return 0, failed("fork", err)
-	case step.Step == vfork.StepExec:
+	case step.Step == fork.StepExec:
 		return 0, failed(StageExec, step.Errno)
-	case step.Step >= vfork.StepLimit:
-		return 0, failed(fmt.Sprintf("%s %d", StageLimit, step.Step-vfork.StepLimit), step.Errno)
+	case step.Step >= fork.StepLimit:
+		return 0, failed(fmt.Sprintf("%s %d", StageLimit, step.Step-fork.StepLimit), step.Errno)
 	}
 	return 0, failed("fork", err)
 }

@@ -372,7 +372,7 @@ func (r *runner) sample(u protocol.Rusage, output int64) {
 }
 
 // serversPeak returns the greatest peak memory of a server that counts as the peak memory of its commands. A server on Linux starts a command
-// with vfork. Until execve the child uses the memory of the server, and execve adds the server's peak to the child's usage (setmax_mm_hiwater_rss in
+// with fork. Until execve the child uses the memory of the server, and execve adds the server's peak to the child's usage (setmax_mm_hiwater_rss in
 // fs/exec.c). A server that has given memory back has the same peak. So a command that uses next to nothing shows the peak of the server. If it
 // cannot run, the peak is unknown, and counts as endless.
 func (r *runner) serversPeak(clients []*member) (peak int64) {

@@ -1,7 +1,7 @@
 //go:build linux && !amd64 && !arm64
 
-// Package vfork starts processes with namespaces, limits and capabilities. On this architecture there is no such start.
-package vfork
+// Package fork starts processes with namespaces, limits and capabilities. On this architecture there is no such start.
+package fork
 
 import "syscall"
 

@@ -1,4 +1,4 @@
-package vfork
+package fork
 
 import (
 	"syscall"

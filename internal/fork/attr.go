@@ -1,6 +1,6 @@
 //go:build linux
 
-package vfork
+package fork
 
 import (
 	"fmt"

@@ -1,8 +1,8 @@
 //go:build linux && (amd64 || arm64)
 
-// Package vfork starts processes with namespaces, limits and capabilities, at a cost that does not grow with the memory of
+// Package fork starts processes with namespaces, limits and capabilities, at a cost that does not grow with the memory of
 // this program. Package syscall copies the page tables of this program for a process in a new user namespace.
-package vfork
+package fork
 
 import (
 	"math"
