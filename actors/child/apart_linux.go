@@ -2,7 +2,6 @@ package child
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,13 +10,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/fork"
 )
 
-// forkApart forks the child of j, which may hang before executing its program, and waits for the
+// forkApart forks the child of j, which may hang before executing its program, or gets another user, and waits for the
 // exec for its answerTime at most. The error ErrNoAnswer means: the child was killed, but has not
 // ended.
-//
-// The function is long because each step needs the clean-up of those before.
 func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAttr, m mark) (pid int, err error) {
 	r, w, err := pipe()
 	if err != nil {
@@ -33,7 +32,7 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 	defer over(&err)
 
 	h.forking.RLock()
-	pid, err = f.forkApart(j.path, argv, attr, w, &j.spec, m)
+	pid, err = f.begin(j.path, argv, attr, w, &j.spec, m)
 	if err == nil {
 		h.mu.Lock()
 		h.unborn[pid] = struct{}{}
@@ -44,34 +43,18 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 	if err != nil {
 		return 0, err
 	}
-	buf := make([]byte, 8)
+	buf := make([]byte, fork.ReportSize)
 	n, err := io.ReadFull(status, buf)
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		unix.Kill(pid, unix.SIGKILL)
 		return pid, noAnswer(fmt.Sprintf("execution of %q in working directory %q", j.path, j.spec.Dir), j.answerTime)
-	case n > 0:
-		h.bury(pid)
-		err = stepError(binary.NativeEndian.Uint64(buf), &j.spec)
-		if j.spec.traced() {
-			err = tracingError(j.path, err)
-		}
-		return 0, err
 	}
-	if !j.spec.traced() {
-		return pid, nil
+	if err = fork.Reported(buf[:n]); err != nil {
+		err = stepError(err, &j.spec)
+	} else {
+		err = scoreLate(pid, &j.spec)
 	}
-	for begun := time.Now(); ; time.Sleep(50 * time.Microsecond) {
-		s, ok := readStat(pid)
-		if s.stopped || s.zombie || !ok {
-			break
-		}
-		if time.Since(begun) > j.answerTime {
-			unix.Kill(pid, unix.SIGKILL)
-			return pid, noAnswer(fmt.Sprintf("execution of %q in working directory %q", j.path, j.spec.Dir), j.answerTime)
-		}
-	}
-	if err := f.confine(pid, j.spec.Limits); err != nil {
+	if err != nil {
 		h.bury(pid)
 		return 0, err
 	}

@@ -18,7 +18,7 @@ func (h *Host) newContainment(cfg HostConfig) (containment, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &searches{mode: cfg.Containment, server: self, spare: h.spare, tags: newTags(self, cfg.Subreaper), reaped: &h.reaped}
+	c := &searches{mode: cfg.Containment, server: self, spare: h.spare, tags: newTags(self), reaped: &h.reaped}
 	if cfg.Subreaper {
 		c.isStranger = h.isStranger
 	}

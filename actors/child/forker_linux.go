@@ -10,13 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/fork"
-	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 )
 
 // forker forks on a thread of its own. No other goroutine runs on the thread, and the thread ends
@@ -35,14 +34,7 @@ type forker struct {
 	self int // pidfd of this program, in the thread's own table; -1: there is no own table
 
 	tid int // of the thread
-
-	// The thread owns mask.
-	mask unix.Sigset_t // the thread's signal mask
 }
-
-// noFileOfChildren is the RLIMIT_NOFILE given to children by syscall.ForkExec, which may differ
-// from the server's. Nil: no child was forked yet.
-var noFileOfChildren atomic.Pointer[unix.Rlimit]
 
 // newForker starts the thread. The runtime's poller must be in use already.
 func newForker() (*forker, error) {
@@ -151,45 +143,91 @@ func pollers() (fds []int, err error) {
 	return fds, nil
 }
 
-// fork starts a child that dies with the thread. fork does not set limits enforced by the cgroup.
+// fork starts a child that dies with the thread, and waits for its exec. fork does not set limits enforced by the cgroup.
 func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr, spec *Spec, m mark) (pid int, err error) {
-	limits := spec.Limits
-	f.call(attr, spec, &err, func() {
-		if pid, err = forkHere(path, argv, attr, limits, m); err == nil && noFileOfChildren.Load() == nil && limits.NoFile == nil {
-			var has unix.Rlimit
-			if unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &has) == nil {
-				noFileOfChildren.Store(&has)
-			}
-		}
-	})
-	return pid, err
+	f.call(attr, spec, &err, func() { pid, err = forkHere(path, argv, attr, spec, m) })
+	if err != nil {
+		return 0, stepError(err, spec)
+	}
+	if err := scoreLate(pid, spec); err != nil {
+		kill(pid)
+		return 0, err
+	}
+	return pid, nil
 }
 
-// forkApart forks a child that may hang before executing its program, or that has steps of its own before.
-// forkApart does not wait for the exec; the pipe status reports the result. If the child is traced, the
-// child stops after the exec until confine.
-func (f *forker) forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, spec *Spec, m mark) (pid int, err error) {
+// forkHere is fork on the thread of the caller.
+func forkHere(path string, argv []string, attr *syscall.ProcAttr, spec *Spec, m mark) (pid int, err error) {
+	a, err := attrOf(path, argv, attr, spec, m)
+	if err != nil {
+		return 0, err
+	}
+	return fork.Start(a)
+}
+
+// begin is fork for a child that may hang before its exec, or that gets another user. begin does not wait for the exec; the pipe
+// status reports the result, as of fork.Begin.
+func (f *forker) begin(path string, argv []string, attr *syscall.ProcAttr, status int, spec *Spec, m mark) (pid int, err error) {
 	files := attr.Files
 	attr.Files = append(slices.Clone(files), uintptr(status))
 	f.call(attr, spec, &err, func() {
 		status := int(attr.Files[len(files)])
 		attr.Files = attr.Files[:len(files)]
-		fork := func() (int, error) { return forkApart(path, argv, attr, status, noFileOfChildren.Load(), spec, m) }
-		if !spec.traced() {
-			pid, err = fork()
-			return
+		var a *fork.Attr
+		if a, err = attrOf(path, argv, attr, spec, m); err == nil {
+			pid, err = fork.Begin(a, status)
 		}
-		attr.Sys.Ptrace = true
-		pid, f.mask, err = withSignalsBlocked(fork)
 	})
 	return pid, err
 }
 
-// confine sets limits for a child of forkApart and lets the child go on.
-func (f *forker) confine(pid int, limits protocol.ProcessLimits) (err error) {
-	f.onThread(&err, func() { err = confine(pid, &f.mask, limits) })
-	return err
+// attrOf is how a child without a sandbox is forked on this thread.
+func attrOf(path string, argv []string, attr *syscall.ProcAttr, spec *Spec, m mark) (*fork.Attr, error) {
+	var mask unix.Sigset_t
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, nil, &mask); err != nil {
+		return nil, err
+	}
+	a := &fork.Attr{
+		Path: path, Dir: attr.Dir, Argv: argv, Env: attr.Env, Files: attr.Files,
+		Session: attr.Sys.Setsid, Terminal: attr.Sys.Setctty, DeathSignal: attr.Sys.Pdeathsig == syscall.SIGKILL,
+		Umask: -1, NoNewPrivs: spec.NoNewPrivs, Nice: spec.Limits.Nice, Blocked: uint64(mask.Val[0]),
+	}
+	if attr.Sys.UseCgroupFD {
+		a.Cgroup = attr.Sys.CgroupFD
+	}
+	if spec.Umask != nil {
+		a.Umask = int(*spec.Umask)
+	}
+	if u := spec.User; u != nil {
+		a.User = &fork.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
+	}
+	if scoresItself(spec) {
+		a.OOMScoreAdj = spec.Limits.OOMScoreAdj
+	}
+	if nofile := noFileOfChildren(); nofile != nil && spec.Limits.NoFile == nil {
+		a.Limits = append(a.Limits, fork.Limit{Resource: unix.RLIMIT_NOFILE, Limit: *nofile})
+	}
+	a.Limits = append(a.Limits, m.limits...)
+	limits, err := limitsOf(spec)
+	a.Limits = append(a.Limits, limits...)
+	return a, err
 }
+
+// noFileOfChildren returns the RLIMIT_NOFILE that this program was started with; nil: unknown. Package syscall raises it for this
+// program, and gives the old one to children of syscall.ForkExec alone. So one such child is asked, and killed at once.
+var noFileOfChildren = sync.OnceValue(func() *unix.Rlimit {
+	attr := &syscall.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{jail.Name}, attr) // a jail without a plan does nothing
+	if err != nil {
+		return nil
+	}
+	defer kill(pid)
+	has := new(unix.Rlimit)
+	if unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, has) != nil {
+		return nil
+	}
+	return has
+})
 
 // call runs fork on the thread, with the files in attr and the open directory in spec replaced by the thread's own.
 func (f *forker) call(attr *syscall.ProcAttr, spec *Spec, err *error, fork func()) {
@@ -252,65 +290,3 @@ func (f *forker) borrow(attr *syscall.ProcAttr) (borrowed []int, err error) {
 	}
 	return borrowed, err
 }
-
-func forkHere(path string, argv []string, attr *syscall.ProcAttr, limits protocol.ProcessLimits, m mark) (pid int, err error) {
-	if !ofProcess(limits) {
-		if m.alone && !m.before {
-			if pid, err = forkMarked(path, argv, attr, m); err != unix.ENOSYS {
-				return pid, err
-			}
-		}
-		return m.fork(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
-	}
-	attr.Sys.Ptrace = true
-	pid, mask, err := forkStopped(path, argv, attr, m)
-	if err != nil {
-		return 0, err
-	}
-	if !awaitStop(pid) {
-		err = unix.ESRCH
-	} else if err = confine(pid, &mask, limits); err == nil {
-		return pid, nil
-	}
-	if ws := kill(pid); errors.Is(err, unix.ESRCH) {
-		err = fmt.Errorf("%w: %s ended the process before the server had set them: perhaps ptrace(2), needed to set them, is forbidden here", ErrLimitRefused, unix.SignalName(ws.Signal()))
-	}
-	return 0, err
-}
-
-// forkMarked is syscall.ForkExec for a child that sets the limits of m itself, before its program runs. The error is
-// ENOSYS on some architectures.
-func forkMarked(path string, argv []string, attr *syscall.ProcAttr, m mark) (pid int, err error) {
-	var mask unix.Sigset_t
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, nil, &mask); err != nil {
-		return 0, err
-	}
-	limits := m.limits
-	learnNoFile()
-	if nofile := noFileOfChildren.Load(); nofile != nil {
-		limits = append(slices.Clone(limits), fork.Limit{Resource: unix.RLIMIT_NOFILE, Limit: *nofile})
-	}
-	pid, err = fork.Start(&fork.Attr{
-		Path: path, Dir: attr.Dir, Argv: argv, Env: attr.Env, Files: attr.Files,
-		Session: attr.Sys.Setsid, Terminal: attr.Sys.Setctty, DeathSignal: attr.Sys.Pdeathsig == syscall.SIGKILL,
-		Umask: -1, Limits: limits, Blocked: uint64(mask.Val[0]),
-	})
-	if failed, ok := errors.AsType[*fork.Error](err); ok {
-		err = failed.Errno
-	}
-	return pid, err
-}
-
-// learnNoFile sets noFileOfChildren, by a child that runs no instruction of its program.
-var learnNoFile = sync.OnceFunc(func() {
-	attr := &syscall.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL}}
-	pid, _, err := forkStopped("/proc/self/exe", []string{""}, attr, mark{})
-	if err != nil {
-		return // ptrace(2) is forbidden here
-	}
-	defer kill(pid)
-	var has unix.Rlimit
-	if awaitStop(pid) && unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &has) == nil {
-		noFileOfChildren.CompareAndSwap(nil, &has)
-	}
-})

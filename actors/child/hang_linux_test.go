@@ -400,7 +400,7 @@ func TestProgramOfAGivenUpStart(t *testing.T) {
 			attr.Env = []string{"PATH=/bin:/usr/bin"}
 			attr.Files = []uintptr{h.null.Fd(), w.Fd(), 2}
 			argv := []string{"sh", "-c", "sleep 1000 >/dev/null & echo $!; exec sleep 1000"}
-			pid, err := forkHere("/bin/sh", argv, attr, protocol.ProcessLimits{}, tree.mark())
+			pid, err := forkHere("/bin/sh", argv, attr, new(Spec), tree.mark())
 			w.Close()
 			if err != nil {
 				t.Fatal(err)

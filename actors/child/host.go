@@ -245,7 +245,7 @@ func (h *Host) allowed(spec *Spec, step func(what string)) (path string, apart b
 	refused := LookAs(spec.User, func() {
 		defer h.recovered(spec.Argv, &err)
 		if path, err = programUnder(rule, spec, step); err == nil {
-			apart = spec.bySteps() || mayHang(spec.Dir, path)
+			apart = spec.User != nil || mayHang(spec.Dir, path)
 		}
 	})
 	if err = cmp.Or(refused, err); err == nil {

@@ -116,16 +116,15 @@ func planOf(j *job, argv, env []string) (*jail.Plan, error) {
 	if u := spec.User; u != nil {
 		plan.User = &jail.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
 	}
-	for _, r := range rlimitsOf(spec.Limits) {
-		var now unix.Rlimit
-		if err := unix.Getrlimit(r.resource, &now); err != nil {
-			return nil, err
-		}
-		limit := around(r.resource, r.value, now)
-		plan.Limits = append(plan.Limits, jail.Rlimit{Resource: r.resource, Cur: limit.Cur, Max: limit.Max})
+	limits, err := limitsOf(spec)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range limits {
+		plan.Limits = append(plan.Limits, jail.Rlimit{Resource: l.Resource, Cur: l.Limit.Cur, Max: l.Limit.Max})
 	}
 	if spec.Limits.NoFile == nil { // the runtime of the jail raises its own
-		now := noFileOfChildren.Load()
+		now := noFileOfChildren()
 		if now == nil {
 			now = new(unix.Rlimit)
 			if err := unix.Getrlimit(unix.RLIMIT_NOFILE, now); err != nil {

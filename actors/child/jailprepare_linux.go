@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
-	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // prepareJail sets what a jail and its program have from outside.
@@ -26,8 +25,15 @@ func (h *Host) prepareJail(pid int, spec *Spec, plan *jail.Plan) error {
 		}
 	}
 	// The jail sets the limits of setrlimit(2) itself, for the program only.
-	if err := setLimits(pid, protocol.ProcessLimits{Nice: spec.Limits.Nice, OOMScoreAdj: spec.Limits.OOMScoreAdj}); err != nil {
-		return err
+	if nice := spec.Limits.Nice; nice != nil {
+		if err := unix.Setpriority(unix.PRIO_PROCESS, pid, *nice); err != nil {
+			return niceError(*nice, err)
+		}
+	}
+	if score := spec.Limits.OOMScoreAdj; score != nil {
+		if err := setScore(pid, *score); err != nil {
+			return err
+		}
 	}
 	if spec.Limits.Processes == nil {
 		h.fence.restrain(pid)

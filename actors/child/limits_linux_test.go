@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -39,109 +40,101 @@ func wantNoChild(t *testing.T, tid int, when string) {
 	}
 }
 
-// Signals reaching a child before its program runs delay nobody. The program gets the usual signal
-// mask.
-func TestSignalsBeforeTheProgram(t *testing.T) {
-	onThread(func(tid int) {
-		stop, stopped := make(chan struct{}), make(chan struct{})
-		defer func() { close(stop); <-stopped }()
-		go func() {
-			defer close(stopped)
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				children, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", tid))
-				var pid int
-				if n, _ := fmt.Sscan(string(children), &pid); n == 1 {
-					syscall.Kill(pid, syscall.SIGWINCH) // SIGWINCH is ignored by default
-				}
-			}
-		}()
-		for range 40 {
-			argv := []string{"grep", "-q", "^SigBlk:\t0*$", "/proc/self/status"}
-			pid, err := forkHere("/bin/grep", argv, forkAttr(), protocol.ProcessLimits{NoFile: new(uint64(50))}, mark{})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			var ws syscall.WaitStatus
-			if _, err := syscall.Wait4(pid, &ws, 0, nil); err != nil || ws.ExitStatus() != 0 {
-				t.Errorf("%v, status %x: the program has signals blocked", err, ws)
-			}
+// forkLimited forks a program with limits on the thread of the caller.
+func forkLimited(path string, argv []string, limits protocol.ProcessLimits) (pid int, err error) {
+	spec := &Spec{Limits: limits}
+	if pid, err = forkHere(path, argv, forkAttr(), spec, mark{}); err != nil {
+		err = stepError(err, spec)
+	}
+	return pid, err
+}
+
+// A program has its limits from its first instruction on, and the usual signal mask.
+func TestLimitsBeforeTheProgram(t *testing.T) {
+	onThread(func(int) {
+		script := `test $(ulimit -n) = 50 && test $(ulimit -t) = 100 && test $(nice) -ge 3 && grep -q "^SigBlk:.0*$" /proc/self/status`
+		pid, err := forkLimited("/bin/sh", []string{"sh", "-c", script}, protocol.ProcessLimits{NoFile: new(uint64(50)), CPUSeconds: new(uint64(100)), Nice: new(max(3, niceHere(t)))})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var ws syscall.WaitStatus
+		if _, err := syscall.Wait4(pid, &ws, 0, nil); err != nil || ws.ExitStatus() != 0 {
+			t.Errorf("%v, status %#x", err, ws)
 		}
 	})
 }
 
-// If a child is killed before its program runs, the start fails.
-func TestKilledBeforeTheProgram(t *testing.T) {
-	for _, stopped := range []bool{false, true} {
-		onThread(func(int) {
-			attr := forkAttr()
-			attr.Sys.Ptrace = true
-			pid, mask, err := forkStopped("/bin/true", []string{"true"}, attr, mark{})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if stopped && !awaitStop(pid) {
-				t.Error("it has not stopped")
-			}
-			syscall.Kill(pid, syscall.SIGKILL)
-			if err := confine(pid, &mask, protocol.ProcessLimits{NoFile: new(uint64(50))}); !errors.Is(err, unix.ESRCH) {
-				t.Errorf("stopped %v: %v, want %v", stopped, err, unix.ESRCH)
-			}
-			var ws syscall.WaitStatus
-			if _, err := syscall.Wait4(pid, &ws, 0, nil); err != nil || ws.Signal() != syscall.SIGKILL {
-				t.Errorf("stopped %v: %v, status %x", stopped, err, ws)
-			}
-		})
+// The runtime of Go raises the limit of descriptors of this program. A child has the limit with which this program was started.
+func TestChildrenHaveTheFirstLimit(t *testing.T) {
+	const inside = "CHILD_TEST_LIMIT"
+	if os.Getenv(inside) == "" {
+		cmd := exec.Command("/bin/sh", "-c", `ulimit -Sn 300 && exec "$0" "$@"`, os.Args[0], "-test.run", "^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), inside+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
 	}
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil || own.Cur == 300 {
+		t.Fatalf("this program has the limit %d, %v: the test shows nothing", own.Cur, err)
+	}
+	onThread(func(int) {
+		pid, err := forkLimited("/bin/sh", []string{"sh", "-c", "test $(ulimit -Sn) = 300"}, protocol.ProcessLimits{})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var ws syscall.WaitStatus
+		if _, err := syscall.Wait4(pid, &ws, 0, nil); err != nil || ws != 0 {
+			t.Errorf("%v, status %#x", err, ws)
+		}
+	})
 }
 
-// If ptrace is forbidden, a start with limits fails, a start without limits succeeds, and the
-// server survives.
-func TestNoPtrace(t *testing.T) {
-	for _, tt := range []struct {
-		action uint32
-		text   string
-	}{
-		{unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM), `limits are set with ptrace(2), but the system refuses ptrace or the execution of "/bin/true": operation not permitted`},
-		{unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS), `limits are set with ptrace(2), but the system refuses ptrace or the execution of "/bin/true": function not implemented`},
-		{unix.SECCOMP_RET_KILL_PROCESS, `limits: SIGSYS ended the process before the server had set them`},
-	} {
-		onThread(func(tid int) {
-			filter := []unix.SockFilter{
-				{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the system call
-				{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_PTRACE, Jf: 1},
-				{Code: unix.BPF_RET | unix.BPF_K, K: tt.action},
-				{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-			}
-			program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-			if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-				t.Error(err)
-			}
-			if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
-				t.Error(err)
-				return
-			}
-			wantRefused(t, tid, protocol.ProcessLimits{NoFile: new(uint64(50))}, tt.text)
-			pid, err := forkHere("/bin/true", []string{"true"}, forkAttr(), protocol.ProcessLimits{PIDs: new(uint64(1))}, mark{})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			syscall.Wait4(pid, nil, 0, nil)
-		})
+// niceHere is the niceness of this thread.
+func niceHere(t *testing.T) int {
+	raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		t.Error(err)
 	}
+	return 20 - raw
+}
+
+// A server that may trace nothing sets limits, too.
+func TestLimitsWithoutPtrace(t *testing.T) {
+	onThread(func(int) {
+		filter := []unix.SockFilter{
+			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the system call
+			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_PTRACE, Jf: 1},
+			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_KILL_PROCESS},
+			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+		}
+		program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			t.Error(err)
+		}
+		if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
+			t.Error(err)
+			return
+		}
+		pid, err := forkLimited("/bin/sh", []string{"sh", "-c", "test $(ulimit -n) = 50"}, protocol.ProcessLimits{NoFile: new(uint64(50))})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var ws syscall.WaitStatus
+		if _, err := syscall.Wait4(pid, &ws, 0, nil); err != nil || ws != 0 {
+			t.Errorf("%v, status %#x", err, ws)
+		}
+	})
 }
 
 // wantRefused wants a start to fail with an error beginning with text, and to leave nothing behind.
 func wantRefused(t *testing.T, tid int, limits protocol.ProcessLimits, text string) {
 	t.Helper()
-	_, err := forkHere("/bin/true", []string{"true"}, forkAttr(), limits, mark{})
+	_, err := forkLimited("/bin/true", []string{"true"}, limits)
 	if !errors.Is(err, ErrLimitRefused) || !strings.HasPrefix(err.Error(), text) {
 		t.Errorf("%v, want %s", err, text)
 	}
@@ -181,16 +174,13 @@ func TestLimitsNotToBeRaised(t *testing.T) {
 			fmt.Sprintf("limits.nice is %d: the least allowed here is %d (RLIMIT_NICE)", nice-1, nice))
 		wantRefused(t, tid, protocol.ProcessLimits{OOMScoreAdj: new(-1000)}, fmt.Sprintf("limits.oomScoreAdj is -1000: the server has %s, and less takes CAP_SYS_RESOURCE", strings.TrimSpace(string(adj))))
 
-		pid, err := forkHere("/bin/sleep", []string{"sleep", "1000"}, forkAttr(), protocol.ProcessLimits{CPUSeconds: new(uint64(100))}, mark{})
+		pid, err := forkLimited("/bin/sleep", []string{"sleep", "1000"}, protocol.ProcessLimits{CPUSeconds: new(uint64(100))})
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		if err := setRlimit(pid, unix.RLIMIT_CPU, 101); err != nil { // without the second between the signals
-			t.Error("at the hard limit:", err)
-		}
-		if err := setRlimit(pid, unix.RLIMIT_CPU, 102); err == nil || err.Error() != "the hard limit here is 101" {
-			t.Error("above the hard limit:", err)
+		if limit := around(unix.RLIMIT_CPU, 101, unix.Rlimit{Cur: 100, Max: 101}); limit != (unix.Rlimit{Cur: 101, Max: 101}) {
+			t.Error("at the hard limit, there is a second between the signals:", limit)
 		}
 		syscall.Kill(pid, syscall.SIGKILL)
 		syscall.Wait4(pid, nil, 0, nil)

@@ -74,7 +74,7 @@ func (c *searches) tree(name string, _ protocol.ProcessLimits) (tree, error) {
 }
 
 func (c *searches) search(name string) *search {
-	t := &search{searches: c, name: name, born: ticks(), given: c.tags.next(c.mode != ContainCgroup)}
+	t := &search{searches: c, name: name, born: ticks(), given: c.tags.next()}
 	c.trees.Store(t.given.tag, t)
 	return t
 }

@@ -87,7 +87,10 @@ func newForker() (*forker, error) { return new(forker), nil }
 
 func (*forker) close() {}
 
-func (*forker) fork(path string, argv []string, attr *syscall.ProcAttr, _ *Spec, _ mark) (pid int, err error) {
+func (*forker) fork(path string, argv []string, attr *syscall.ProcAttr, spec *Spec, _ mark) (pid int, err error) {
+	if spec.Umask != nil || spec.NoNewPrivs {
+		return 0, fmt.Errorf("%w: this system has no umask and no noNewPrivs for programs: leave them out", ErrUser)
+	}
 	return syscall.ForkExec(path, argv, attr)
 }
 
@@ -95,7 +98,7 @@ func (*forker) fork(path string, argv []string, attr *syscall.ProcAttr, _ *Spec,
 func mayHang(_, _ string) bool { return false }
 
 func (h *Host) forkApart(*forker, *job, []string, *syscall.ProcAttr, mark) (pid int, err error) {
-	return 0, fmt.Errorf("%w: this system has no umask and no noNewPrivs for programs: leave them out", ErrUser)
+	return 0, fmt.Errorf("%w: this system starts no programs as other users: leave user out", ErrUser)
 }
 
 // jailer is empty here. On Linux, a jailer is the server's side of a sandbox.

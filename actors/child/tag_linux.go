@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -127,25 +126,21 @@ func (c *carrier) free(s server) bool {
 // tags makes the marks for the children of a host.
 type tags struct {
 	self server
-	// whole says the host may act for the whole program: then a fork may change the program's own
-	// limits.
-	whole bool
-	off   bool // this server itself has the tag of another server, and keeps it
-	mark  bool // children get a marker, too
+	off  bool // this server itself has the tag of another server, and keeps it
+	mark bool // children get a marker, too
 }
 
 var runs atomic.Uint64
 
-func newTags(self server, whole bool) tags {
+func newTags(self server) tags {
 	own, err := locks.read(self.pid)
-	return tags{self: self, whole: whole, off: err != nil || !locks.free(self) || own.given() && own.server != self.tagged(0).server}
+	return tags{self: self, off: err != nil || !locks.free(self) || own.given() && own.server != self.tagged(0).server}
 }
 
-// next is the mark of the next child. alone says no other mark distinguishes the descendants of two
-// children forked at the same time.
-func (t *tags) next(alone bool) mark {
+// next is the mark of the next child.
+func (t *tags) next() mark {
 	next := t.self.tagged(runs.Add(1))
-	m := mark{before: t.whole, alone: alone}
+	var m mark
 	if !t.off {
 		m.tag = next
 		m.limits = append(m.limits, locks.limit(next))
@@ -157,43 +152,9 @@ func (t *tags) next(alone bool) mark {
 	return m
 }
 
-// mark is for a child about to be forked.
+// mark is for a child about to be forked. The child sets the limits itself, so it has the mark before its program begins.
 type mark struct {
 	tag                 // zero: none
 	marker tag          // zero: none
 	limits []fork.Limit // that carry tag and marker
-	before bool         // set the limits before the fork, as this program's own; else after the fork
-	alone  bool         // no other fork may run at the same time
-}
-
-// tagging is held during a fork with mark.alone.
-var tagging sync.Mutex
-
-// fork calls the function fork, whose child cannot set its limits itself; the new child gets the mark.
-// If m.alone is false, a child may have another child's mark in its first moments, and so may processes
-// it forks then. Any other mark distinguishing the two children therefore takes precedence.
-func (m mark) fork(fork func() (pid int, err error)) (pid int, err error) {
-	if m.before && m.alone {
-		tagging.Lock()
-		defer tagging.Unlock()
-	}
-	if m.before {
-		if err := m.set(0); err != nil {
-			return 0, err
-		}
-	}
-	if pid, err = fork(); err == nil && !(m.before && m.alone) {
-		m.set(pid) // refused if the program is set-user-ID
-	}
-	return pid, err
-}
-
-// set sets the limits of a process; 0: of this program.
-func (m mark) set(pid int) error {
-	for _, r := range m.limits {
-		if err := unix.Prlimit(pid, r.Resource, &r.Limit, nil); err != nil {
-			return fmt.Errorf("resource limit %d: %w", r.Resource, err)
-		}
-	}
-	return nil
 }

@@ -145,36 +145,35 @@ func TestMarkerOfTheInnerServer(t *testing.T) {
 	}
 }
 
-// Two children forked at the same time have different tags.
+// A child has its own tag before its program begins, and the tag of no other child. The server's own limit stays.
 func TestTagsAreApart(t *testing.T) {
 	me, err := self()
 	if err != nil {
 		t.Fatal(err)
 	}
-	tags := newTags(me, true)
+	tags := newTags(me)
 	needsTags(t, tags)
-	m, other := tags.next(false), tags.next(false)
-	sleep := exec.Command("sleep", "1000")
-	pid, err := m.fork(func() (int, error) {
-		unix.Prlimit(0, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: other.run, Max: other.server}, nil) // as another fork would
-		err := sleep.Start()
-		return sleep.Process.Pid, err
-	})
+	before, err := locks.read(me.pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer sleep.Wait()
-	defer sleep.Process.Kill()
-	if got, err := locks.read(pid); err != nil || got != m.tag {
-		t.Errorf("the child has %v, %v, want %v", got, err, m.tag)
+	for range 2 {
+		m := tags.next()
+		onThread(func(int) {
+			pid, err := forkHere("/bin/sleep", []string{"sleep", "1000"}, forkAttr(), new(Spec), m)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer kill(pid)
+			if got, err := locks.read(pid); err != nil || got != m.tag {
+				t.Errorf("the child has %v, %v, want %v", got, err, m.tag)
+			}
+		})
 	}
-	tags.next(true).fork(func() (int, error) {
-		if tagging.TryLock() {
-			tagging.Unlock()
-			t.Error("another fork could change the tag")
-		}
-		return 0, errors.New("no fork")
-	})
+	if after, err := locks.read(me.pid); err != nil || after != before {
+		t.Errorf("the server has the tag %v, %v, and had %v", after, err, before)
+	}
 }
 
 // Without a tag, a process that left the cgroup is found through the leader, and the leader by its
@@ -395,15 +394,15 @@ func TestTagOfAnotherServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := server{pidns: me.pidns, pid: st.pid, start: st.start}
-	if own, _ := locks.read(st.pid); own.server == tagInfinity && newTags(other, true).off { // else another test has set our limit
+	if own, _ := locks.read(st.pid); own.server == tagInfinity && newTags(other).off {
 		t.Error("a server without a tag gives none")
 	}
 	outer := server{pidns: me.pidns, pid: me.pid, start: 1}.tagged(1) // less than any hard limit of ours
 	if err := unix.Prlimit(st.pid, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: outer.run, Max: outer.server}, nil); err != nil {
 		t.Fatal(err)
 	}
-	tags := newTags(other, true)
-	if m := tags.next(true); !tags.off || m.given() {
+	tags := newTags(other)
+	if m := tags.next(); !tags.off || m.given() {
 		t.Errorf("a server with the tag of another gives the tag %v", m.tag)
 	}
 }

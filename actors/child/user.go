@@ -15,9 +15,6 @@ type User struct {
 // ErrUser means: the child cannot run as Spec.User, or cannot have Spec.Umask or Spec.NoNewPrivs.
 var ErrUser = errors.New("user")
 
-// bySteps reports whether the server runs steps of its own between fork and exec of the child.
-func (s *Spec) bySteps() bool { return s.User != nil || s.Umask != nil || s.NoNewPrivs }
-
 // Same reports whether both have the same ids and groups. Nil is the user of the server.
 func (u *User) Same(v *User) bool {
 	if u == nil || v == nil {

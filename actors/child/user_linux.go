@@ -7,10 +7,10 @@ import (
 	"os"
 	"os/user"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,9 +18,8 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/fork"
 )
 
-// A child as another user gets its limits, its groups and its ids by steps of its own between fork and
-// exec. The parent can do nothing then: setting limits of another user's process takes
-// CAP_SYS_RESOURCE, and vfork(2) would make the server's own memory undumpable.
+// A child as another user changes its groups and its ids between fork and exec. Such a child has a copy of the server's
+// memory: a change of ids makes memory undumpable, also the server's own if it were shared.
 
 // becoming are the capabilities of a server that starts a child as another user: CAP_KILL ends the child,
 // and CAP_CHOWN gives the child its terminal and pipes.
@@ -144,66 +143,27 @@ func (e *ends) give(u *User) error {
 	return nil
 }
 
-// A step between fork and exec that failed, in the upper half of the child's report.
-const (
-	stepOther = iota
-	stepGroups
-	stepGID
-	stepUID
-	stepCapabilities
-	stepNoNewPrivs
-	stepNice
-	stepOOMScore
-	stepLimit // and more: the index in apart.rlimits
-)
-
-// stepError explains the report of a child that has not executed its program.
-func stepError(report uint64, spec *Spec) error {
-	errno, step := syscall.Errno(uint32(report)), int(report>>32)
-	switch step {
-	case stepOther:
-		return errno
-	case stepNoNewPrivs:
-		return fmt.Errorf("%w: noNewPrivs: prctl: %w", ErrUser, errno)
-	case stepNice:
-		return fmt.Errorf("%w.nice is %d: %w", ErrLimitRefused, *spec.Limits.Nice, errno)
-	case stepOOMScore:
-		return fmt.Errorf("%w.oomScoreAdj is %d: %w", ErrLimitRefused, *spec.Limits.OOMScoreAdj, errno)
-	case stepGroups, stepGID, stepUID, stepCapabilities:
-		call := [...]string{stepGroups: "setgroups", stepGID: "setresgid", stepUID: "setresuid", stepCapabilities: "capset"}[step]
-		return fmt.Errorf("%w %s: %s: %w", ErrUser, spec.User.Name, call, errno)
-	}
-	if all := rlimitsOf(spec.Limits); step-stepLimit < len(all) {
-		r := all[step-stepLimit]
-		return fmt.Errorf("%w.%s is %d: %w", ErrLimitRefused, r.name, r.value, errno)
-	}
-	return errors.Join(ErrLimitRefused, errno)
-}
-
-// steps prepares the steps of the child for spec.
-func (a *apart) steps(spec *Spec) error {
-	a.umask = -1
-	if spec.Umask != nil {
-		a.umask = int(*spec.Umask)
-	}
-	a.noNewPrivs = spec.NoNewPrivs
-	if spec.User == nil {
-		return nil
-	}
-	a.user = spec.User
-	a.capHeader.Version = unix.LINUX_CAPABILITY_VERSION_3
-	for _, r := range rlimitsOf(spec.Limits) {
-		var now unix.Rlimit
-		if err := unix.Getrlimit(r.resource, &now); err != nil {
-			return err
+// stepError explains which step of a child between fork and exec has failed. Errors of the fork and of the exec are left to startError.
+func stepError(err error, spec *Spec) error {
+	failed, ok := errors.AsType[*fork.Error](err)
+	switch {
+	case !ok:
+		return err
+	case failed.Step == fork.StepNoNewPrivs:
+		return fmt.Errorf("%w: noNewPrivs: prctl: %w", ErrUser, failed.Errno)
+	case failed.Step == fork.StepNice:
+		return niceError(*spec.Limits.Nice, failed.Errno)
+	case failed.Step == fork.StepOOMScoreAdj:
+		return scoreError(*spec.Limits.OOMScoreAdj, failed.Errno)
+	case spec.User != nil && slices.Contains([]fork.Step{fork.StepGroups, fork.StepGID, fork.StepUID, fork.StepCapabilities}, failed.Step):
+		return fmt.Errorf("%w %s: %v: %w", ErrUser, spec.User.Name, failed.Step, failed.Errno)
+	case failed.Step >= fork.StepLimit:
+		for _, r := range rlimitsOf(spec.Limits) {
+			if r.resource == int(failed.Step-fork.StepLimit) {
+				return limitError(r, failed.Errno)
+			}
 		}
-		a.rlimits = append(a.rlimits, fork.Limit{Resource: r.resource, Limit: around(r.resource, r.value, now)})
+		return fmt.Errorf("%w: %w", ErrLimitRefused, failed)
 	}
-	if nice := spec.Limits.Nice; nice != nil {
-		a.nice = nice
-	}
-	if score := spec.Limits.OOMScoreAdj; score != nil {
-		a.score = strconv.AppendInt(nil, int64(*score), 10)
-	}
-	return nil
+	return failed.Errno
 }

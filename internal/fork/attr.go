@@ -24,10 +24,20 @@ type Attr struct {
 	DeathSignal bool // SIGKILL when the calling thread ends
 	Terminal    bool // descriptor 0 becomes the controlling terminal; with Session
 
-	Umask   int // below 0: as this program
-	Limits  []Limit
-	Ambient uint64 // set of capabilities that outlive the exec; their process must have them
-	Blocked uint64 // set of blocked signals: bit n-1 is signal n
+	Umask       int // below 0: as this program
+	Limits      []Limit
+	Nice        *int   // nil: as the calling thread
+	OOMScoreAdj *int   // of proc_pid_oom_score_adj(5); nil: as this program
+	User        *User  // for Begin alone: a change of ids would make the shared memory undumpable. Nil: the ids of this program
+	NoNewPrivs  bool   // PR_SET_NO_NEW_PRIVS
+	Ambient     uint64 // set of capabilities that outlive the exec; their process must have them
+	Blocked     uint64 // set of blocked signals: bit n-1 is signal n
+}
+
+// User is who a process becomes. Unless the user is root, the process loses all capabilities.
+type User struct {
+	UID, GID uint32
+	Groups   []uint32
 }
 
 // Limit is a limit of setrlimit(2).
@@ -47,6 +57,12 @@ const (
 	StepExec
 	StepMount
 	StepDir
+	StepNice
+	StepOOMScoreAdj
+	StepGroups
+	StepGID
+	StepUID
+	StepNoNewPrivs
 	StepLimit // and more: StepLimit+n is the limit n of setrlimit(2)
 )
 
@@ -65,6 +81,18 @@ func (s Step) String() string {
 		return "read-only mount"
 	case StepDir:
 		return "chdir"
+	case StepNice:
+		return "setpriority"
+	case StepOOMScoreAdj:
+		return "oom_score_adj"
+	case StepGroups:
+		return "setgroups"
+	case StepGID:
+		return "setresgid"
+	case StepUID:
+		return "setresuid"
+	case StepNoNewPrivs:
+		return "no_new_privs"
 	}
 	if s >= StepLimit {
 		return fmt.Sprintf("setrlimit %d", int(s-StepLimit))

@@ -1,12 +1,19 @@
-//go:build linux && (amd64 || arm64)
+//go:build linux
 
-// Package fork starts processes with namespaces, limits and capabilities, at a cost that does not grow with the memory of
-// this program. Package syscall copies the page tables of this program for a process in a new user namespace.
+// Package fork starts processes. A process sets its limits, its user, its capabilities and its namespaces itself, before it
+// executes its program.
+//
+// There are two ways. A process of Start shares the memory of this program until the exec, as with vfork(2): the cost does not grow
+// with the memory, and the thread of the caller waits. A process of Begin has a copy of the memory: copying takes a millisecond for
+// each few hundred MiB, and nobody waits for a process that hangs in its exec.
 package fork
 
 import (
+	"encoding/binary"
+	"errors"
 	"math"
 	"runtime"
+	"strconv"
 	"syscall"
 	"unsafe"
 
@@ -29,11 +36,6 @@ func afterForkInChild()
 // atCwd is AT_FDCWD as a register has it.
 const atCwd = ^uintptr(-unix.AT_FDCWD - 1)
 
-// clone is a system call with CLONE_VM and CLONE_VFORK. clone returns twice, first in the child. Child and parent share
-// the stack. So the parent, like the child, must use nothing of the frames below the caller's, nor anything that the caller's
-// frame had. (clone(2))
-func clone(trap, a1, a2 uintptr) (pid uintptr, errno syscall.Errno)
-
 // cloneArgs is struct clone_args up to Linux 5.7. (clone(2))
 type cloneArgs struct {
 	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
@@ -41,8 +43,8 @@ type cloneArgs struct {
 
 // start makes the system call, and runs the child's steps in the child. The parent returns at once; run calls afterFork.
 //
-// The child shares all memory with this program, whose other threads go on. The child may neither allocate, nor grow
-// the stack, nor call Go functions other than assembly and nosplit functions. It may write to p.failed, p.errno and p.mounted alone.
+// The child may share all memory with this program, whose other threads go on. The child may neither allocate, nor grow
+// the stack, nor call Go functions other than assembly and nosplit functions. It may write to p.report and p.mounted alone.
 //
 //go:noinline
 //go:norace
@@ -50,6 +52,7 @@ type cloneArgs struct {
 func (p *process) start(trap, a1, a2 uintptr) (pid uintptr, errno syscall.Errno) {
 	var (
 		i    int
+		fd   uintptr
 		step Step
 	)
 	beforeFork() // from here on no stack may grow
@@ -114,13 +117,63 @@ func (p *process) start(trap, a1, a2 uintptr) (pid uintptr, errno syscall.Errno)
 	if p.umask >= 0 {
 		syscall.RawSyscall(unix.SYS_UMASK, uintptr(p.umask), 0, 0) // never fails
 	}
+	if len(p.score) > 0 { // before the limits, which may leave no descriptor
+		step = StepOOMScoreAdj
+		if fd, _, errno = syscall.RawSyscall6(unix.SYS_OPENAT, 0, uintptr(unsafe.Pointer(&oomScoreAdj[0])), unix.O_WRONLY|unix.O_CLOEXEC, 0, 0, 0); errno != 0 {
+			goto failed
+		}
+		if _, _, errno = syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&p.score[0])), uintptr(len(p.score))); errno != 0 {
+			goto failed
+		}
+	}
+	if p.nice != nil {
+		step = StepNice
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, uintptr(*p.nice)); errno != 0 {
+			goto failed
+		}
+	}
 	for i = 0; i < len(p.limits); i++ {
 		step = StepLimit + Step(p.limits[i].Resource)
 		if _, _, errno = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(p.limits[i].Resource), uintptr(unsafe.Pointer(&p.limits[i].Limit)), 0, 0, 0); errno != 0 {
 			goto failed
 		}
 	}
-	if p.dir != nil {
+	if p.user != nil {
+		step = StepGroups
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(p.user.Groups)), uintptr(unsafe.Pointer(unsafe.SliceData(p.user.Groups))), 0); errno != 0 {
+			goto failed
+		}
+		step = StepGID
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETRESGID, uintptr(p.user.GID), uintptr(p.user.GID), uintptr(p.user.GID)); errno != 0 {
+			goto failed
+		}
+		step = StepUID
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETRESUID, uintptr(p.user.UID), uintptr(p.user.UID), uintptr(p.user.UID)); errno != 0 {
+			goto failed
+		}
+		step = StepCapabilities
+		if p.user.UID != 0 { // a program with capabilities and another user than root keeps them in setresuid(2)
+			if _, _, errno = syscall.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&p.capHeader)), uintptr(unsafe.Pointer(&p.caps[0])), 0); errno != 0 {
+				goto failed
+			}
+		}
+		step = StepOther
+		if p.deathSignal { // a change of ids forgets it
+			if _, _, errno = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0); errno != 0 {
+				goto failed
+			}
+			if pid, _, _ = syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0); pid != p.parent {
+				goto failed
+			}
+		}
+	}
+	if p.noNewPrivs {
+		step = StepNoNewPrivs
+		if _, _, errno = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
+			goto failed
+		}
+	}
+	if p.dir != nil { // as the user: a directory closed to the user is refused
 		step = StepDir
 		if _, _, errno = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(p.dir)), 0, 0); errno != 0 {
 			goto failed
@@ -153,8 +206,10 @@ func (p *process) start(trap, a1, a2 uintptr) (pid uintptr, errno syscall.Errno)
 	}
 	_, _, errno = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(p.path)), uintptr(unsafe.Pointer(&p.argv[0])), uintptr(unsafe.Pointer(&p.env[0])))
 failed:
-	p.failed = step
-	p.errno = errno
+	p.report = uint64(step)<<32 | uint64(errno)
+	if p.status > 0 {
+		syscall.RawSyscall(unix.SYS_WRITE, p.status, uintptr(unsafe.Pointer(&p.report)), ReportSize)
+	}
 	for {
 		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 253, 0, 0)
 	}
@@ -170,7 +225,7 @@ type process struct {
 	mounts     bool // the child mounts path, and executes nothing
 	attributes unix.MountAttr
 
-	session, deathSignal, terminal bool
+	session, deathSignal, terminal, noNewPrivs bool
 
 	parent    uintptr
 	files     []uintptr
@@ -178,35 +233,123 @@ type process struct {
 	most      int     // how many descriptors this program may have
 	umask     int
 	limits    []Limit
+	nice      *int
+	score     []byte // of oomScoreAdj; empty: keep
+	user      *User
 	ambient   uint64
 	capHeader unix.CapUserHeader
 	caps      [2]unix.CapUserData
 	blocked   uint64
 
+	status uintptr // a pipe for report; 0: the parent reads the shared memory
+
 	// The child writes these.
-	failed  Step
-	errno   syscall.Errno
+	report  uint64 // 0: no step has failed
 	mounted int
+}
+
+// oomScoreAdj is a path with its NUL.
+var oomScoreAdj = []byte("/proc/self/oom_score_adj\x00")
+
+// ReportSize is the size of a report on the pipe of Begin, in bytes.
+const ReportSize = 8
+
+// reported returns the *Error of a report; nil: there is none.
+func reported(report uint64) error {
+	if report == 0 {
+		return nil
+	}
+	return &Error{Step: Step(report >> 32), Errno: syscall.Errno(uint32(report))}
+}
+
+// Reported returns the error of a process of Begin. b is everything that its pipe had: nothing, if the program was executed.
+func Reported(b []byte) error {
+	if len(b) < ReportSize {
+		return nil
+	}
+	return reported(binary.NativeEndian.Uint64(b))
 }
 
 // Start starts a. Start returns when the program is executed, or could not be. Start takes no lock, and blocks its thread until
 // the exec. If the error is an *Error, a process was made, has ended, and was reaped.
 func Start(a *Attr) (pid int, err error) {
-	p := &process{
-		session: a.Session, deathSignal: a.DeathSignal, terminal: a.Terminal,
-		parent: uintptr(unix.Getpid()), files: a.Files, umask: a.Umask, limits: a.Limits, ambient: a.Ambient, blocked: a.Blocked,
+	if !sharing {
+		return startCopy(a)
+	}
+	if a.User != nil {
+		return 0, errUser
+	}
+	p, err := prepare(a)
+	if err != nil {
+		return 0, err
+	}
+	child, err := p.run(a.Namespaces, a.Cgroup, true)
+	if err != nil {
+		return 0, err
+	}
+	if err := reported(p.report); err != nil {
+		reap(child)
+		return 0, err
+	}
+	return child, nil
+}
+
+var errUser = errors.New("fork: a process that shares the memory of this program keeps its user")
+
+// Begin starts a with a copy of the memory of this program, and does not wait for the exec. The exec closes the pipe status of the
+// process. If a step fails, the process writes to the pipe for Reported, and ends; the caller reaps it. status is above 2.
+func Begin(a *Attr, status int) (pid int, err error) {
+	p, err := prepare(a)
+	if err != nil {
+		return 0, err
+	}
+	p.status = uintptr(status)
+	return p.run(a.Namespaces, a.Cgroup, false)
+}
+
+// startCopy is Start where memory cannot be shared.
+func startCopy(a *Attr) (pid int, err error) {
+	if a.Namespaces != 0 { // nobody has tried it
+		return 0, syscall.ENOSYS
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return 0, err
+	}
+	defer unix.Close(pipe[0])
+	pid, err = Begin(a, pipe[1])
+	unix.Close(pipe[1])
+	if err != nil {
+		return 0, err
+	}
+	report := make([]byte, ReportSize)
+	n, _ := kernel.Retry(func() (int, error) { return unix.Read(pipe[0], report) })
+	if err := Reported(report[:max(n, 0)]); err != nil {
+		reap(pid)
+		return 0, err
+	}
+	return pid, nil
+}
+
+func prepare(a *Attr) (p *process, err error) {
+	p = &process{
+		session: a.Session, deathSignal: a.DeathSignal, terminal: a.Terminal, noNewPrivs: a.NoNewPrivs,
+		parent: uintptr(unix.Getpid()), files: a.Files, umask: a.Umask, limits: a.Limits, nice: a.Nice, user: a.User, ambient: a.Ambient, blocked: a.Blocked,
 		capHeader: unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3},
 	}
 	if p.path, err = syscall.BytePtrFromString(a.Path); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if a.Dir != "" {
 		if p.dir, err = syscall.BytePtrFromString(a.Dir); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
 	if a.Binary > 0 {
 		p.binary = uintptr(a.Binary)
+	}
+	if a.OOMScoreAdj != nil {
+		p.score = strconv.AppendInt(nil, int64(*a.OOMScoreAdj), 10)
 	}
 	if p.above = uintptr(len(a.Files)); p.above == 0 {
 		p.above = 3
@@ -216,30 +359,26 @@ func Start(a *Attr) (pid int, err error) {
 		p.most = int(min(files.Cur, 1<<20))
 	}
 	if p.argv, err = syscall.SlicePtrFromStrings(a.Argv); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if p.env, err = syscall.SlicePtrFromStrings(a.Env); err != nil {
-		return 0, err
+		return nil, err
 	}
-	child, err := p.run(a.Namespaces, a.Cgroup)
-	if err != nil {
-		return 0, err
-	}
-	if p.failed != 0 {
-		reap(child)
-		return 0, &Error{Step: p.failed, Errno: p.errno}
-	}
-	return child, nil
+	return p, nil
 }
 
-// run makes the child, and returns when the child has executed its program, or has ended.
-func (p *process) run(flags uintptr, cgroup int) (child int, err error) {
-	flags |= unix.CLONE_VM | unix.CLONE_VFORK
+// run makes the child. If the child shares the memory, run returns when the child has executed its program, or has ended.
+func (p *process) run(flags uintptr, cgroup int, share bool) (child int, err error) {
+	if share {
+		flags |= unix.CLONE_VM | unix.CLONE_VFORK
+	}
 	args := &cloneArgs{flags: uint64(flags), exitSignal: uint64(unix.SIGCHLD)}
 	trap, a1, a2 := uintptr(unix.SYS_CLONE), flags|uintptr(unix.SIGCHLD), uintptr(0)
 	if cgroup > 0 {
 		args.flags |= unix.CLONE_INTO_CGROUP
 		args.cgroup = uint64(cgroup)
+	}
+	if cgroup > 0 || runtime.GOARCH == "s390x" { // there clone(2) has other arguments
 		trap, a1, a2 = unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args)
 	}
 	pid, errno := p.start(trap, a1, a2)
@@ -262,6 +401,9 @@ func reap(child int) {
 // long as the descriptor and such processes. ReadOnly needs the right to make namespaces, no other. The caller checks that path
 // still leads to the file that it means. If the error is no *Error, the system made no namespaces.
 func ReadOnly(path string) (fd int, err error) {
+	if !sharing {
+		return -1, syscall.ENOSYS
+	}
 	p := &process{
 		mounts: true, mounted: -1, parent: uintptr(unix.Getpid()), umask: -1,
 		attributes: unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV},
@@ -270,16 +412,16 @@ func ReadOnly(path string) (fd int, err error) {
 		return -1, err
 	}
 	// The child shares the descriptors of this program: the mount is one of them.
-	child, err := p.run(unix.CLONE_NEWUSER|unix.CLONE_NEWNS|unix.CLONE_FILES, 0)
+	child, err := p.run(unix.CLONE_NEWUSER|unix.CLONE_NEWNS|unix.CLONE_FILES, 0, true)
 	if err != nil {
 		return -1, err
 	}
 	reap(child)
-	if p.failed != 0 {
+	if err := reported(p.report); err != nil {
 		if p.mounted >= 0 {
 			unix.Close(p.mounted)
 		}
-		return -1, &Error{Step: p.failed, Errno: p.errno}
+		return -1, err
 	}
 	return p.mounted, nil
 }

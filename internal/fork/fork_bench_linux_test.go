@@ -8,11 +8,7 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
-
-const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
 // BenchmarkStart compares Start with package syscall, which does not vfork into a new user namespace, in programs of several
 // sizes. The time includes the end of /bin/true.

@@ -14,6 +14,8 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
+const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+
 func wait(t testing.TB, pid int) (ws syscall.WaitStatus) {
 	t.Helper()
 	var err error = unix.EINTR
@@ -41,7 +43,11 @@ func run(t *testing.T, a Attr, script string) string {
 	}
 	defer null.Close()
 	a.Files = []uintptr{null.Fd(), w.Fd(), w.Fd()}
-	pid, err := Start(&a)
+	begin := Start
+	if a.User != nil {
+		begin = startCopy
+	}
+	pid, err := begin(&a)
 	w.Close()
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +79,61 @@ func TestStartInNamespaces(t *testing.T) {
 	}
 }
 
+// Nice, the score for the OOM killer and no_new_privs hold for the program, and not for this program.
+func TestStartHasItsSettings(t *testing.T) {
+	here := func(what string) string {
+		text, err := os.ReadFile("/proc/thread-self/" + what)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := here("oom_score_adj")
+	out := run(t, Attr{Umask: -1, Nice: new(19), OOMScoreAdj: new(900), NoNewPrivs: true}, `nice; cat /proc/self/oom_score_adj; grep NoNewPrivs /proc/self/status`)
+	if want := "19\n900\nNoNewPrivs:\t1\n"; out != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+	if after := here("oom_score_adj"); after != before {
+		t.Errorf("the oom_score_adj of this program is %q, and was %q", after, before)
+	}
+	if strings.Contains(here("status"), "NoNewPrivs:\t1") {
+		t.Error("this thread has no_new_privs")
+	}
+}
+
+// A process becomes a user with its groups, and without capabilities.
+func TestBeginAsUser(t *testing.T) {
+	needs.Root(t)
+	out := run(t, Attr{Umask: -1, User: &User{UID: 4321, GID: 4322, Groups: []uint32{4323, 4324}}, DeathSignal: true},
+		`id -u; id -g; grep -E 'Groups|Cap(Prm|Eff)' /proc/self/status`)
+	if want := "4321\n4322\nGroups:\t4323 4324 \nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n"; out != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+}
+
+// Begin does not wait for the exec. The pipe has nothing when the program runs.
+func TestBegin(t *testing.T) {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	pid, err := Begin(&Attr{Path: "/bin/true", Argv: []string{"true"}, Umask: -1}, pipe[1])
+	unix.Close(pipe[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := make([]byte, ReportSize)
+	if n, err := unix.Read(pipe[0], report); n != 0 || err != nil {
+		t.Errorf("%v, %v", Reported(report[:max(n, 0)]), err)
+	}
+	if ws := wait(t, pid); ws != 0 {
+		t.Errorf("status %#x", ws)
+	}
+}
+
 // A failed step is told, and its process is gone.
 func TestStartFails(t *testing.T) {
 	for _, tt := range []struct {
@@ -85,15 +146,20 @@ func TestStartFails(t *testing.T) {
 		{Attr{Path: "/bin/true", Argv: []string{"x"}, Umask: -1, Limits: []Limit{{unix.RLIMIT_CPU, unix.Rlimit{Cur: 2, Max: 1}}}}, StepLimit + unix.RLIMIT_CPU, unix.EINVAL},
 		{Attr{Path: "/bin/true", Argv: []string{"x"}, Umask: -1, Files: []uintptr{1 << 20}}, StepOther, unix.EBADF},
 		{Attr{Path: "/bin/true", Dir: "/nowhere", Argv: []string{"x"}, Umask: -1}, StepDir, unix.ENOENT},
+		{Attr{Path: "/bin/true", Argv: []string{"x"}, Umask: -1, OOMScoreAdj: new(2000)}, StepOOMScoreAdj, unix.EINVAL},
 	} {
-		_, err := Start(&tt.attr)
-		got, ok := errors.AsType[*Error](err)
-		if !ok || got.Step != tt.step || got.Errno != tt.errno {
-			t.Errorf("%+v: %v, want step %v and %v", tt.attr, err, tt.step, tt.errno)
+		for way, start := range map[string]func(*Attr) (int, error){"shared memory": Start, "a copy": startCopy} {
+			_, err := start(&tt.attr)
+			got, ok := errors.AsType[*Error](err)
+			if !ok || got.Step != tt.step || got.Errno != tt.errno {
+				t.Errorf("%s, %+v: %v, want step %v and %v", way, tt.attr, err, tt.step, tt.errno)
+			} else if text := tt.step.String(); !strings.Contains(err.Error(), text) {
+				t.Errorf("%v, want the step as %s", err, text)
+			}
 		}
-		if text := tt.step.String(); !strings.Contains(err.Error(), text) {
-			t.Errorf("%v, want the step as %s", err, text)
-		}
+	}
+	if _, err := Start(&Attr{Path: "/bin/true", Argv: []string{"x"}, Umask: -1, User: new(User)}); err != errUser {
+		t.Errorf("another user in the memory of this program: %v", err)
 	}
 	if text := (StepLimit + unix.RLIMIT_CPU).String(); text != "setrlimit 0" {
 		t.Errorf("the step of a limit is %s", text)

@@ -572,7 +572,12 @@ var mutants = []mutant{
 	{file: "internal/fork/fork.go", old: `unix.SYS_CLOSE_RANGE, p.above, math.MaxUint32`, new: `unix.SYS_CLOSE_RANGE, math.MaxUint32, math.MaxUint32`, breaks: "a program has no descriptor that the server has inherited"},
 	{file: "internal/fork/fork.go", old: `Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID`, new: `Attr_set: unix.MOUNT_ATTR_NOSUID`, breaks: "the binary of a jail is on a read-only mount"},
 	{file: "internal/fork/fork.go", old: `		reap(child)
-		return 0, &Error{`, new: `		return 0, &Error{`, breaks: "a process that executes nothing is reaped"},
+		return 0, err`, new: `		return 0, err`, breaks: "a process that executes nothing is reaped"},
+	{file: "internal/fork/fork.go", old: `if p.noNewPrivs {`, new: `if false {`, breaks: "no_new_privs holds for the program"},
+	{file: "internal/fork/fork.go", old: `p.report = uint64(step)<<32 | uint64(errno)`, new: `p.report = uint64(StepExec)<<32 | uint64(step)&0 | uint64(errno)`, breaks: "the step that failed is told"},
+	{file: "actors/child/forker_linux.go", old: `nofile != nil && spec.Limits.NoFile == nil`, new: `false && nofile != nil`, breaks: "a program has the limit of descriptors with which the server was started"},
+	{file: "actors/child/forker_linux.go", old: `a.Limits = append(a.Limits, limits...)`, new: `_ = limits`, breaks: "a program has its limits from its first instruction on"},
+	{file: "actors/child/forker_linux.go", old: `a.Limits = append(a.Limits, m.limits...)`, new: `_ = m`, breaks: "a program has its tag from its first instruction on", run: "^TestTagsAreApart$"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	remove := func() error { return unix.Unlinkat(dir, p.name, unix.AT_REMOVEDIR) }`, new: `	remove := func() error { return nil }`, breaks: "the last user of a placeholder removes it"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	last := p.users == 0`, new: `	last := true`, breaks: "a placeholder stays for its other users"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	if flock(p.fd, unix.LOCK_EX) != nil {`, new: `	if flock(p.fd, unix.LOCK_EX); false {`, breaks: "a placeholder stays for other servers"},

@@ -1,1 +1,0 @@
-// Empty: it lets fork_linux.go declare functions of the runtime.
