@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// The MessagePack bytes in PROTOCOL.md encode the JSON above them.
+// The MessagePack bytes in docs/protocol/transports.md encode the JSON above them.
 func TestMsgpackOfTheDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../docs/PROTOCOL.md")
+	text, err := os.ReadFile("../docs/protocol/transports.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	heading := regexp.MustCompile(`\n###[0-9. ]* msgpack\n`).FindIndex(text)
+	heading := regexp.MustCompile(`\n##[0-9. ]* msgpack\n`).FindIndex(text)
 	if heading == nil {
 		t.Fatal("there is no section of msgpack")
 	}
