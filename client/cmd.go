@@ -38,7 +38,7 @@ type Cmd struct {
 
 	// Env is the environment, in the form "key=value". If a key occurs twice, the last value counts.
 	// Nil: the server's own environment, without variables whose names suggest a secret (*KEY*,
-	// *SECRET*, *TOKEN*, *PASSWORD*, …: docs/PROTOCOL.md). The environment of this client is never
+	// *SECRET*, *TOKEN*, *PASSWORD*, …: docs/protocol/sandbox.md). The environment of this client is never
 	// used.
 	Env []string
 

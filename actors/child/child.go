@@ -113,7 +113,7 @@ type Spec struct {
 type Containment string
 
 // With each method, a Host also finds processes with the child's tag (RLIMIT_LOCKS), and all
-// descendants of the processes found. PROTOCOL.md lists the processes no method finds.
+// descendants of the processes found. docs/protocol/supervision.md lists the processes no method finds.
 const (
 	// ContainCgroup puts each child into a cgroup (v2) of its own. The kernel kills a cgroup as a
 	// unit. Root and the owner of the cgroup can leave the cgroup.
