@@ -57,6 +57,20 @@ func TestEveryCommandHasHelp(t *testing.T) {
 	}
 }
 
+// All ways to ask for the version print the same line.
+func TestVersion(t *testing.T) {
+	for _, args := range [][]string{{"version"}, {"--version"}, {"-v"}} {
+		root := newRoot()
+		var out, errs bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(&errs)
+		root.SetArgs(args)
+		if err := root.Execute(); err != nil || errs.Len() > 0 || out.String() != "troupe "+version()+"\n" {
+			t.Errorf("troupe %q: %v, stderr %q, stdout %q", args, err, &errs, &out)
+		}
+	}
+}
+
 // The help of troupe shows the commands by groups: only the commands about troupe itself have none.
 func TestCommandsHaveGroups(t *testing.T) {
 	var without []string

@@ -101,14 +101,20 @@ and go on without a client. Commands start your own server on this machine when 
   troupe run --detach --name web -- ./web
   troupe ps
   troupe attach web`,
-		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
+	}
+	// Cobra's own --version prints by a template. A binary with a template keeps every exported method (3 MB).
+	asked := root.Flags().BoolP("version", "v", false, "print the version")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *asked {
+			return printVersion(cmd)
+		}
+		return cmd.Help()
 	}
 	t := &target.Flags{Version: version()}
 	t.Register(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
-	root.SetVersionTemplate("troupe {{.Version}}\n")
 	group := func(title string, commands ...*cobra.Command) {
 		for _, cmd := range commands {
 			cmd.GroupID = title
@@ -147,8 +153,13 @@ func newVersion() *cobra.Command {
 		Short:   "Print the version",
 		Example: "  troupe version",
 		Args:    cobra.NoArgs,
-		Run:     func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "troupe", version()) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return printVersion(cmd) },
 	}
+}
+
+func printVersion(cmd *cobra.Command) error {
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), "troupe", version())
+	return err
 }
 
 // version returns the version of the main module, or "devel" if the binary records none.

@@ -21,7 +21,7 @@ const (
 	labelsAt                = 228.0        // of the x axis
 )
 
-// A chart is a picture, ready for the template. All numbers are in units of the picture.
+// A chart is a picture, ready to be written. All numbers are in units of the picture.
 type chart struct {
 	ID, Title, Sub string
 	Unit           string // of the y axis

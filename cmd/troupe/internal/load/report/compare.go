@@ -132,7 +132,9 @@ func CompareHTML(w io.Writer, pair Pair) error {
 		Tables:   comparisonTables(&pair, c),
 		Notes:    notes,
 	}
-	return write(w, "page", p)
+	d := docTo(w)
+	d.page(&p)
+	return d.Flush()
 }
 
 func comparisonSections(pair *Pair) []section {

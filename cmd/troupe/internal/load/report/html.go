@@ -2,37 +2,18 @@
 package report
 
 import (
-	"bufio"
 	"bytes"
-	_ "embed"
-	"html/template"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
-var (
-	//go:embed page.html
-	pageText string
-	//go:embed style.css
-	styleText string
-)
-
-// pages parses the templates when the first report is written: a server and the programs under load need none.
-var pages = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("page").Funcs(template.FuncMap{
-		"style": func() template.CSS { return template.CSS(styleText) },
-		"plus":  func(a, b float64) float64 { return round(a + b) },
-	}).Parse(pageText))
-})
-
-// A page is what the template shows.
+// A page is the content of a page.
 type page struct {
 	Title, Kicker, Footer string
 	Headline              headline
@@ -58,15 +39,9 @@ func HTML(w io.Writer, r *result.Result) error {
 		First:    urgent(r),
 		Tables:   tables(r),
 	}
-	return write(w, "page", p)
-}
-
-func write(w io.Writer, name string, p page) error {
-	b := bufio.NewWriter(w)
-	if err := pages().ExecuteTemplate(b, name, p); err != nil {
-		return err
-	}
-	return b.Flush()
+	d := docTo(w)
+	d.page(&p)
+	return d.Flush()
 }
 
 // Pictures writes each picture of the page as an SVG file of its own into dir, for documents: bytes.svg, latency-echo.svg, … They are light or dark
@@ -78,9 +53,9 @@ func Pictures(dir string, r *result.Result) error {
 	for _, s := range sections(r) {
 		for _, c := range s.Charts {
 			var b bytes.Buffer
-			if err := pages().ExecuteTemplate(&b, "picture", c); err != nil {
-				return err
-			}
+			d := docTo(&b)
+			d.picture(c)
+			d.Flush() // to memory
 			if err := os.WriteFile(filepath.Join(dir, fileName(c.ID)+".svg"), b.Bytes(), 0o666); err != nil {
 				return err
 			}

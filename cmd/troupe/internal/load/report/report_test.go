@@ -239,6 +239,18 @@ func TestReportsAreHarmless(t *testing.T) {
 	}
 }
 
+// A value of a document is text, whatever its type is.
+func TestDocEscapes(t *testing.T) {
+	got := written(t, func(w io.Writer) error {
+		d := docTo(w)
+		d.out(`<p class="%s">%s %v</p>`, `"><b>`, oracle.Kind("&<i>"), 0.5)
+		return d.Flush()
+	})
+	if want := `<p class="&#34;&gt;&lt;b&gt;">&amp;&lt;i&gt; 0.5</p>`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 var number = regexp.MustCompile(`^-?\d+(\.\d+)?$`)
 
 // Whatever a file of results has in it, a report is written, and its pictures consist of numbers.
