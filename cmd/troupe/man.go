@@ -1,16 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 // newMan returns the command troupe man.
@@ -27,11 +31,7 @@ troupe-run.1 and so on. The pages of a version are the same each time.`,
 			if info, err := os.Stat(args[0]); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
 				return exitError{1, fmt.Errorf("%s is not a directory: make it first", args[0])}
 			}
-			date := madeAt(os.Getenv)
-			root := cmd.Root()
-			withoutTag(root)
-			err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "troupe " + version(), Manual: "troupe", Date: &date}, args[0])
-			if err != nil {
+			if err := writePages(cmd.Root(), args[0], madeAt(os.Getenv)); err != nil {
 				return exitError{1, fmt.Errorf("write the manual pages: %w", err)}
 			}
 			return nil
@@ -39,13 +39,95 @@ troupe-run.1 and so on. The pages of a version are the same each time.`,
 	}
 }
 
-// withoutTag keeps the time of the generation out of the pages.
-func withoutTag(cmd *cobra.Command) {
-	cmd.DisableAutoGenTag = true
+// writePages writes the pages of cmd and of its subcommands into dir.
+func writePages(cmd *cobra.Command, dir string, date time.Time) error {
 	for _, sub := range cmd.Commands() {
-		withoutTag(sub)
+		if sub.IsAvailableCommand() {
+			if err := writePages(sub, dir, date); err != nil {
+				return err
+			}
+		}
 	}
+	cmd.InitDefaultHelpFlag()
+	return os.WriteFile(filepath.Join(dir, pageName(cmd)+".1"), []byte(manPage(cmd, date)), 0o666)
 }
+
+func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
+
+// manPage returns the page of a command, in the macros of man(7).
+func manPage(cmd *cobra.Command, date time.Time) string {
+	var b strings.Builder
+	out := func(format string, texts ...any) {
+		for i, text := range texts {
+			texts[i] = roff.Replace(text.(string))
+		}
+		fmt.Fprintf(&b, format, texts...)
+	}
+	lines := func(text string) {
+		for line := range strings.SplitSeq(text, "\n") {
+			if line == "" {
+				out(".PP\n")
+			} else {
+				out("\\&%s\n", line) // after \& a dot begins no macro
+			}
+		}
+	}
+	out(".TH \"%s\" 1 \"%s\" \"troupe %s\" troupe\n.nh\n", strings.ToUpper(pageName(cmd)), date.Format("Jan 2006"), version())
+	out(".SH NAME\n%s \\- %s\n", pageName(cmd), cmd.Short)
+	out(".SH SYNOPSIS\n\\fB%s\\fR%s\n", cmd.CommandPath(), strings.TrimPrefix(cmd.UseLine(), cmd.CommandPath()))
+	if cmd.HasAvailableSubCommands() {
+		out(".br\n\\fB%s\\fR COMMAND\n", cmd.CommandPath())
+	}
+	out(".SH DESCRIPTION\n")
+	lines(cmp.Or(cmd.Long, cmd.Short+"."))
+	if cmd.HasAvailableSubCommands() {
+		out(".SH COMMANDS\n")
+	}
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			out(".TP\n\\fB%s\\fR(1)\n", pageName(sub))
+			lines(sub.Short)
+		}
+	}
+	options := func(title string, flags *pflag.FlagSet) {
+		if flags.HasAvailableFlags() {
+			out(".SH %s\n", title)
+		}
+		flags.VisitAll(func(f *pflag.Flag) {
+			if f.Hidden {
+				return
+			}
+			out(".TP\n")
+			if f.Shorthand != "" {
+				out("\\fB\\-%s\\fR, ", f.Shorthand)
+			}
+			out("\\fB\\-\\-%s\\fR", f.Name)
+			takes, text := pflag.UnquoteUsage(f)
+			if takes != "" {
+				out(" \\fI%s\\fR", takes)
+			}
+			if !slices.Contains([]string{"", "0", "0s", "false", "[]"}, f.DefValue) {
+				text += " (default " + f.DefValue + ")"
+			}
+			out("\n")
+			lines(text)
+		})
+	}
+	options("OPTIONS", cmd.NonInheritedFlags())
+	options("OPTIONS OF ALL COMMANDS", cmd.InheritedFlags())
+	if cmd.Example != "" {
+		out(".SH EXAMPLES\n.EX\n")
+		lines(cmd.Example)
+		out(".EE\n")
+	}
+	if cmd.HasParent() {
+		out(".SH SEE ALSO\n\\fB%s\\fR(1)\n", pageName(cmd.Parent()))
+	}
+	return b.String()
+}
+
+// roff escapes the characters that have a meaning in a page, or that man would replace by typographic ones.
+var roff = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, `"`, `\(dq`)
 
 // madeAt returns the date of the manual pages: that of SOURCE_DATE_EPOCH (reproducible-builds.org), or else of the
 // commit from which this program was built, or else the beginning of Unix time.
