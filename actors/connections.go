@@ -8,7 +8,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
-	"github.com/oklog/ulid/v2"
 )
 
 // spareConnections is how many connections there may be beyond MaxConnections, for clients that would
@@ -72,7 +71,7 @@ func (c *connections) connect(ctx actor.Context, m message.Connect) {
 		return
 	}
 	spare := live >= c.env.MaxConnections
-	if _, err := ctx.SpawnNamed(connection.New(c.env, c.troupe, m.Conn, spare), message.ConnectionPrefix+ulid.Make().String()); err != nil {
+	if _, err := ctx.SpawnNamed(connection.New(c.env, c.troupe, m.Conn, spare), message.NewName(message.ConnectionPrefix)); err != nil {
 		c.env.Log.Error("spawn connection", "remote", m.Conn.RemoteAddr(), "err", err)
 		c.refuse(ctx, m.Conn, protocol.CloseInternalError, "internal error")
 		return

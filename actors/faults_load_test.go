@@ -155,7 +155,7 @@ func vandalism(t *testing.T, processes int, length time.Duration) {
 		r.start("after", protocol.ProcessStartParams{Argv: []string{"true"}})
 		r.until(func() bool { return r.processes["after"].closed })
 	}
-	drawn := regexp.MustCompile(`^troupe(/registry|/connections(/c-\w+)?|/sessions(/[\w-]{36}(/session|/[pg]-\w+)?)?)?$`)
+	drawn := regexp.MustCompile(`^troupe(/registry|/connections(/c-[\w-]{36})?|/sessions(/[\w-]{36}(/session|/[pg]-[\w-]{36})?)?)?$`)
 	seen := make(map[string]int)
 	for _, id := range actorsOf(troupe) {
 		if !drawn.MatchString(id) {

@@ -44,7 +44,7 @@ var (
 	volatile  = regexp.MustCompile(`"time":"[-0-9T:.]+Z",|,"durationMs":\d+|,"remote":"127.0.0.1:\d+"|,"containment":"[a-z]+"`)
 	realPIDs  = regexp.MustCompile(`"pid":[1-9]\d*`)
 	theClient = regexp.MustCompile(`transport: 127.0.0.1:\d+`)
-	recordIDs = regexp.MustCompile(`c-[0-9A-Z]{26}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	recordIDs = regexp.MustCompile(`(c-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 )
 
 // want waits for the next lines, in any order. Times and addresses are left out; connections are C1, C2 and

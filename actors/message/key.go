@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
 )
 
 // Key stands for an actor in maps: two PIDs of one actor have equal Keys. (PID.String is slow.)
@@ -11,6 +12,9 @@ type Key struct{ address, id string }
 
 // KeyOf returns the Key of an actor.
 func KeyOf(pid *actor.PID) Key { return Key{pid.Address, pid.Id} }
+
+// NewName returns a name that no other actor has: prefix and a UUID. Names sort as they were made, also when the clock is set back.
+func NewName(prefix string) string { return prefix + uuid.Must(uuid.NewV7()).String() }
 
 // LastName returns the name of an actor under its parent. The LastName of a session's supervisor is the
 // id of the session.

@@ -17,7 +17,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
-	"github.com/oklog/ulid/v2"
 )
 
 // ensemble is a group in the session's table.
@@ -155,7 +154,7 @@ func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams, 
 			return group.Prepared{}, nil, notInGroup(p.ProcessID, errExists)
 		}
 	}
-	o := group.Options{Name: "g-" + ulid.Make().String(), Params: params, Session: ctx.Self(), Events: s.events}
+	o := group.Options{Name: message.NewName("g-"), Params: params, Session: ctx.Self(), Events: s.events}
 	starts, err = s.newMembers(ctx, o.Name, params, func(pids map[string]*actor.PID) (err *protocol.Error) {
 		o.Members = pids
 		prepared, err = group.New(s.env, o)

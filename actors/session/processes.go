@@ -11,7 +11,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/process"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/protocol"
-	"github.com/oklog/ulid/v2"
 )
 
 // maxLeft bounds the processes that a closing session names because they were not seen gone.
@@ -108,7 +107,7 @@ func (s *session) ask(ctx actor.Context, m *members.Process) {
 // processOptions returns the options of a process without a group, for the client that sent the message.
 func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStartParams, place *quota.Place) process.Options {
 	o := process.Options{
-		Name:      "p-" + ulid.Make().String(),
+		Name:      message.NewName("p-"),
 		Params:    params,
 		Session:   ctx.Self(),
 		By:        s.clientOf(ctx.Sender()),

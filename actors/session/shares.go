@@ -3,7 +3,6 @@ package session
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -14,7 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/share"
 	"github.com/b6f6fdd7/troupe/protocol"
-	"github.com/oklog/ulid/v2"
+	"github.com/google/uuid"
 )
 
 const (
@@ -58,7 +57,7 @@ func (s *session) share(ctx actor.Context, m message.Request, p protocol.Session
 		lasts = env.FromMillis(*p.ExpiresInMs)
 	}
 	token, digest := share.NewToken()
-	made := shared{id: strings.ToLower(ulid.Make().String()), name: p.Name, access: p.Access, digest: digest, created: now, until: now.Add(lasts)}
+	made := shared{id: uuid.NewString(), name: p.Name, access: p.Access, digest: digest, created: now, until: now.Add(lasts)}
 	s.shares = append(s.shares, made)
 	s.env.Shares.Add(digest, identity.Identity{
 		Name:  made.guestName(),

@@ -14,7 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
-	"github.com/oklog/ulid/v2"
+	"github.com/google/uuid"
 )
 
 // captureTime is how long a capture may take.
@@ -78,7 +78,7 @@ func (c *Capture) run(e *env.Env, shell string, spec child.Spec, policy *protoco
 	parent := cmp.Or(spec.Context, context.Background())
 	ctx, cancel := context.WithTimeoutCause(parent, captureTime, fmt.Errorf("it took more than %v", captureTime))
 	defer cancel()
-	mark := ulid.Make().String()
+	mark := uuid.NewString()
 	spec.Name, spec.Context = "s-"+mark, ctx
 	spec.Argv = []string{spec.Argv[0], "-lc", captureScript(shell, mark)}
 	spec.TTY, spec.Size, spec.Stdin, spec.Merge = false, protocol.Size{}, false, false

@@ -8,12 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/files/remote"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/resolve"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -52,7 +51,7 @@ func (s *Env) startFileJail(ctx context.Context, owner string, v *remote.View) (
 	if err != nil {
 		return nil, wireerr.From(err)
 	}
-	j := &fileJail{Client: client, env: s, name: "f-" + ulid.Make().String(), news: make(chan struct{}, 1), exited: make(chan struct{})}
+	j := &fileJail{Client: client, env: s, name: message.NewName("f-"), news: make(chan struct{}, 1), exited: make(chan struct{})}
 	j.in = child.NewIntake(config.MinRetention, s.OutputBudget, nil, func() {
 		select {
 		case j.news <- struct{}{}:

@@ -301,7 +301,7 @@ func TestPlainError(t *testing.T) {
 	for text, want := range map[string]string{
 		"read tcp 127.0.0.1:43210->127.0.0.1:8080: connection reset by peer": "read tcp #->#: connection reset by peer",
 		"dial ws://[::1]:4000/x?y=1: refused":                                "dial ws://[#]#/x?y=#: refused",
-		"session 01JABCDEFGHJKMNPQRSTVWXYZ9 is lost":                         "session # is lost",
+		"session 5f3c9a7e-1b2d-4c6e-8f90-a1b2c3d4e5f6 is lost":               "session # is lost",
 		`process "s12-p3" of s12: it exited with 137.`:                       `process "#" of #: it exited with #.`,
 		"open /tmp/load-1234/findings.jsonl: no such file":                   "open /tmp/#/findings.jsonl: no such file",
 		"unexpected EOF":                     "unexpected EOF",
