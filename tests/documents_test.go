@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/mod/modfile"
 )
 
 // documents returns the texts of all documents of the project, by path.
@@ -115,6 +117,46 @@ func TestDocumentedErrorsExist(t *testing.T) {
 	}
 	if found < 20 {
 		t.Errorf("%s: only %d texts of errors were found", document, found)
+	}
+}
+
+// TestDirectModulesAreDocumented compares the modules that go.mod requires directly with the table of decision 28.
+func TestDirectModulesAreDocumented(t *testing.T) {
+	noRace(t)
+	t.Parallel()
+	const document = "../docs/decisions/0028-modules.md"
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := modfile.Parse("go.mod", data, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var required, documented []string
+	for _, r := range mod.Require {
+		if !r.Indirect {
+			required = append(required, r.Mod.Path)
+		}
+	}
+	// A line has a module, its use, the day of its newest release, its bytes, and its licences.
+	aLine := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]+ \\| \\d{4}-\\d\\d-\\d\\d \\| (?:[\\d,]+|–) \\| [^|]+ \\|$")
+	for _, m := range aLine.FindAllStringSubmatch(string(text), -1) {
+		documented = append(documented, m[1])
+	}
+	for _, path := range required {
+		if !slices.Contains(documented, path) {
+			t.Errorf("%s has no line for %s, which go.mod requires", document, path)
+		}
+	}
+	for _, path := range documented {
+		if !slices.Contains(required, path) {
+			t.Errorf("%s has a line for %s, which go.mod does not require directly", document, path)
+		}
 	}
 }
 
