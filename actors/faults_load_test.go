@@ -75,7 +75,7 @@ func TestVandalism(t *testing.T) {
 func vandalism(t *testing.T, processes int, length time.Duration) {
 	v := &vandal{recent: make(map[string][]time.Time)}
 	troupe := start(t, actors.WithFaults(actors.Config{Retention: 16 << 10, Window: 64 << 10, KillGrace: -1}, v.message, nil))
-	token := fmt.Sprintf("vandalised-%d", os.Getpid())
+	token := fmt.Sprintf("%s-%d", t.Name(), os.Getpid()) // two tests of vandalism may run at a time
 	stop := filepath.Join(t.TempDir(), "stop")
 
 	const sessions = 4
