@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -356,31 +357,31 @@ func TestEnterWhilePathsAreExchanged(t *testing.T) {
 		lay(t, uid, directory, "W", "W/sub", "W/sub/ro", "W/link>../O", "O", "O/ro", "D", "D/s=secret")
 		w := directory + "/W"
 		p := confined(sandbox.Read, w, at(t, sandbox.Write, w+"/sub"), at(t, sandbox.Read, w+"/sub/ro"))
-		stop, stopped := make(chan struct{}), make(chan int)
+		stop, stopped := make(chan struct{}), make(chan struct{})
 		var exchanging sync.Mutex
+		var exchanges atomic.Int64
 		exchange := func() {
 			if err := unix.Renameat2(unix.AT_FDCWD, w+"/sub", unix.AT_FDCWD, w+"/link", unix.RENAME_EXCHANGE); err != nil {
 				t.Error(err)
 			}
 		}
 		go func() {
-			n := 0
+			defer close(stopped)
 			for {
 				select {
 				case <-stop:
-					stopped <- n
 					return
 				default:
 				}
 				exchanging.Lock()
 				exchange()
 				exchanging.Unlock()
-				n++
+				exchanges.Add(1)
 				time.Sleep(10 * time.Microsecond) // leaves the processor to the jail
 			}
 		}()
 		entered, failures := 0, map[string]int{}
-		for i := range 30 {
+		for i, begun := 0, time.Now(); i < 30 || exchanges.Load() < 300 && time.Since(begun) < time.Minute; i++ {
 			quiet := i%10 == 0 // these jails enter, whatever the others do
 			if quiet {
 				exchanging.Lock()
@@ -405,10 +406,10 @@ func TestEnterWhilePathsAreExchanged(t *testing.T) {
 			}
 		}
 		close(stop)
-		exchanges := <-stopped
-		t.Logf("%d entered beside %d exchanges; %v", entered, exchanges, failures)
-		if entered == 0 || exchanges < 300 {
-			t.Errorf("%d jails entered beside %d exchanges, want 1 and 300", entered, exchanges)
+		<-stopped
+		t.Logf("%d entered beside %d exchanges; %v", entered, exchanges.Load(), failures)
+		if entered == 0 || exchanges.Load() < 300 {
+			t.Errorf("%d jails entered beside %d exchanges, want 1 and 300", entered, exchanges.Load())
 		}
 		for _, name := range []string{directory + "/O", directory + "/O/ro"} {
 			entries, err := os.ReadDir(name)
