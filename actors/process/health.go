@@ -13,41 +13,41 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/process/health"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// Messages of a process actor to itself. Each names its run.
+// This file is the shell around health.Health. The shell reports events to the machine, and does its actions, on goroutines where
+// they may take long.
+
+// Messages of the goroutines to their actor. Each names its run.
 type (
-	readyNow struct{ run int } // lookout: the run is ready
-	readyDue struct{ run int } // ready.timeoutMs or ready.delayMs has passed
-	// blinded is from lookout. err says why the server cannot look; nil: the server can look again.
-	blinded struct {
+	readySeen struct{ run int } // lookout: the run is ready
+	blinded   struct {          // lookout: see health.Blinded
 		run int
 		err error
 	}
-	silenceDue struct{ run int } // silenceMs may have passed without output
-	probeDue   struct{ run int } // the next probe
-	// probed is from the probe's goroutine, after the end of the probe with all its descendants.
-	probed struct {
-		run   int
-		fault string        // "": the probe succeeded
-		ours  error         // why the server could not run the probe; nil: the server could. Unless nil, fault is not set
-		held  time.Duration // child.Intake.HeldBack when the probe began
-	}
-	unprobed struct{} // from lookout: a probe for readiness has ended
-	matched  struct { // the goroutine of match
+	matched struct { // match
 		run   int
 		ready bool // a line makes the run ready
 	}
+	// probed is from the probe's goroutine, after the end of the probe with all its descendants: see health.Probed.
+	probed struct {
+		run   int
+		fault string
+		ours  error
+		held  time.Duration
+	}
+	unprobed struct{} // lookout: a probe for readiness has ended
 )
 
 // When its actor is gone, nobody waits for the news.
 
-func (readyNow) IgnoreDeadLetterLogging() {}
+func (readySeen) IgnoreDeadLetterLogging() {}
 
 func (probed) IgnoreDeadLetterLogging() {}
 
@@ -57,232 +57,151 @@ func (blinded) IgnoreDeadLetterLogging() {}
 
 func (unprobed) IgnoreDeadLetterLogging() {}
 
-const (
-	// readyTime is how long a run may take to be ready, unless its start says.
-	readyTime = time.Minute
-	// maxLine is how much of a line is matched, in bytes.
-	maxLine = 4 << 10
-	// lookEvery is the longest pause between two looks whether a run is ready, and
-	// lookTime is how long a look may take.
-	lookEvery, lookTime                                       = 250 * time.Millisecond, time.Second
-	defaultProbeEvery, defaultProbeTime, defaultProbeFailures = 10 * time.Second, 5 * time.Second, 3
-	// defaultReadyEvery is from a probe for readiness to the next.
-	defaultReadyEvery = time.Second
-)
+// watch is the machine, and what its goroutines use.
+type watch struct {
+	health.Health
+	*watcher // nil: the process has neither ready nor liveness
+}
 
-// health is the readiness and liveness of a run. Without Ready, a run is ready at once.
-type health struct {
-	ready    bool
-	pattern  func() *regexp.Regexp      // nil: no line makes the run ready, or a line has
-	lines    map[protocol.Stream][]byte // unfinished lines, cut at maxLine
-	matching [][]byte                   // lines that a goroutine matches; nil: no goroutine. Until nil, takeFacts takes nothing
-	watched  context.Context            // done when the run has ended; for goroutines
-	stop     context.CancelFunc         // of watched
-	heard    time.Time                  // the time of the last output, or of the begin of the run
-	held     time.Duration              // child.Intake.HeldBack at heard
-	blind    *atomic.Int64              // for how long the server could not look for readiness, in nanoseconds
-	granted  time.Duration              // by how much readyAt was put off, for time excused
-	ours     error                      // why the server could not look, or probe, the last time; nil: the server could
-	failures uint64                     // failed probes in a row
-	probing  atomic.Bool                // a probe goes on, perhaps of an older run; its goroutine clears probing
-	probes   int                        // how many were started, in all runs; the name of a probe has its number
+type watcher struct {
+	pattern func() *regexp.Regexp // of ready.line
+	watched context.Context       // done when the run has ended; nil: there was no run
+	stop    context.CancelFunc    // of watched
+	blind   *atomic.Int64         // for how long the server could not look for readiness in this run, in nanoseconds
+	probing atomic.Bool           // a probe goes on, perhaps of an older run; its goroutine clears probing
+}
 
-	readyAt, silenceAt, probeAt env.Alarm
+func newWatch(params *protocol.ProcessStartParams) watch {
+	w := watch{Health: health.New(params.Ready, params.Liveness)}
+	if params.Ready != nil || params.Liveness != nil {
+		w.watcher = &watcher{blind: new(atomic.Int64)}
+	}
+	return w
+}
+
+// probes reports whether a probe goes on.
+func (w *watch) probes() bool { return w.watcher != nil && w.probing.Load() }
+
+// begin begins with a new run.
+func (w *watch) begin(now health.Now, r *protocol.Ready) {
+	w.end()
+	if w.watcher != nil {
+		w.watched, w.stop = context.WithCancel(context.Background())
+		w.blind = new(atomic.Int64)
+		if r != nil && r.Line != "" {
+			w.pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(r.Line) }) // checked by the decoder
+		}
+	}
+	w.Begin(now)
+}
+
+// end ends what begin began: the run has ended.
+func (w *watch) end() {
+	if w.watcher != nil && w.stop != nil {
+		w.stop()
+		w.pattern = nil
+	}
+	w.End()
+}
+
+// healthNow returns the facts around the process for an input of its health.
+func (p *process) healthNow() health.Now {
+	now := health.Now{
+		Time:    time.Now(),
+		Runs:    p.life.Phase() == life.Running,
+		Ending:  p.life.Reason() != "",
+		Probing: p.health.probes(),
+		Least:   p.place.leastProbeEvery(),
+	}
+	if now.Runs {
+		since, _ := p.intake.Starved()
+		now.Lives, now.Held, now.Holds = p.lives(), p.intake.HeldBack(), !since.IsZero()
+	}
+	if p.health.watcher != nil {
+		now.Blind = time.Duration(p.health.blind.Load())
+	}
+	return now
 }
 
 // receiveHealth handles the messages about readiness and liveness.
 func (p *process) receiveHealth(ctx actor.Context) bool {
-	run := p.life.Run()
+	run, h := p.life.Run(), &p.health
 	switch m := ctx.Message().(type) {
-	case readyNow:
+	case readySeen:
 		if m.run == run {
-			p.isReady(ctx)
+			h.Found(p.healthNow())
 		}
-	case readyDue:
+	case blinded:
 		if m.run == run {
-			p.readyDue(ctx)
+			h.Blinded(m.err, errors.Is(m.err, errLooks))
 		}
-	case silenceDue:
-		if m.run == run {
-			p.silence(ctx)
-		}
-	case probeDue:
-		if m.run == run {
-			p.probe(ctx)
+	case matched:
+		if m.run == run && h.Matching() {
+			h.Matched(p.healthNow(), m.ready)
+			p.actHealth(ctx) // an event that the run is ready comes before the next output
+			p.takeFacts(ctx)
 		}
 	case probed:
-		p.probed(ctx, m)
-	case matched:
-		p.matched(ctx, m)
-	case blinded:
-		p.blinded(m)
+		if m.run == run {
+			h.Probed(p.healthNow(), m.fault, m.ours, m.held)
+		}
 	case unprobed: // Receive goes on with what waited
 	default:
 		return false
 	}
+	p.actHealth(ctx)
 	return true
 }
 
-// watch begins with a new run.
-func (p *process) watch(ctx actor.Context) {
+// actHealth does the pending actions.
+func (p *process) actHealth(ctx actor.Context) {
 	h := &p.health
-	if p.params.Ready != nil || p.params.Liveness != nil {
-		h.watched, h.stop = context.WithCancel(context.Background())
-	}
-	h.ready, h.failures, h.blind, h.granted, h.ours = false, 0, new(atomic.Int64), 0, nil
-	h.heard, h.held = time.Now(), p.intake.HeldBack()
-	if l := p.params.Liveness; l != nil && l.SilenceMs > 0 {
-		h.silenceAt.Set(ctx, env.FromMillis(l.SilenceMs), silenceDue{p.life.Run()})
-	}
-	r := p.params.Ready
-	switch {
-	case r == nil:
-		p.isReady(ctx)
-		return
-	case r.Exit:
-		return
-	case r.DelayMs != nil:
-		h.readyAt.Set(ctx, env.FromMillis(*r.DelayMs), readyDue{p.life.Run()})
-		return
-	case r.Line != "":
-		h.pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(r.Line) }) // checked by the decoder
-		h.lines = make(map[protocol.Stream][]byte)
-	case r.Probe != nil:
-		p.probeReady(ctx, r.Probe)
-	default:
-		look := lookFor(r)
-		if r.File != "" || r.Unix != "" {
-			look = p.bounded(p.ruled(p.user.user(), look))
+	for a, ok := h.Next(); ok; a, ok = h.Next() {
+		switch a := a.(type) {
+		case health.Look:
+			p.lookForReady(ctx)
+		case health.Match:
+			p.match(ctx, a.Lines)
+		case health.Say:
+			if a.Logged {
+				p.feed.Log.NowMs = time.Now().UnixMilli()
+				p.feed.Log.AppendReady(p.life.Run())
+				p.happened(protocol.ServerEvent{Kind: protocol.ServerReady, Run: p.life.Run()})
+			}
+			p.life.Report(p.now())
+		case health.Probe:
+			p.probe(ctx, a.N)
+		case health.Blame:
+			p.life.Fault(p.now(), a.Fault)
+		case health.Warn:
+			text := "the server cannot probe a process: that does not count as a failure"
+			if a.Ready {
+				text = "the server cannot look whether a process is ready: that time does not count"
+			}
+			p.env.Log.Warn(text, "actor", p.name, "err", a.Err)
+		default:
+			p.env.Log.Error("unexpected action", "actor", p.name, "action", a)
 		}
-		p.lookout(ctx, look, pace{10 * time.Millisecond, lookEvery})
-	}
-	switch t := r.TimeoutMs; {
-	case t == nil:
-		h.readyAt.Set(ctx, readyTime, readyDue{p.life.Run()})
-	case *t > 0:
-		h.readyAt.Set(ctx, env.FromMillis(*t), readyDue{p.life.Run()})
-	}
-}
-
-// blinded keeps the reason for process/info. The server's log has the reason once, until the server can look again.
-func (p *process) blinded(m blinded) {
-	h := &p.health
-	if m.run != p.life.Run() || h.ready {
-		return
-	}
-	h.ours = m.err
-	if m.err != nil && !errors.Is(m.err, errLooks) { // errLooks may last for a moment only
-		p.env.Log.Warn("the server cannot look whether a process is ready: that time does not count", "actor", p.name, "err", m.err)
-	}
-}
-
-// excused returns how much time of this run does not count: the server held the output back, or
-// could not look.
-func (p *process) excused() time.Duration {
-	return p.intake.HeldBack() + time.Duration(p.health.blind.Load())
-}
-
-// unwatch ends what watch began: the run has ended.
-func (p *process) unwatch() {
-	h := &p.health
-	if h.stop != nil {
-		h.stop()
-	}
-	h.pattern, h.lines, h.matching = nil, nil, nil
-	for _, a := range []*env.Alarm{&h.readyAt, &h.silenceAt, &h.probeAt} {
-		a.Stop()
-	}
-}
-
-// rewatch sets the timers of a watched run again, after a failure of the actor: timer messages may be lost.
-func (p *process) rewatch(ctx actor.Context) {
-	h, r, l := &p.health, p.params.Ready, p.params.Liveness
-	if p.life.Phase() != life.Running {
-		return
-	}
-	if h.matching != nil {
-		p.match(ctx)
-	}
-	if l != nil && l.SilenceMs > 0 {
-		h.silenceAt.Set(ctx, env.FromMillis(l.SilenceMs), silenceDue{p.life.Run()})
-	}
-	switch {
-	case h.ready:
-		if !h.probing.Load() {
-			p.probeLater(ctx)
+		h.Done()
+		if say, ok := a.(health.Say); ok && say.Logged {
+			p.spread(ctx)
 		}
-	case r != nil && h.readyAt.IsSet():
-		h.readyAt.Set(ctx, time.Until(h.readyAt.Due()), readyDue{p.life.Run()})
 	}
 }
 
-// isReady is said once of a run.
-func (p *process) isReady(ctx actor.Context) {
-	h := &p.health
-	if h.ready || p.life.Phase() != life.Running {
-		return
-	}
-	h.ready, h.pattern, h.lines, h.matching = true, nil, nil, nil
-	h.readyAt.Stop()
-	if p.params.Ready != nil {
-		p.feed.Log.NowMs = time.Now().UnixMilli()
-		p.feed.Log.AppendReady(p.life.Run())
-		p.happened(protocol.ServerEvent{Kind: protocol.ServerReady, Run: p.life.Run()})
-		p.spread(ctx)
-	}
-	p.life.Report(p.now())
-	p.probeFirst(ctx)
-}
-
-func (p *process) readyDue(ctx actor.Context) {
-	h := &p.health
-	switch r := p.params.Ready; {
-	case h.ready || !p.lives():
-	case r.DelayMs != nil:
-		p.isReady(ctx)
-	case p.excused() > h.granted:
-		more := p.excused() - h.granted
-		h.granted += more
-		h.readyAt.Set(ctx, more, readyDue{p.life.Run()})
-	default:
-		after := readyTime
-		if r.TimeoutMs != nil {
-			after = env.FromMillis(*r.TimeoutMs)
-		}
-		p.life.Fault(p.now(), fmt.Sprintf("not ready after %v", after))
-	}
-}
-
-// heard notes the time of output, and collects lines that may make the run ready.
+// heard notes output, and looks for a line that makes the run ready.
 func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
-	h := &p.health
-	h.heard, h.held = time.Now(), p.intake.HeldBack()
-	p.gauge.Wrote.Store(h.heard.UnixNano())
-	if h.pattern == nil || p.params.Ready.Stream != 0 && p.params.Ready.Stream != s {
-		return
-	}
-	for len(data) > 0 {
-		piece, rest, ends := bytes.Cut(data, []byte{'\n'})
-		line := h.lines[s]
-		line = append(line, piece[:min(len(piece), maxLine-len(line))]...)
-		if !ends {
-			h.lines[s] = line
-			break
-		}
-		delete(h.lines, s)
-		h.matching, data = append(h.matching, line), rest
-	}
-	if h.matching != nil {
-		p.match(ctx)
-	}
+	now := time.Now()
+	p.health.Heard(now, p.intake.HeldBack(), s, data)
+	p.gauge.Wrote.Store(now.UnixNano())
+	p.actHealth(ctx)
 }
 
 // match looks for a line that makes the run ready, on a goroutine: an expression of a client may
 // take long. Until matched comes, the process takes no more facts. So ready has its place in the
 // sequence, and a program that writes faster has to wait.
-func (p *process) match(ctx actor.Context) {
-	h := &p.health
-	self, root, watched, pattern, lines, m := ctx.Self(), ctx.ActorSystem().Root, h.watched, h.pattern, h.matching, matched{run: p.life.Run()}
+func (p *process) match(ctx actor.Context, lines [][]byte) {
+	self, root, watched, pattern, m := ctx.Self(), ctx.ActorSystem().Root, p.health.watched, p.health.pattern, matched{run: p.life.Run()}
 	p.env.Run(root, self, "match", func() {
 		m.ready = slices.ContainsFunc(lines, func(line []byte) bool {
 			return watched.Err() == nil && pattern().Match(bytes.TrimSuffix(line, []byte{'\r'})) // lines of a TTY end with \r\n
@@ -291,40 +210,94 @@ func (p *process) match(ctx actor.Context) {
 	})
 }
 
-func (p *process) matched(ctx actor.Context, m matched) {
-	if p.health.matching == nil || m.run != p.life.Run() {
-		return // of an older run, or after matchNoMore
-	}
-	p.health.matching = nil
-	if m.ready {
-		p.isReady(ctx)
-	}
-	p.takeFacts(ctx)
-}
-
-// matchNoMore ends the search for a line: the end of a killed run does not wait for an expression.
+// matchNoMore ends the search for a line.
 func (p *process) matchNoMore(ctx actor.Context) {
-	h := &p.health
-	if h.matching != nil {
+	if p.health.Matching() {
 		ctx.Send(ctx.Self(), factsReady{})
 	}
-	h.pattern, h.lines, h.matching = nil, nil, nil
+	p.health.NoMoreLines()
 }
 
-// silence ends a run without output for silenceMs. Time in which the program could not write,
-// because the owner did not read, does not count.
-func (p *process) silence(ctx actor.Context) {
-	h := &p.health
-	if !p.lives() {
+// pace is the time from a look to the next: at first, and at most.
+type pace struct{ first, most time.Duration }
+
+// lookForReady looks until the run is ready.
+func (p *process) lookForReady(ctx actor.Context) {
+	r := p.params.Ready
+	if r.Probe != nil {
+		p.probeReady(ctx, r.Probe)
 		return
 	}
-	limit := env.FromMillis(p.params.Liveness.SilenceMs)
-	heldBack := p.intake.HeldBack() - h.held
-	switch left := limit - (time.Since(h.heard) - heldBack); {
-	case left > 0:
-		h.silenceAt.Set(ctx, left, silenceDue{p.life.Run()})
-	default:
-		p.life.Fault(p.now(), fmt.Sprintf("no output for %v", limit))
+	look := health.LookFor(r)
+	if r.File != "" || r.Unix != "" {
+		look = p.bounded(p.ruled(p.user.user(), look))
+	}
+	p.lookout(ctx, look, pace{10 * time.Millisecond, 250 * time.Millisecond})
+}
+
+// lookout looks, on a goroutine, until the run is ready or has ended. While the server
+// itself stands in the way, time does not count.
+func (p *process) lookout(ctx actor.Context, look func(context.Context) error, every pace) {
+	self, root, run, watched, blind := ctx.Self(), ctx.ActorSystem().Root, p.life.Run(), p.health.watched, p.health.blind
+	p.env.Run(root, self, "ready", func() {
+		var told error
+		for pause := every.first; ; pause = min(pause*3/2, every.most) {
+			begun, err := time.Now(), look(watched)
+			if err == nil {
+				root.Send(self, readySeen{run})
+				return
+			}
+			if !health.Lacking(err) && !errors.Is(err, errLooks) && !errors.Is(err, errProbe) {
+				err = nil
+			}
+			if (err == nil) != (told == nil) {
+				told = err
+				root.Send(self, blinded{run, err})
+			}
+			select {
+			case <-watched.Done():
+				return
+			case <-time.After(pause):
+			}
+			if err != nil {
+				blind.Add(int64(time.Since(begun)))
+			}
+		}
+	})
+}
+
+// A look at a file, or at a socket by its path, holds a thread until the filesystem answers. A filesystem may never
+// answer. looksEach and looksAll bound how many looks wait at a time.
+const (
+	looksEach = 8 // of a session
+	looksAll  = 64
+)
+
+// errLooks means: too many looks wait already, and there was no look.
+var errLooks = fmt.Errorf("%d looks at files of this session, or %d in all, wait for a filesystem", looksEach, looksAll)
+
+func (p *process) bounded(look func(context.Context) error) func(context.Context) error {
+	each, all := &p.gauge.Looks, &p.env.Counts.Looks
+	return func(ctx context.Context) error {
+		defer each.Add(-1)
+		defer all.Add(-1)
+		if n, of := each.Add(1), all.Add(1); n > looksEach || of > looksAll {
+			return errLooks
+		}
+		return look(ctx)
+	}
+}
+
+// as returns look with the file permissions of u: a client must not learn which files are closed to its programs.
+func as(u *child.User, look func(context.Context) error) func(context.Context) error {
+	if u == nil {
+		return look
+	}
+	return func(ctx context.Context) (err error) {
+		if refused := child.LookAs(u, func() { err = look(ctx) }); refused != nil {
+			return refused
+		}
+		return err
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/process/health"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -198,8 +199,8 @@ func TestReadinessThatCannotBeLookedFor(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		var blind atomic.Bool
 		blind.Store(true)
-		look := lookFor
-		lookFor = func(*protocol.Ready) func(context.Context) error {
+		look := health.LookFor
+		health.LookFor = func(*protocol.Ready) func(context.Context) error {
 			return func(context.Context) error {
 				if blind.Load() {
 					return fmt.Errorf("dial: %w", syscall.EMFILE)
@@ -207,7 +208,7 @@ func TestReadinessThatCannotBeLookedFor(t *testing.T) {
 				return syscall.ECONNREFUSED
 			}
 		}
-		defer func() { lookFor = look }()
+		defer func() { health.LookFor = look }()
 		pid, _, c := fakeProcess(protocol.ProcessStartParams{Ready: &protocol.Ready{TCP: "127.0.0.1:1", TimeoutMs: ms(10 * time.Second)}}, spawn)
 		time.Sleep(5 * time.Minute)
 		info := infoOf(system, spawn, pid)
@@ -338,15 +339,15 @@ func TestLooksThatHang(t *testing.T) {
 		const sessions, each = 10, 20
 		var waiting atomic.Int64
 		answers := make(chan struct{})
-		look := lookFor
-		lookFor = func(*protocol.Ready) func(context.Context) error {
+		look := health.LookFor
+		health.LookFor = func(*protocol.Ready) func(context.Context) error {
 			return func(context.Context) error {
 				waiting.Add(1)
 				<-answers
 				return nil
 			}
 		}
-		defer func() { lookFor = look }()
+		defer func() { health.LookFor = look }()
 		common := &env.Env{
 			Config:       config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(),
 			OutputBudget: budget.NewOutput(0, func() {}),
@@ -377,7 +378,7 @@ func TestLooksThatHang(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		for _, r := range records {
-			if !r.health.ready {
+			if !r.health.Ready() {
 				t.Fatal("its file can be seen, and it is not ready")
 			}
 		}

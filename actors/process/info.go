@@ -48,7 +48,7 @@ func (p *process) describe() protocol.ProcessInfo {
 	if st, unread := p.life.Unread(p.now()); unread {
 		info.State, info.Status = string(protocol.StateDraining), &st
 	}
-	info.Ready = info.State == string(protocol.StateRunning) && p.health.ready
+	info.Ready = info.State == string(protocol.StateRunning) && p.health.Ready()
 	if n, ok := p.life.Waits(); ok && !n.At.IsZero() {
 		info.RestartInMs = env.Milliseconds(time.Until(n.At))
 	}
@@ -102,12 +102,10 @@ func (p *process) info() protocol.ProcessInfoResult {
 		SpooledBytes:  p.feed.Log.Spooled(),
 		Viewers:       []protocol.Viewer{},
 	}
-	if err := p.health.ours; err != nil && p.health.ready && p.life.Phase() == life.Running {
+	if err := p.health.Ours(); err != nil && p.health.Ready() && p.life.Phase() == life.Running {
 		info.ProbeError = err.Error()
 	}
-	if !p.health.heard.IsZero() {
-		info.QuietMs = sinceMs(p.health.heard)
-	}
+	info.QuietMs = sinceMs(p.health.HeardAt())
 	p.feed.Each(func(v *viewer) {
 		viewer := protocol.Viewer{Role: protocol.RoleObserver, Hold: v.Hold}
 		switch {
@@ -155,7 +153,7 @@ func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 	default:
 		p.runWaitsFor(handle, wait)
 		if len(waits) == 0 {
-			wait(protocol.Wait{For: protocol.WaitItself, SinceMs: sinceMs(p.health.heard)})
+			wait(protocol.Wait{For: protocol.WaitItself, SinceMs: sinceMs(p.health.HeardAt())})
 		}
 	}
 	return waits
@@ -213,12 +211,9 @@ func (p *process) runWaitsFor(handle child.Handle, wait func(protocol.Wait)) {
 	if p.life.Reason() != "" {
 		wait(protocol.Wait{For: protocol.WaitEnd, InMs: env.UntilMs(p.life.KillAt()), Reason: p.life.Reason()})
 	}
-	if p.params.Ready != nil && !p.health.ready {
-		w := protocol.Wait{For: protocol.WaitReady, InMs: p.health.readyAt.Left(), Reason: p.params.Ready.String()}
-		if w.InMs > 0 {
-			w.InMs += env.Milliseconds(p.excused() - p.health.granted)
-		}
-		if err := p.health.ours; err != nil {
+	if p.params.Ready != nil && !p.health.Ready() {
+		w := protocol.Wait{For: protocol.WaitReady, InMs: env.Milliseconds(p.health.Left(p.healthNow())), Reason: p.params.Ready.String()}
+		if err := p.health.Ours(); err != nil {
 			w.Reason += ": the server cannot look: " + err.Error()
 		}
 		wait(w)

@@ -46,8 +46,8 @@ func (p *process) now() life.Now {
 		Time:    time.Now(),
 		Chance:  rand.Float64(),
 		Child:   h != nil,
-		Ready:   p.health.ready,
-		Probing: p.health.probing.Load(),
+		Ready:   p.health.Ready(),
+		Probing: p.health.probes(),
 		Watched: p.feed.Watched(),
 		Trees:   len(p.trees) > 0,
 	}
@@ -75,9 +75,13 @@ func (p *process) check(err error) {
 
 // advance does everything due or newly possible, and sets the alarm for the rest.
 func (p *process) advance(ctx actor.Context) {
-	if p.acting || !p.life.Begun() || p.life.Idle() && p.life.Wake().Equal(p.wakeAt.Due()) {
+	if p.acting || !p.life.Begun() || p.life.Idle() && p.wake().Equal(p.wakeAt.Due()) {
 		return
 	}
+	if at := p.health.Wake(); !at.IsZero() && !at.After(time.Now()) {
+		p.health.Tick(p.healthNow())
+	}
+	p.actHealth(ctx)
 	last := p.feed.Log.Last()
 	for more := true; more; {
 		p.act(ctx)
@@ -87,7 +91,16 @@ func (p *process) advance(ctx actor.Context) {
 			p.spread(ctx)
 		}
 	}
-	p.wakeAt.SetTo(ctx, p.life.Wake(), wakeDue{})
+	p.wakeAt.SetTo(ctx, p.wake(), wakeDue{})
+}
+
+// wake returns when a machine has something to do, if nothing happens before.
+func (p *process) wake() time.Time {
+	at, health := p.life.Wake(), p.health.Wake()
+	if at.IsZero() || !health.IsZero() && health.Before(at) {
+		return health
+	}
+	return at
 }
 
 // act does the pending actions.
@@ -120,7 +133,7 @@ func (p *process) doRun(ctx actor.Context, a life.Action) bool {
 			p.happened(protocol.ServerEvent{Kind: protocol.ServerStarted, Run: 1, Argv: p.params.Argv})
 		}
 	case life.Unwatch:
-		p.unwatch()
+		p.health.end()
 	case life.Finish:
 		p.renew(ctx)
 	case life.Signal:
@@ -335,15 +348,18 @@ func (p *process) begin(ctx actor.Context) {
 			p.release()
 		}
 	}
-	p.unwatch()
-	p.watch(ctx)
+	now := p.healthNow()
+	now.Blind = 0 // of an earlier run
+	p.health.begin(now, p.params.Ready)
+	p.actHealth(ctx)
 	p.acceptStdin(ctx)
 }
 
 // exited reports the end of a run to the life. exited may be repeated.
 func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
-	if r := p.params.Ready; r != nil && r.Exit && p.life.Reason() == "" && st.ExitCode == 0 {
-		p.isReady(ctx)
+	if p.life.Reason() == "" && st.ExitCode == 0 {
+		p.health.Exited(p.healthNow())
+		p.actHealth(ctx)
 	}
 	p.check(p.life.Exited(p.now(), st))
 	p.env.At(ctx, env.ExitPhase)

@@ -60,13 +60,13 @@ func (p *place) restarted() {
 	}
 }
 
-// probeEvery returns the time between two probes of a process whose client asks for every. Probes are no starts,
+// leastProbeEvery returns the least time between two probes of a process. Probes are no starts,
 // and a rate of starts would not bind a client whose probes follow each other at once.
-func (p *place) probeEvery(every time.Duration) time.Duration {
+func (p *place) leastProbeEvery() time.Duration {
 	if p != nil && p.in.Rated() {
-		return max(every, minProbeEvery)
+		return minProbeEvery
 	}
-	return every
+	return 0
 }
 
 // again takes the place again for a run after the end, or says why there is no room. A nil place has room.

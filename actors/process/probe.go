@@ -2,10 +2,8 @@ package process
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +12,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
-	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/actors/process/health"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -22,35 +20,25 @@ import (
 // Probes are commands that the server runs beside a process to see whether the process lives
 // (protocol.Probe).
 
-func (p *process) probeLater(ctx actor.Context) {
-	if l := p.params.Liveness; l != nil && l.Probe != nil && p.life.Phase() == life.Running {
-		p.health.probeAt.Set(ctx, p.place.probeEvery(orDefault(l.Probe.EveryMs, defaultProbeEvery)), probeDue{p.life.Run()})
-	}
-}
-
-// probeFirst sets the time of the first probe of a run.
-func (p *process) probeFirst(ctx actor.Context) {
-	if l := p.params.Liveness; l != nil && l.Probe != nil && l.Probe.DelayMs != nil {
-		p.health.probeAt.Set(ctx, env.FromMillis(*l.Probe.DelayMs), probeDue{p.life.Run()})
-		return
-	}
-	p.probeLater(ctx)
-}
-
 // probes reports whether the server runs commands beside the process, with its environment.
 func (p *process) probes() bool {
 	l, r := p.params.Liveness, p.params.Ready
 	return l != nil && l.Probe != nil || r != nil && r.Probe != nil
 }
 
+const (
+	defaultReadyEvery = time.Second // from a probe for readiness to the next
+	defaultProbeTime  = 5 * time.Second
+)
+
 // errProbe means: the server could not run the command of a probe, and time does not count.
 var errProbe = errors.New("the server cannot probe")
 
 // probeReady probes until a run is ready.
 func (p *process) probeReady(ctx actor.Context, probe *protocol.Probe) {
-	every := p.place.probeEvery(orDefault(probe.EveryMs, defaultReadyEvery))
+	every := max(orDefault(probe.EveryMs, defaultReadyEvery), p.place.leastProbeEvery())
 	if probe.HTTP != "" {
-		look, limit := httpLook(probe.HTTP), orDefault(probe.TimeoutMs, defaultProbeTime)
+		look, limit := health.LookAtURL(probe.HTTP), orDefault(probe.TimeoutMs, defaultProbeTime)
 		p.lookout(ctx, delayed(probe.DelayMs, func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
@@ -100,35 +88,6 @@ func delayed(ms *uint64, look func(context.Context) error) func(context.Context)
 	}
 }
 
-// prober is the client of all probes by HTTP. A probe follows no redirect, uses no proxy, and trusts every certificate:
-// it asks whether the program answers, and sends nothing.
-var prober = &http.Client{
-	Transport: &http.Transport{
-		Proxy: nil, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxResponseHeaderBytes: 64 << 10,
-	},
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-}
-
-// httpLook returns a function that asks once whether a program answers at a URL.
-func httpLook(url string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		req.Header.Set("User-Agent", "troupe-probe")
-		resp, err := prober.Do(req)
-		if err != nil {
-			return err
-		}
-		resp.Body.Close()
-		if resp.StatusCode < 200 || resp.StatusCode > 399 {
-			return fmt.Errorf("status %s", resp.Status)
-		}
-		return nil
-	}
-}
-
 // probeSpec returns what to run for a probe; its Name is missing.
 func (p *process) probeSpec(probe *protocol.Probe) child.Spec {
 	spec := child.Spec{
@@ -158,19 +117,14 @@ func orDefault(ms uint64, d time.Duration) time.Duration {
 	return env.FromMillis(ms)
 }
 
-// probe runs the command once. A process has a single probe at a time.
-func (p *process) probe(ctx actor.Context) {
-	h := &p.health
-	if h.probing.Load() || !p.lives() || p.life.Reason() != "" {
-		return
-	}
-	h.probing.Store(true)
-	h.probes++
-	probe := p.params.Liveness.Probe
+// probe probes once whether the run lives; n is the number of the probe.
+func (p *process) probe(ctx actor.Context, n int) {
+	h, probe := &p.health, p.params.Liveness.Probe
 	spec := p.probeSpec(probe)
-	spec.Name = fmt.Sprintf("%s.probe%d", p.name, h.probes)
+	spec.Name = fmt.Sprintf("%s.probe%d", p.name, n)
 	watched, limit := h.watched, orDefault(probe.TimeoutMs, defaultProbeTime)
 	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.life.Run(), held: p.intake.HeldBack()}, p.env
+	h.probing.Store(true)
 	s.Run(root, self, "probe", func() {
 		m.ours = errors.New("internal error")
 		defer func() {
@@ -178,30 +132,16 @@ func (p *process) probe(ctx actor.Context) {
 			root.Send(self, m)
 		}()
 		if probe.HTTP != "" {
-			m.fault, m.ours = probeHTTP(watched, limit, probe.HTTP)
+			m.fault, m.ours = health.ProbeURL(watched, limit, probe.HTTP)
 			return
 		}
 		m.fault, m.ours = runProbe(watched, s, limit, spec)
 	})
 }
 
-// probeHTTP asks once whether a program answers at a URL. fault and ours are as for runProbe.
-func probeHTTP(ctx context.Context, limit time.Duration, url string) (fault string, ours error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	switch err := httpLook(url)(ctx); {
-	case err == nil:
-		return "", nil
-	case lacking(err):
-		return "", err
-	default:
-		return err.Error(), nil
-	}
-}
-
 // ofCommand reports whether an error of a start is the fault of the command.
 func ofCommand(err error) bool {
-	return !lacking(err) && slices.ContainsFunc(commandErrors, func(e error) bool { return errors.Is(err, e) })
+	return !health.Lacking(err) && slices.ContainsFunc(commandErrors, func(e error) bool { return errors.Is(err, e) })
 }
 
 // commandErrors are the errors of a start that are the fault of the command. All others are faults
@@ -258,38 +198,4 @@ func runProbe(ctx context.Context, s *env.Env, limit time.Duration, spec child.S
 		s.Log.Error("finish a probe", "name", spec.Name, "err", err)
 	}
 	return fault, nil
-}
-
-// probed counts failures, and ends a run whose probes fail. A probe does not count if the server
-// could not run the command. A failure does not count if the server held the program's output back.
-func (p *process) probed(ctx actor.Context, m probed) {
-	h := &p.health
-	if m.run != p.life.Run() || !p.lives() {
-		return
-	}
-	if m.ours != nil && h.ours == nil {
-		p.env.Log.Warn("the server cannot probe a process: that does not count as a failure", "actor", p.name, "err", m.ours)
-	}
-	h.ours = m.ours
-	since, _ := p.intake.Starved()
-	held := !since.IsZero() || p.intake.HeldBack() > m.held
-	switch {
-	case m.ours != nil, m.fault != "" && held:
-		p.probeLater(ctx)
-		return
-	case m.fault == "":
-		h.failures = 0
-		p.probeLater(ctx)
-		return
-	}
-	h.failures++
-	limit := p.params.Liveness.Probe.Failures
-	if limit == 0 {
-		limit = defaultProbeFailures
-	}
-	if h.failures < limit {
-		p.probeLater(ctx)
-		return
-	}
-	p.life.Fault(p.now(), fmt.Sprintf("its probe failed %d times: %s", h.failures, m.fault))
 }

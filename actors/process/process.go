@@ -9,7 +9,7 @@
 //   - life.go, life: starts, restarts, signals and ends: the pure machine life decides, and the actor acts
 //   - output.go, feed: the log and its viewers, and which output may go: feed is a pure machine
 //   - input.go, stdin: what waits for stdin, and which part the programs have taken: stdin is a pure machine
-//   - health.go, health_look.go, probe.go: readiness and liveness
+//   - health.go, probe.go, health: readiness and liveness: health is a pure machine
 //   - place.go: the place among the running processes of its owner
 //   - end.go: the end of the tree, and who waits for it
 package process
@@ -106,7 +106,7 @@ type processRecord struct {
 	feed       processFeed   // its log and its viewers
 	logged     *child.Intake // its oldest fact is in the log, and not settled; nil: none
 
-	health health
+	health watch     // readiness and liveness of the run
 	trees  []*parked // process/terminate, until the tree was seen empty, or could not be killed
 
 	gauged  int64                // the part of gauge.HeldBytes for this process
@@ -246,6 +246,7 @@ func (p *process) start(ctx actor.Context) {
 			p.intake = p.newIntake(ctx)
 		}
 		p.life = life.New(p.lifeConfig())
+		p.health = newWatch(p.params)
 		p.life.Start()
 		p.awaitHolder(ctx)
 		return
@@ -267,7 +268,8 @@ func (p *process) start(ctx actor.Context) {
 		ctx.Send(p.group, message.MemberBack{ID: p.id, Name: p.name})
 		p.life.Report(p.now())
 	}
-	p.rewatch(ctx)
+	p.health.Resume(p.healthNow())
+	p.actHealth(ctx)
 	p.lookForTree(ctx)
 	p.advance(ctx)
 	p.acceptStdin(ctx)
@@ -298,7 +300,7 @@ func (p *process) end(ctx actor.Context) {
 		a.Stop()
 	}
 	p.awaitNobody()
-	p.unwatch()
+	p.health.end()
 	p.leave()
 }
 
@@ -334,7 +336,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 	p.spawned(ctx) // whose facts they are
 	p.act(ctx)
 	more, in := true, p.intake
-	for n := 0; n < turnBytes && more && p.health.matching == nil; {
+	for n := 0; n < turnBytes && more && !p.health.Matching(); {
 		var f child.Fact
 		if f, more = in.Next(); !more {
 			break
@@ -370,7 +372,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 		in.Settle(p.holds())
 		p.logged = nil
 	}
-	if more && p.health.matching == nil { // else matched goes on
+	if more && !p.health.Matching() { // else matched goes on
 		ctx.Send(ctx.Self(), factsReady{})
 	}
 	p.spread(ctx)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/process/health"
 	"github.com/b6f6fdd7/troupe/internal/beneath"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -48,7 +49,7 @@ func (p *process) ruled(u *child.User, look func(context.Context) error) func(co
 				if !isSocket {
 					return nil
 				}
-				return dial(ctx, "unix", path)
+				return health.Dial(ctx, "unix", path)
 			})
 		}
 		return as(u, confined)(ctx)

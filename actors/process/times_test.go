@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -262,6 +263,7 @@ func TestStdinOfADeadRun(t *testing.T) {
 func TestNextRunWaitsForTheProbe(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		record, starts := fakeRuns(spawn, always, nil)
+		record.health.watcher = &watcher{blind: new(atomic.Int64)}
 		record.health.probing.Store(true)
 		starts.last().End()
 		time.Sleep(time.Hour)

@@ -292,7 +292,7 @@ var mutants = []mutant{
 	{file: "actors/process/stdin/stdin.go", old: `case !r.Write, taken == whole:`, new: `case !r.Write:`, breaks: "a write that is repeated is accepted and not written"},
 	{file: "actors/process/stdin/stdin.go", old: `restarts && left > 0`, new: `left > 0`, breaks: "stdin of a process that runs once is closed at once"},
 	{file: "actors/process/input.go", old: `p.life.Phase() == life.Running && p.handleNow().Exited()`, new: `false`, breaks: "a program that has ended gets no stdin, although its exit is not in the log"},
-	{file: "actors/process/life.go", old: `Probing: p.health.probing.Load()`, new: `Probing: false`, breaks: "the life knows of a probe"},
+	{file: "actors/process/life.go", old: `Probing: p.health.probes(),`, new: `Probing: false,`, breaks: "the life knows of a probe"},
 	{file: "actors/process/life.go", old: `max(keep, life.StallTime)`, new: `0`, breaks: "observers have their extra time"},
 	{file: "actors/process/life.go", old: `p.life.Run() > 1 || p.group != nil`, new: `p.life.Run() > 1`, breaks: "the first run of a group gets the size that its terminal got meanwhile"},
 	{file: "actors/child/host.go", old: `	spec.Env = withoutWithheld(spec.Env, rule)
@@ -758,7 +758,12 @@ var mutants = []mutant{
 		return
 	}
 `, new: ``, breaks: "a place is left once", in: "actors", run: "^TestPlacesOfTenants$"},
-	{file: "actors/process/health.go", old: `(time.Since(h.heard) - heldBack)`, new: `(time.Since(h.heard) - 0*heldBack)`, breaks: "a program whose output is held back is not silent", run: "^TestHeldBackDoesNotCount$"},
+	{file: "actors/process/health/health.go", old: `- (now.Held - h.held)); left`, new: `); left`, breaks: "a program whose output is held back is not silent"},
+	{file: "actors/process/health/health.go", old: `case ours != nil, fault != "" && (now.Holds || now.Held > held):`, new: `case ours != nil:`, breaks: "a probe of a program whose output is held back does not count"},
+	{file: "actors/process/health/health.go", old: `h.failures = 0
+	default:`, new: `default:`, breaks: "a probe that succeeds forgets the failures before"},
+	{file: "actors/process/health/health.go", old: `max(every, now.Least)`, new: `every`, breaks: "probes are no way around the rate of starts"},
+	{file: "actors/process/health/lines.go", old: `min(len(piece), maxLine-len(line))`, new: `len(piece)`, breaks: "a line without an end takes no memory without a bound"},
 	{file: "actors/process/life.go", old: `		p.life.Done()
 		p.env.At(ctx, env.RestartLogged)`, new: `		p.env.At(ctx, env.RestartLogged)
 		p.life.Done()`, breaks: "a restart is logged once if the actor fails then", in: "actors", run: "^TestFaultsEverywhere$/^clean$|^TestFaultsEverywhere$/process/at_restarted_is", slow: true},
