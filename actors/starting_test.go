@@ -27,7 +27,7 @@ func holdStart(t *testing.T) heldStart {
 	var once sync.Once
 	begun, held := make(chan struct{}), make(chan struct{})
 	troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
-		if kindOf(self)+" "+fake.TypeName(m) == "process spawned" {
+		if kindOf(self)+" "+fake.TypeName(m) == "process factsReady" {
 			once.Do(func() { close(begun); <-held })
 		}
 	}, nil))

@@ -24,6 +24,8 @@ type Fact struct {
 	At     int64
 	Status protocol.ExitStatus // of FactExited
 	Lost   int                 // of FactLost, in bytes
+	Handle Handle              // of FactStarted; nil: Err says why there is no child
+	Err    error
 }
 
 // FactKind says which kind of event a Fact is.
@@ -31,6 +33,7 @@ type FactKind uint8
 
 const (
 	FactOutput    FactKind = iota + 1
+	FactStarted            // the answer to Host.Start, the first Fact of a run
 	FactExited             // once a run, after the output written before the exit
 	FactClosed             // the last Fact of a run: every stream has ended
 	FactStdinRoom          // stdin refused a write and has room again
@@ -87,6 +90,7 @@ type Intake struct {
 	since    time.Time     // start of the current wait; valid while waiting > 0
 	waited   time.Duration // sum of all earlier waits
 	aborted  bool
+	left     bool // Leave was called
 }
 
 // NewIntake returns the intake of one process. limit is in bytes. file takes output beyond limit;
@@ -249,6 +253,35 @@ func (in *Intake) refund() (wake []budget.Waiter) {
 	return wake
 }
 
+// Started adds the answer to a start. Started returns false after Leave: nobody takes the answer, and the child is the caller's.
+func (in *Intake) Started(h Handle, err error) bool {
+	return in.put(Fact{Kind: FactStarted, Handle: h, Err: err}, Credit{})
+}
+
+// Leave says that nobody takes Facts any more. answered reports whether there is an answer to a start that nobody has taken; h is
+// its child. Leave may be repeated.
+func (in *Intake) Leave() (h Handle, answered bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.left {
+		return nil, false
+	}
+	in.left = true
+	for i := range in.facts {
+		if f := &in.facts[i]; f.Kind == FactStarted {
+			return f.Handle, true
+		}
+	}
+	return nil, false
+}
+
+// Left reports whether Leave was called.
+func (in *Intake) Left() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.left
+}
+
 // Put hands the bytes read over to the intake. data now belongs to the intake; so does lent, the
 // slab of data, unless nil. c is the credit from Take. If c has a spool, the pump has already
 // written data there, at offset at.
@@ -277,8 +310,12 @@ func (in *Intake) Closed() { in.put(Fact{Kind: FactClosed}, Credit{}) }
 // StdinRoom adds: stdin had refused a write and has room again.
 func (in *Intake) StdinRoom() { in.put(Fact{Kind: FactStdinRoom}, Credit{}) }
 
-func (in *Intake) put(f Fact, unused Credit) {
+func (in *Intake) put(f Fact, unused Credit) (taken bool) {
 	in.mu.Lock()
+	if f.Kind == FactStarted && in.left {
+		in.mu.Unlock()
+		return false
+	}
 	if !in.merge(f) {
 		in.facts = append(in.facts, f)
 	}
@@ -291,6 +328,7 @@ func (in *Intake) put(f Fact, unused Credit) {
 	if tell {
 		in.notify()
 	}
+	return true
 }
 
 // merge appends output to the last Fact, if both are of the same stream. The oldest Fact stays

@@ -694,3 +694,35 @@ func take(in *Intake, max int) (n int, ok bool) {
 func put(in *Intake, s protocol.Stream, data []byte, taken int) {
 	in.Put(s, data, nil, Credit{N: taken}, 0)
 }
+
+// The answer to a start is a Fact. After Leave nobody takes it: whoever comes first, the child has exactly one owner.
+func TestIntakeOfAStart(t *testing.T) {
+	type handle struct{ Handle }
+	h := &handle{}
+	in := NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() {})
+	if !in.Started(h, nil) {
+		t.Fatal("an answer is refused before Leave")
+	}
+	if f, ok := in.Next(); !ok || f.Kind != FactStarted || f.Handle != h {
+		t.Errorf("the first fact is %+v", f)
+	}
+	if left, answered := in.Leave(); !answered || left != h { // not settled: nobody has taken it
+		t.Errorf("Leave returns %v, %v", left, answered)
+	}
+	if left, answered := in.Leave(); answered || left != nil {
+		t.Errorf("a second Leave returns %v, %v", left, answered)
+	}
+
+	in = NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() {})
+	in.Started(h, nil)
+	in.Next()
+	in.Settle(0, 0)
+	if left, answered := in.Leave(); answered || left != nil {
+		t.Errorf("after the answer was taken, Leave returns %v, %v", left, answered)
+	}
+
+	in = NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() {})
+	if _, answered := in.Leave(); answered || !in.Left() || in.Started(h, nil) {
+		t.Error("an answer is taken after Leave")
+	}
+}

@@ -94,18 +94,25 @@ func (s *start) recordUntried(err error) {
 }
 
 // recorded returns done with the record of the answer to a start.
-func (r *processRecord) recorded(run int, done func(child.Handle, error)) func(child.Handle, error) {
+func (s *start) recorded(run int, done func(child.Handle, error)) func(child.Handle, error) {
 	return func(h child.Handle, err error) {
 		if err != nil {
-			r.env.Audit.Put(audit.ProcessRefused{Process: r.about(run), Tried: true, Reason: reasonOf(err)})
+			s.env.Audit.Put(audit.ProcessRefused{Process: s.about(run), Tried: true, Reason: reasonOf(err)})
 			done(h, err)
 			return
 		}
-		r.env.Audit.Put(audit.ProcessStarted{Process: r.about(run), PID: h.PID(), Containment: string(h.Containment())})
-		if r.mayStart() != nil {
-			r.env.Audit.Put(audit.ProcessEnded{Process: r.about(run), ExitCode: unknownCode, Reason: reasonGivenUp})
+		s.env.Audit.Put(audit.ProcessStarted{Process: s.about(run), PID: h.PID(), Containment: string(h.Containment())})
+		if s.mayStart() != nil {
+			s.recordUnseen(run)
 		}
 		done(h, nil)
+	}
+}
+
+// recordUnseen records the end of a run that the actor has not seen, since the actor has stopped.
+func (r *processRecord) recordUnseen(run int) {
+	if r.env.Audit != nil {
+		r.env.Audit.Put(audit.ProcessEnded{Process: r.about(run), ExitCode: unknownCode, Reason: reasonGivenUp})
 	}
 }
 
@@ -150,7 +157,7 @@ func (p *process) recordEnd(st protocol.ExitStatus) {
 // recordGivenUp records the end of a run whose exit never came into the log.
 func (p *process) recordGivenUp() {
 	st := protocol.ExitStatus{ExitCode: unknownCode}
-	if h := p.handleNow(); h != nil {
+	if h := p.handle; h != nil {
 		if known, ok := h.Status(); ok {
 			st = known
 		}

@@ -56,7 +56,7 @@ func (p *process) seekTree(ctx actor.Context) {
 
 // lookForTree looks for descendants of a closed process: treeSeen follows.
 func (p *process) lookForTree(ctx actor.Context) {
-	if h := p.handleNow(); h != nil && p.life.Phase() >= life.Closed {
+	if h := p.handle; h != nil && p.life.Phase() >= life.Closed {
 		self, root, run := ctx.Self(), ctx.ActorSystem().Root, p.life.Run()
 		h.SearchTree(func(empty bool, err error) { root.Send(self, treeSeen{run, empty, err}) })
 	}
@@ -65,7 +65,7 @@ func (p *process) lookForTree(ctx actor.Context) {
 // treeSeen handles the answer to SearchTree. Descendants that live take the place again. The place stays as it is if the
 // answer is unknown.
 func (p *process) treeSeen(ctx actor.Context, m treeSeen) {
-	h := p.handleNow()
+	h := p.handle
 	switch {
 	case h == nil: // forgotten
 	case m.empty:
@@ -86,16 +86,14 @@ func (p *process) treeSeen(ctx actor.Context, m treeSeen) {
 func (p *process) forgetChild(h child.Handle) {
 	p.treeAt.Cancel()
 	p.containment = h.Containment()
-	p.mu.Lock()
 	p.handle, p.forgot = nil, true
-	p.mu.Unlock()
 	p.finish(h, nil, nil)
 }
 
 // lives reports whether the program runs. A program may have ended before its exit is in the log:
 // the exit comes after unread output.
 func (p *process) lives() bool {
-	return p.life.Phase() == life.Running && !p.handleNow().Exited()
+	return p.life.Phase() == life.Running && !p.handle.Exited()
 }
 
 // parkTree keeps a process/terminate until the tree is gone, and reports whether the same request
@@ -139,7 +137,7 @@ func (p *process) answerTrees(ctx actor.Context, err error) {
 
 // unseen describes the processes left of the tree; nil if all were seen gone.
 func (p *process) unseen() error {
-	switch h := p.handleNow(); {
+	switch h := p.handle; {
 	case p.life.Survivors() != nil:
 		return p.life.Survivors()
 	case h != nil && !h.TreeEmpty():
@@ -179,25 +177,42 @@ func (p *process) leave() {
 	p.destroy()
 }
 
-// destroy kills the child with its tree, and closes the spool and the intake. Any goroutine may call
-// destroy, repeatedly.
+// destroy kills the child with its tree, and closes the spool and the intake. A child under way meets the same end: see orphan.
+// destroy may be repeated.
 func (r *processRecord) destroy() {
-	r.mu.Lock()
-	r.gone = true
 	handle, unused := r.handle, r.startErr != nil || r.forgot
 	r.handle = nil
-	r.mu.Unlock()
 	if r.spool != nil {
 		r.spool.Close()
 	}
-	if handle == nil {
+	if r.intake == nil { // there is no run yet
 		r.place.leave()
-		if unused { // else the spawner comes back here, or there is no run yet
-			r.intake.Close()
-		}
 		return
 	}
-	r.finish(handle, r.intake, r.place)
+	if h, answered := r.intake.Leave(); answered {
+		if handle == nil && h != nil {
+			r.recordUnseen(r.life.Run())
+		}
+		handle, unused = h, true
+	}
+	switch {
+	case handle != nil:
+		r.finish(handle, r.intake, r.place)
+	default:
+		r.place.leave()
+		if unused { // else orphan closes the intake, or no run was asked for
+			r.intake.Close()
+		}
+	}
+}
+
+// orphan is for the answer to a start of an actor that has stopped; h is nil if there is no child. Any goroutine.
+func (r *processRecord) orphan(h child.Handle, in *child.Intake) {
+	if h == nil {
+		in.Close()
+		return
+	}
+	r.finish(h, in, r.place)
 }
 
 // finish lets go of a child, and then of the intake of its run and of place; nil: none. Any goroutine.

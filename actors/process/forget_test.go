@@ -32,8 +32,6 @@ func TestClosedForgetsItsChild(t *testing.T) {
 		has := func(want bool) {
 			t.Helper()
 			synctest.Wait()
-			record.mu.Lock()
-			defer record.mu.Unlock()
 			if has := record.handle != nil; has != want {
 				t.Errorf("it has a child: %v, want %v", has, want)
 			}
@@ -86,16 +84,12 @@ func TestKilledKeepsItsChild(t *testing.T) {
 		synctest.Wait()
 		system.Root.Send(pid, message.Request{Params: protocol.ProcessTerminateParams{Tree: true}})
 		synctest.Wait()
-		record.mu.Lock()
 		handle := record.handle
-		record.mu.Unlock()
 		if handle == nil {
 			t.Error("the child was forgotten while its tree lived")
 		}
 		close(tree)
 		synctest.Wait()
-		record.mu.Lock()
-		defer record.mu.Unlock()
 		if record.handle != nil {
 			t.Error("the child was not forgotten when its tree was gone")
 		}

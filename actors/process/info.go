@@ -36,7 +36,7 @@ func (p *process) describe() protocol.ProcessInfo {
 	if u := p.user.user(); u != nil {
 		info.User = &protocol.RunUser{Name: u.Name, UID: uint64(u.UID), GID: uint64(u.GID)}
 	}
-	if h := p.handleNow(); h != nil {
+	if h := p.handle; h != nil {
 		if p.lives() {
 			info.PID = h.PID()
 		}
@@ -75,7 +75,7 @@ func (inspected) IgnoreDeadLetterLogging() {}
 
 // inspect is process/info, with or without the pressures of the kernel.
 func (p *process) inspect(ctx actor.Context, r *parked, pressures bool) {
-	handle := p.handleNow()
+	handle := p.handle
 	if handle == nil || p.life.Phase() != life.Running {
 		p.inspected(ctx, inspected{r: r})
 		return
@@ -95,7 +95,7 @@ func (p *process) inspected(ctx actor.Context, m inspected) {
 func (p *process) info() protocol.ProcessInfoResult {
 	info := protocol.ProcessInfoResult{
 		ProcessInfo:   p.describe(),
-		WaitsFor:      p.waitsFor(p.handleNow()),
+		WaitsFor:      p.waitsFor(p.handle),
 		PendingWrites: p.stdin.Len(),
 		OutputBytes:   p.feed.Log.Written(),
 		DroppedBytes:  p.feed.Log.Dropped(),

@@ -29,7 +29,7 @@ func (p *process) acceptStdin(ctx actor.Context) {
 			}
 			continue
 		case step.Do == stdin.Close:
-			p.logErr("close stdin", p.handleNow().CloseStdin())
+			p.logErr("close stdin", p.handle.CloseStdin())
 			if p.spec.TTY {
 				p.stdin.Typed()
 			} else {
@@ -64,14 +64,14 @@ func (p *process) stdinState() stdin.State {
 		Between:  p.life.Phase() == life.Restarting,
 		Over:     p.life.Phase() >= life.Exited,
 		Restarts: p.life.Restartable(),
-		Dead:     p.life.Restartable() && p.life.Phase() == life.Running && p.handleNow().Exited(),
+		Dead:     p.life.Restartable() && p.life.Phase() == life.Running && p.handle.Exited(),
 		Piped:    p.spec.Stdin,
 	}
 }
 
 // writeStdin gives the child a part of a write. room is false if the rest has to wait.
 func (p *process) writeStdin(ctx actor.Context, chunk []byte) (room bool) {
-	n, err := p.handleNow().Write(chunk)
+	n, err := p.handle.Write(chunk)
 	if err == nil {
 		return p.stdin.Wrote(n) // else the intake says when there is room
 	}
@@ -90,7 +90,7 @@ func (p *process) resize(size protocol.Size) *protocol.Error {
 	if p.life.Phase() != life.Running {
 		return nil
 	}
-	if err := p.handleNow().Resize(size); err != nil {
+	if err := p.handle.Resize(size); err != nil {
 		return protocol.Errorf(protocol.KindSystem, protocol.CodeInternal, "resize process %s to %d rows, %d cols: %v", p.id, size.Rows, size.Cols, err)
 	}
 	return nil
@@ -104,7 +104,7 @@ func (p *process) signal(s protocol.Signal) *protocol.Error {
 	if p.life.Phase() != life.Running {
 		return nil
 	}
-	if err := p.handleNow().Signal(number); err != nil {
+	if err := p.handle.Signal(number); err != nil {
 		return protocol.Errorf(protocol.KindSystem, protocol.CodeInternal, "signal %s to process %s: %v", s, p.id, err)
 	}
 	return nil

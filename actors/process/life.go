@@ -41,7 +41,7 @@ func (p *process) lifeConfig() life.Config {
 
 // now returns the facts around the process for an input of its life.
 func (p *process) now() life.Now {
-	h := p.handleNow()
+	h := p.handle
 	now := life.Now{
 		Time:    time.Now(),
 		Chance:  rand.Float64(),
@@ -119,7 +119,7 @@ func (p *process) act(ctx actor.Context) {
 
 // doRun does an action about the child.
 func (p *process) doRun(ctx actor.Context, a life.Action) bool {
-	handle := p.handleNow()
+	handle := p.handle
 	switch a := a.(type) {
 	case life.Spawn:
 		if a.Run > 1 { // the session has counted the first
@@ -175,7 +175,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.acceptStdin(ctx) // answers the waiting requests, unless another run follows
 	case life.LogRestarted:
 		lost := int64(0)
-		if h := p.handleNow(); h != nil {
+		if h := p.handle; h != nil {
 			lost = h.StdinUnread()
 		}
 		p.feed.Log.AppendRestarted(outlog.Restart{Run: a.Run, Reason: a.Reason, Delay: a.Delay, StdinLost: lost})
@@ -262,23 +262,17 @@ func (p *process) spawn(ctx actor.Context, run int) {
 	p.stdin.NextRun()
 	p.confined.begins()
 	p.renew(ctx)
-	self, root := ctx.Self(), ctx.ActorSystem().Root
 	spec := p.spec
 	if run > 1 {
 		spec.Name += "." + strconv.Itoa(run) // of its cgroup, and its mark
 	}
-	r := p.processRecord
+	r, in := p.processRecord, p.intake
 	p.env.At(ctx, env.SpawnPrepared)
 	p.life.Done() // before startChild: two children are worse than none
 	p.startChild(ctx, spec, run, func(h child.Handle, err error) {
-		r.mu.Lock()
-		r.handle, r.startErr = h, err
-		gone := r.gone
-		r.mu.Unlock()
-		if gone {
-			r.destroy()
+		if !in.Started(h, err) {
+			r.orphan(h, in)
 		}
-		root.Send(self, spawned{})
 	})
 	p.env.At(ctx, env.SpawnAsked)
 }
@@ -286,9 +280,7 @@ func (p *process) spawn(ctx actor.Context, run int) {
 // renew makes an intake for the next run, unless no run has used the present one. The new intake takes
 // over the charge for the log before the old one closes: otherwise nothing would be charged for the log.
 func (p *process) renew(ctx actor.Context) {
-	p.mu.Lock()
 	handle, answered := p.handle, p.handle != nil || p.startErr != nil || p.forgot
-	p.mu.Unlock()
 	old := p.intake
 	if old != nil && !answered {
 		return
@@ -299,9 +291,7 @@ func (p *process) renew(ctx actor.Context) {
 	}
 	p.intake = in
 	p.intake.Hold(p.holds())
-	p.mu.Lock()
 	p.handle, p.startErr, p.forgot = nil, nil, false
-	p.mu.Unlock()
 	switch {
 	case handle != nil:
 		p.finish(handle, old, nil)
@@ -315,12 +305,9 @@ func (p *process) spawned(ctx actor.Context) {
 	if !p.life.Spawning() {
 		return
 	}
-	p.mu.Lock()
-	handle, err := p.handle, p.startErr
-	p.mu.Unlock()
-	switch {
-	case handle != nil:
-		p.started(handle)
+	switch err := p.startErr; {
+	case p.handle != nil:
+		p.started(p.handle)
 		p.check(p.life.Spawned(p.now()))
 	case err == nil: // no answer yet
 	case ofCommand(err):
@@ -339,7 +326,7 @@ func (p *process) begin(ctx actor.Context) {
 	p.env.At(ctx, env.RunBegun)
 	if p.restart != nil {
 		if p.spec.TTY && p.spec.Size != (protocol.Size{}) && (p.life.Run() > 1 || p.group != nil) {
-			p.logErr("resize", p.handleNow().Resize(p.spec.Size)) // requests may have come since the spawner was asked
+			p.logErr("resize", p.handle.Resize(p.spec.Size)) // requests may have come since the spawner was asked
 		}
 	} else {
 		p.spec.Argv = nil // the child has them: the record is kept for long

@@ -35,7 +35,6 @@ import (
 
 // Messages to a process actor from its goroutines and timers. All other messages are in actors/message.
 type (
-	spawned    struct{} // the spawner: the record has the handle or the error
 	factsReady struct{} // the intake; also the actor itself, after its share of facts
 	unspooled  struct{} // the goroutine that has read the disk for a process/read
 	treeGone   struct { // KillTree of the run
@@ -64,7 +63,7 @@ const turnBytes = 128 << 10
 
 // processRecord is the state of a process that survives a restart of its actor: the child, the log,
 // and everything promised to clients. The Props of the actor close over the record. Receive owns the
-// record; mu guards only the fields that the spawner sets.
+// record.
 type processRecord struct {
 	// Fixed at spawn.
 	env      *env.Env
@@ -87,18 +86,15 @@ type processRecord struct {
 	ownIntensity      bool              // its own restart.intensity counts: it has no group, or an independent one
 	confined          *confined         // nil: the client asks for no sandbox
 
-	mu       sync.Mutex
-	handle   child.Handle // nil before the spawner has a child, and after forgetChild
-	startErr error
-	gone     bool // the actor has stopped: whoever gets a handle kills the child
-	forgot   bool // forgetChild was called
-
 	// restart is the policy at the start; nil: the process is run once. life has the current policy.
 	restart *supervision.Restart
 
 	// Owned by Receive.
-	life   life.Life // decides; act does its actions
-	acting bool      // act is on the stack of this instance
+	handle   child.Handle // of the current or last child; nil before FactStarted, after forgetChild, and if the last run could not be started
+	startErr error        // why the last run could not be started
+	forgot   bool         // forgetChild was called
+	life     life.Life    // decides; act does its actions
+	acting   bool         // act is on the stack of this instance
 	// A goroutine reads the disk for a process/read: unspooled comes.
 	unspooling bool
 	wakeAt     env.Alarm // at life.Wake
@@ -153,8 +149,6 @@ func (p *process) Receive(ctx actor.Context) {
 // receiveLife handles the messages about the life of the process.
 func (p *process) receiveLife(ctx actor.Context) bool {
 	switch m := ctx.Message().(type) {
-	case spawned:
-		p.spawned(ctx)
 	case message.Announce:
 		p.announce(ctx)
 	case factsReady:
@@ -310,9 +304,7 @@ func (p *process) ref(ctx actor.Context) message.ProcessRef {
 
 // announce tells the session how the start went.
 func (p *process) announce(ctx actor.Context) {
-	p.mu.Lock()
 	err := p.startErr
-	p.mu.Unlock()
 	switch {
 	case p.life.Phase() > life.Starting:
 		err = nil // the first run has started; the error, if any, is of a later run
@@ -333,7 +325,6 @@ func (p *process) announce(ctx actor.Context) {
 // takeFacts logs the facts of the child, and passes them on. After turnBytes, other messages have
 // their turn: a flood does not delay a signal.
 func (p *process) takeFacts(ctx actor.Context) {
-	p.spawned(ctx) // whose facts they are
 	p.act(ctx)
 	more, in := true, p.intake
 	for n := 0; n < turnBytes && more && !p.health.Matching(); {
@@ -343,6 +334,10 @@ func (p *process) takeFacts(ctx actor.Context) {
 		}
 		p.feed.Log.NowMs = time.Now().UnixMilli()
 		switch f.Kind {
+		case child.FactStarted:
+			p.handle, p.startErr = f.Handle, f.Err
+			p.spawned(ctx)
+			p.act(ctx)
 		case child.FactOutput:
 			switch {
 			case p.logged == in: // by an instance that failed before Settle
@@ -383,14 +378,6 @@ func (p *process) takeFacts(ctx actor.Context) {
 func (p *process) spread(ctx actor.Context) {
 	p.feed.Each(func(v *viewer) { p.deliver(ctx, v) })
 	p.answerReads(ctx)
-}
-
-// handleNow returns the handle of the current or last child; nil if the last run could not be
-// started, or is being started, or if its child is forgotten.
-func (p *process) handleNow() child.Handle {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.handle
 }
 
 func (p *process) logErr(what string, err error) {

@@ -106,10 +106,8 @@ func (s *start) begin() {
 }
 
 // mayStart returns errGone if the actor has stopped.
-func (r *processRecord) mayStart() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.gone {
+func (s *start) mayStart() error {
+	if s.in.Left() {
 		return errGone
 	}
 	return nil

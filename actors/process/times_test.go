@@ -137,6 +137,7 @@ type fakeStarts struct {
 	at       []time.Duration
 	children []*fake.Child
 	names    []string                  // of the specs
+	stops    func()                    // called at a start
 	slow     bool                      // a start waits for done
 	done     func(child.Handle, error) // answers the last start
 	pid      *actor.PID                // of the process
@@ -172,9 +173,12 @@ func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart
 			starts.names = append(starts.names, spec.Name)
 			c := &fake.Child{Born: time.Now(), Intake: in, Tree: tree}
 			starts.at, starts.children = append(starts.at, time.Since(begin)), append(starts.children, c)
-			slow := starts.slow
+			slow, stops := starts.slow, starts.stops
 			starts.done = done
 			starts.mu.Unlock()
+			if stops != nil {
+				stops()
+			}
 			if !slow {
 				done(c, nil)
 			}
@@ -276,6 +280,20 @@ func TestNextRunWaitsForTheProbe(t *testing.T) {
 		synctest.Wait()
 		if n := starts.count(); n != 2 {
 			t.Errorf("%d starts after the probe, want 2", n)
+		}
+	})
+}
+
+// A child whose start is over, and whose actor stops before it takes the child, is killed.
+func TestChildThatNobodyTakes(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		_, starts := fakeRuns(spawn, always, nil)
+		starts.stops = func() { system.Root.Stop(starts.pid) } // on the goroutine of the actor: the stop comes before news of the child
+		starts.last().End()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if starts.count() != 2 || !starts.last().Exited() {
+			t.Errorf("%d starts; the child has ended: %v, want true", starts.count(), starts.last().Exited())
 		}
 	})
 }
