@@ -46,6 +46,9 @@ func (f *facts) most(g facts) {
 	f.Cgroups = max(f.Cgroups, g.Cgroups)
 }
 
+// The verdict about a server comes from the kernel, from server/info and from the well-behaved client, never from a look into the
+// server: each known fault had passed the tests of its package, and the failing part was never the attacked part.
+
 // slack is how much more a server may use after an attack than before.
 var slack = facts{
 	RSS:        64 << 20, // the runtime keeps some free memory, and caches fill
