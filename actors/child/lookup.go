@@ -141,6 +141,8 @@ func (e closedDir) Unwrap() error { return e.error }
 // permission does not end the search, but is the reason of the failure if there is no other file. A directory
 // that the user may not search counts as empty, as in shells: they exit with 127, "not found" (POSIX.1-2024, XCU 2.8.2).
 // execvp(3) says "permission denied" then, also of a program that is nowhere.
+//
+// Each start looks anew: a cache would have to notice a program that is new in an earlier directory, and noticing costs as much.
 func lookPath(spec *Spec, name string, step func(what string)) (string, error) {
 	path, found := defaultPath, false
 	for _, entry := range spec.Env {

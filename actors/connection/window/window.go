@@ -8,6 +8,9 @@
 //
 // Frames arrive in order, and every client answers each Ping with a Pong (RFC 6455 §5.5.3). So a
 // Pong proves that the client has read everything before the Ping.
+//
+// The window is the only queue of a connection. A bound on unsent bytes in the kernel (TCP_NOTSENT_LOWAT, 128 KiB) made an echo beside a
+// flood no faster, and a larger window gained no throughput.
 package window
 
 import (

@@ -1,4 +1,27 @@
 // Package run runs a Plan against its servers.
+//
+// # Where to look
+//
+//   - plan, profile, program: what is run; profile is the side of the client, program that of the server
+//   - chaos: links that are cut, slow or silent, inside this process
+//   - wire: the client of the wire, which drops nothing: repeats, holes and wrong orders reach the oracle
+//   - stream, oracle: the bytes that must come, against those that came
+//   - figures, hist, usage, result: what is measured
+//   - live, report: the terminal; text, HTML and pictures
+//   - command: a command many times, by package client
+//
+// # How a byte is checked
+//
+//  1. The seed of the plan, the session and the process make a key (stream.Of), which the program gets as an argument.
+//  2. The program writes a hello with the number of its run, content, and an end with the count. Key, run and offset give each byte.
+//  3. The server sends process/output with a seq. A cut may come before, within and after the message.
+//  4. The Checker of the process compares each byte with the byte of its offset. It looks for the place of a wrong byte in the stream, which any 31 bytes
+//     tell, says missing, doubled, reordered, altered or foreign, and goes on from there.
+//  5. After a resume, the server may repeat events: each must be the same event with the same bytes. The Checker remembers the last 64 events. Of older
+//     events, it compares the output of the present run.
+//  6. A finding goes to figures, and with the events that show it to findings.jsonl. oracle.Replay needs only that file.
+//
+// Stdin goes the other way: the program knows the key, compares, and answers with the count and a digest.
 package run
 
 import (
