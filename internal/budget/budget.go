@@ -1,6 +1,20 @@
 // Package budget bounds the bytes a server holds for its clients. Output bounds the output of programs. A Pool
 // bounds incoming messages, unanswered requests, and unwritten answers: all clients share a
 // Pool; each holder has an Account with the Pool.
+//
+// # Who counts what
+//
+// A server has four parts of one budget. They are separate, so full logs never keep an acknowledgement out.
+//
+//   - Output, a half: the log of each process (its retention and an entry; after a resume without replay 512 KiB more, package feed), and the Intake of
+//     each child. Each process has 64 KiB beside it.
+//   - Clients, a quarter, an Account for each connection: a message while it is read (twice its buffer), decoded requests (4 times their bytes and
+//     1 MiB), requests without an answer, answers about files, lists and process/read, bodies of HTTP (plain and encoded), uploads, and paths of fs/changed (three times).
+//   - Kept output, an eighth, an Account for each command: output that is kept for the final answer, three times.
+//   - Starts, an eighth, an Account for each session: arguments, environments, and states of shells.
+//
+// Other places have a constant bound for each holder: the stdin queue of a child, remembered ids and answers, the window of a connection, watches, shares,
+// listings, the journal, and the queue of the audit log. The constant stands beside the field, such as maxQueued of package audit.
 package budget
 
 import (
