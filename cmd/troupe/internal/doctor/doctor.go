@@ -266,7 +266,7 @@ func (f Facts) reach() []Line {
 		lines = append(lines, Line{Check: "sandbox of the server", Status: Warn, Found: show.Harmless(box.Level + ", but " + strings.Join(box.Notes, "; ")), Advice: "see docs/SANDBOX.md"})
 	}
 	for _, note := range s.Notes {
-		lines = append(lines, Line{Check: "note of the server", Status: Warn, Found: show.Harmless(note), Advice: "see docs/SECURITY.md"})
+		lines = append(lines, Line{Check: "note of the server", Status: Warn, Found: show.Harmless(note), Advice: "see docs/THREAT_MODEL.md; about the audit log, docs/AUDIT.md"})
 	}
 	if s.FileCallsHung > 0 {
 		lines = append(lines, Line{Check: "filesystems", Status: Warn, Found: fmt.Sprintf("file operations of the server that hang: %d", s.FileCallsHung), Advice: "look for a network filesystem of the server that does not answer"})
