@@ -317,7 +317,7 @@ func TestHostileProgramAsUser(t *testing.T) {
 		}
 		open := startServer(t, "--users-file", usersFile(t, "* "+own))
 		if got := spied(t, open.session(nil), obj{"user": own}, "connect:"+open.url); len(got) == 0 {
-			t.Error("a program did not connect to a server that asks for no credential: docs/HOSTILE_PROGRAMS.md says otherwise")
+			t.Error("a program did not connect to a server that asks for no credential: docs/THREAT_MODEL.md says otherwise")
 		}
 	})
 	t.Run("itself", func(t *testing.T) {
@@ -336,7 +336,7 @@ func TestHostileProgramAsUser(t *testing.T) {
 	t.Run("the same user", func(t *testing.T) {
 		// An operator who does not want this gives each identity a user of its own.
 		if got := spied(t, alice, obj{"user": shared}, sameUser)[sameUser]; !slices.Contains(got, "signal it") || !slices.Contains(got, "read its environment") {
-			t.Errorf("a program of the same user got in only by %q: docs/HOSTILE_PROGRAMS.md says more", got)
+			t.Errorf("a program of the same user got in only by %q: docs/THREAT_MODEL.md says more", got)
 		}
 	})
 	for name, pid := range others {
@@ -362,7 +362,7 @@ func cgroupOf(t *testing.T, pid int) string {
 }
 
 // TestHostileProgramOfTheServersUser: without users, the server's memory, environment and descriptors are
-// closed to its programs. Everything that belongs to the user is open to them: docs/HOSTILE_PROGRAMS.md.
+// closed to its programs. Everything that belongs to the user is open to them: docs/THREAT_MODEL.md.
 func TestHostileProgramOfTheServersUser(t *testing.T) {
 	needs.Root(t)
 	dir := openDir(t)

@@ -19,7 +19,6 @@ var inlineCode = regexp.MustCompile("`([^`]+)`")
 func TestCommandLineDocument(t *testing.T) {
 	least := map[string]int{"CLI.md": 20, "LOADTEST.md": 15, "SANDBOX.md": 5} // command lines
 	foreign := map[string][]string{                                           // flags of other programs
-		"ATTACKS.md":     {"door", "all-at-once", "give-back"},
 		"PERFORMANCE.md": {"rows", "runs"},
 		"codex.md":       {"concurrent-requests"},
 		"SANDBOX.md":     {"cap-add", "security-opt"}, // of Docker and Podman

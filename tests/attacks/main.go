@@ -9,9 +9,15 @@
 //	go run ./tests/attacks --server BIN           against this binary
 //	go run ./tests/attacks --all-at-once 30m      all attacks at once, for this long
 //
-// docs/ATTACKS.md explains the table and how to add an attack. Every attack is bounded in count and
+// docs/THREAT_MODEL.md, section "Attacks to run", explains the table. Every attack is bounded in count and
 // time, connects only to servers of this program, and removes its files, processes and sessions. The
 // program needs Linux; some attacks need root.
+//
+// To add an attack, add an entry to the list of its family (starts.go, kill.go, doors.go, …): a name, a sentence
+// for the attack, a sentence for its conditions, the server's flags, and run. A target has raw connections (dial),
+// sessions (open), and othersGoOn, which waits until the well-behaved client has gone on. An attack cleans up with
+// onEnd, or with onRelease if the server cannot end before. Attacks with the mark short also run in
+// go test -tags slow ./tests/attacks.
 package main
 
 import (
