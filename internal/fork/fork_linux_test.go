@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
 	"syscall"
@@ -131,6 +132,18 @@ func TestBegin(t *testing.T) {
 	}
 	if ws := wait(t, pid); ws != 0 {
 		t.Errorf("status %#x", ws)
+	}
+}
+
+// A program has the signals that it would have after fork(2) and execve(2): what this program ignores stays
+// ignored, and nothing is blocked.
+func TestStartHasTheSignals(t *testing.T) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR1)
+	signal.Ignore(syscall.SIGUSR2)
+	defer signal.Reset(syscall.SIGUSR1, syscall.SIGUSR2)
+	out := run(t, Attr{Umask: -1}, `grep -E 'Sig(Blk|Ign)' /proc/self/status`)
+	if want := "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000800\n"; out != want {
+		t.Errorf("%q, want %q", out, want)
 	}
 }
 
