@@ -71,7 +71,7 @@ func empty(do func(context.Context) error) func(context.Context) (any, error) {
 
 func readFile(f *fileCalls, call *fileCall, p protocol.FsReadFileParams) error {
 	call.large = true
-	return call.reads(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+	return call.reads(p.Path, func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
 		data, err := files.ReadFile(ctx, on, files.At{Place: at, NoLinks: p.NoFollow()}, maxReadFile, call.hold(f.memory))
 		return protocol.FsReadFileResult{Data: data}, err
 	})
@@ -87,11 +87,11 @@ func openFile(f *fileCalls, call *fileCall, p protocol.FsOpenParams) error {
 	if err := call.about(p.HandleID); err != nil {
 		return err
 	}
-	open := func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+	open := func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
 		return protocol.FsOpenResult{HandleID: p.HandleID}, f.handles.Open(ctx, p.HandleID, on, at, p.Mode)
 	}
 	if p.Mode.Writes() {
-		err := call.writes(p.Path, open)
+		err := call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) { return open(ctx, on, at) })
 		call.change.Handle = audit.Text(p.HandleID)
 		return err
 	}
@@ -133,13 +133,13 @@ func createDirectory(_ *fileCalls, call *fileCall, p protocol.FsCreateDirectoryP
 }
 
 func getMetadata(_ *fileCalls, call *fileCall, p protocol.FsGetMetadataParams) error {
-	return call.reads(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+	return call.reads(p.Path, func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
 		return on.Stat(ctx, files.At{Place: at, NoLinks: p.NoFollow()})
 	})
 }
 
 func canonicalize(_ *fileCalls, call *fileCall, p protocol.FsCanonicalizeParams) error {
-	return call.reads(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+	return call.reads(p.Path, func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
 		real, err := on.Canonicalize(ctx, at)
 		return protocol.FsCanonicalizeResult{Path: protocol.FileURI(real)}, err
 	})
@@ -147,14 +147,14 @@ func canonicalize(_ *fileCalls, call *fileCall, p protocol.FsCanonicalizeParams)
 
 func readDirectory(f *fileCalls, call *fileCall, p protocol.FsReadDirectoryParams) error {
 	call.large = true
-	return call.reads(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+	return call.reads(p.Path, func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
 		return on.ReadDirectory(ctx, at, call.hold(f.memory))
 	})
 }
 
 func walk(f *fileCalls, call *fileCall, p protocol.FsWalkParams) error {
 	call.large = true
-	return call.reads(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+	return call.reads(p.Path, func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
 		return on.Walk(ctx, at, p.Options, call.hold(f.memory))
 	})
 }
@@ -181,14 +181,14 @@ func copyFile(f *fileCalls, call *fileCall, p protocol.FsCopyParams) error {
 }
 
 func statEntry(_ *fileCalls, call *fileCall, p protocol.FsStatParams) error {
-	return call.reads(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+	return call.reads(p.Path, func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
 		return on.Entry(ctx, at, p.Follow)
 	})
 }
 
 func list(f *fileCalls, call *fileCall, p protocol.FsListParams) error {
 	call.large = true
-	return call.reads(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+	return call.reads(p.Path, func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
 		return on.List(ctx, at, call.hold(f.memory))
 	})
 }

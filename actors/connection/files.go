@@ -195,7 +195,11 @@ func (c *connection) fileRequest(ctx actor.Context, in inbound, prepare func(*fi
 		c.files.home, _ = protocol.ParseFileURI(c.env.Info.UserHomeDir) // the server's own URI is valid
 	}
 	call := &fileCall{in: in, jails: c.files.jails}
-	if err := prepare(c.files, call); err != nil {
+	err := prepare(c.files, call)
+	if err == nil && in.entry != nil && in.entry.observer.reads && call.change != nil && call.change.Path != "" {
+		err = protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "%s changes a file, and the table of methods says that it only reads", in.method)
+	}
+	if err != nil {
 		c.fail(in, in.fileError(err))
 		return
 	}

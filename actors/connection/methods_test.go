@@ -95,6 +95,19 @@ func TestMethodsChangeByDefault(t *testing.T) {
 	}
 }
 
+// A method whose entry says that it only reads, and whose function changes a file, is done for nobody: observers may send it, and a repeat is
+// done again.
+func TestMethodsThatReadChangeNoFile(t *testing.T) {
+	c := &connection{env: new(env.Env), files: newFileCalls(nil, nil), writer: newWriter(nil, nil, nil)}
+	c.writer.begin = func() {}
+	c.fileRequest(nil, inbound{method: "fs/foo", entry: &method{observer: reads}}, func(_ *fileCalls, call *fileCall) error {
+		return call.writes("file:///x", nil)
+	})
+	if answer, _ := c.writer.next(); answer.err == nil || answer.err.Code != protocol.CodeInternal || c.files.pending() != 0 {
+		t.Errorf("the answer is %+v, and %d calls wait", answer, c.files.pending())
+	}
+}
+
 // Each method says what a guest gets. A new method fails this test until somebody has decided, and added
 // the method here as well.
 func TestGuestsOfMethods(t *testing.T) {

@@ -77,13 +77,16 @@ func (call *fileCall) visit(path string, follow bool) error {
 	return nil
 }
 
-// fileWork does a call about the file at a place.
-type fileWork func(ctx context.Context, on files.Calls, at files.Place) (any, error)
+// fileLook and fileWork do a call about the file at a place. A fileLook has no call that changes it.
+type (
+	fileLook func(ctx context.Context, on files.Looks, at files.Place) (any, error)
+	fileWork func(ctx context.Context, on files.Calls, at files.Place) (any, error)
+)
 
 // reads makes call a call that reads the file at a URI. do gets its place.
-func (call *fileCall) reads(uri string, do fileWork) error {
+func (call *fileCall) reads(uri string, do fileLook) error {
 	path, err := pathOf(uri)
-	call.at(path, false, call.toRead, do)
+	call.at(path, false, call.toRead, func(ctx context.Context, on files.Calls, at files.Place) (any, error) { return do(ctx, on, at) })
 	return err
 }
 

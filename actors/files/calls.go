@@ -11,20 +11,25 @@ import (
 // long as its disk does. A call whose context is done may return early with an error; a call that waits for a disk may also
 // finish. Any goroutine may call the methods.
 type Calls interface {
+	Looks
+	CreateDirectory(ctx context.Context, at At, recursive bool) error
+	Remove(ctx context.Context, at At, recursive, force bool) error
+	Copy(ctx context.Context, from, to Place, recursive bool, hold Hold) error
+	Rename(ctx context.Context, from, to Place) error
+	Symlink(ctx context.Context, at Place, target string) error
+	SetMetadata(ctx context.Context, at Place, mode *uint64, modifiedAtMs *int64) error
+}
+
+// Looks are the calls that change nothing, but for Open with another mode than FsRead.
+type Looks interface {
 	// Open opens a regular file. The mode "" means FsRead.
 	Open(ctx context.Context, at At, mode protocol.FsMode) (Opened, error)
-	CreateDirectory(ctx context.Context, at At, recursive bool) error
 	Stat(ctx context.Context, at At) (protocol.FsGetMetadataResult, error)
 	Canonicalize(ctx context.Context, at Place) (string, error)
 	ReadDirectory(ctx context.Context, at Place, hold Hold) (protocol.FsReadDirectoryResult, error)
 	Walk(ctx context.Context, at Place, o protocol.FsWalkOptions, hold Hold) (protocol.FsWalkResult, error)
-	Remove(ctx context.Context, at At, recursive, force bool) error
-	Copy(ctx context.Context, from, to Place, recursive bool, hold Hold) error
 	Entry(ctx context.Context, at Place, follow bool) (protocol.FsEntry, error)
 	List(ctx context.Context, at Place, hold Hold) (protocol.FsListResult, error)
-	Rename(ctx context.Context, from, to Place) error
-	Symlink(ctx context.Context, at Place, target string) error
-	SetMetadata(ctx context.Context, at Place, mode *uint64, modifiedAtMs *int64) error
 }
 
 // At is a place. With NoLinks, no component of its path may be a link: see NoFollow.
@@ -84,7 +89,7 @@ func (o Opened) Discard() {
 }
 
 // ReadFile returns the content of a regular file. A file of more than max bytes is refused.
-func ReadFile(ctx context.Context, on Calls, at At, max int, hold Hold) ([]byte, error) {
+func ReadFile(ctx context.Context, on Looks, at At, max int, hold Hold) ([]byte, error) {
 	o, err := on.Open(ctx, at, protocol.FsRead)
 	if err != nil {
 		return nil, err

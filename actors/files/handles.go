@@ -46,7 +46,7 @@ func (u unknownHandle) Is(target error) bool { return target == fs.ErrNotExist }
 
 // Open opens a regular file in a mode, by a call on. With FsReplace, Open creates a new file for writing; Close lets the
 // new file replace the file at the place.
-func (h *Handles) Open(ctx context.Context, id string, on Calls, place Place, mode protocol.FsMode) error {
+func (h *Handles) Open(ctx context.Context, id string, on Looks, place Place, mode protocol.FsMode) error {
 	hd := &handle{}
 	if mode.Writes() {
 		hd.target = place.Path

@@ -134,6 +134,7 @@ var mutants = []mutant{
 `, breaks: "a guest has no role"},
 	{file: "actors/message/key.go", old: `strings.LastIndexByte(pid.Id, '/')`, new: `strings.IndexByte(pid.Id, '/')`, breaks: "the name of an actor is the last part of its id"},
 	{file: "actors/connection/rule.go", old: `call.change = &audit.FileChange{Path: audit.Text(path)}`, new: `call.change = &audit.FileChange{}`, breaks: "the audit log has each change of a file", in: "tests", run: "^TestAudit$"},
+	{file: "actors/connection/files.go", old: `in.entry.observer.reads && call.change != nil`, new: `false`, breaks: "a method that observers may send changes no file"},
 	{file: "actors/connection/rule.go", old: `call.change.From = audit.Text(from)`, new: `_ = from`, breaks: "the audit log has from where a file was copied", in: "tests", run: "^TestAudit$"},
 	{file: "actors/connection/methods.go", old: `ofProcess[protocol.ProcessInfoParams](nil).gives(protocol.ProcessInfoResult{})`, new: `ofProcess[protocol.ProcessInfoParams](nil).gives(protocol.ProcessInfo{})`, breaks: "the table has the result of a method", in: "actors", run: "^TestProcessesAnswerTheirMethods$"},
 	{file: "actors/connection/methods.go", old: `ofProcess[protocol.ProcessSetRestartParams](nil).gives(protocol.Empty{})}`, new: `ofProcess[protocol.ProcessSetRestartParams](nil).gives(protocol.Empty{}), observer: reads}`, breaks: "an observer may not change the restart policy of a process"},
