@@ -4,7 +4,18 @@
 //
 // The wire extends the wire of another program, exec-server. A comment with "exec-server wire §N"
 // marks a shape fixed by exec-server. A comment with "ours" marks an extension; a client sees
-// extensions only if it asks for them.
+// extensions only if it asks for them. The app-server is the other server of codex: its methods for programs (process/spawn, command/exec) are
+// called sister APIs here.
+//
+// # Where to look
+//
+//   - session.go, process.go, supervision.go, info.go, events.go, limits.go: sessions, processes, restarts, probes and groups
+//   - fs.go, fs_entry.go, http.go, fileuri.go: files and HTTP requests
+//   - appserver.go, discovery.go, shellsnapshot.go: what only codex asks for
+//   - sandbox.go, sandbox_json.go, sandbox_policy.go: sandboxes
+//   - wire.go, repeat.go, errors.go, errorkind.go, id.go, signal.go: notifications, repeats, errors, names
+//   - codec.go, value.go: encoding of any type, by its fields and tags; a type has its rules in its method Validate, beside the type
+//   - json*.go, msgpack*.go, strict.go: the two encodings, and what they refuse
 package protocol
 
 import (

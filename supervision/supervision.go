@@ -1,5 +1,12 @@
 // Package supervision decides when a failed process or actor starts again, after how long, and when to give up.
-// Policies are plain values without a clock. Strategy applies them to actors.
+// Policies are plain values without a clock. Package protocol has the same words as they are sent; actors/internal/policy translates.
+//
+// # Where to look
+//
+//   - restart.go: the restart policy of one process: after which ends, how often, after how long
+//   - group.go: a group of processes: who starts and stops with whom (GroupStrategy). Group is a pure machine
+//   - strategy.go: the same policy for actors: protoactor's supervisor strategy
+//   - supervision.go: backoff and intensity, for all of them
 package supervision
 
 import (

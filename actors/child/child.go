@@ -16,7 +16,7 @@
 //   - child.go, host.go, host_close.go: the Host: starts of children, and its own end
 //   - lookup.go, environ.go, rule.go, user.go: what is run, with which environment, under which rules, as whom
 //   - turns.go, apart_linux.go: a start that waits for a filesystem, or may hang before its first instruction
-//   - fork_linux.go, forker_linux.go, limits_linux.go, user_linux.go: between fork and exec
+//   - forker_linux.go, limits_linux.go, user_linux.go: what a child does between fork and exec
 //   - process.go, stream.go, order_linux.go, stdin.go, ends.go: streams of a running child, and the order of stdout and stderr
 //   - intake.go: facts for the actor, and credit for reading
 //   - room_linux.go, fence_linux.go: how many processes and threads there may be

@@ -1,6 +1,6 @@
 // Package command has the actor of a program of the sister APIs (app-server wire). The program runs in a
-// session and a process like all others. Package dialect has the wording of each API. Package outcome
-// decides when the client is told output and the end of the program.
+// session and a process like all others. The package dialect below has the wording of each API: it turns params into what to run, and
+// output and ends into notifications. The package outcome below decides when the client is told output and the end of the program.
 package command
 
 import (

@@ -1,5 +1,13 @@
 // Package spool keeps output on disk until its readers have taken the output, so that the program need not wait.
 // A File has no name in its directory. So nothing is left there, even if the server is killed.
+//
+// A File is a ring of extents: the pump of a stream writes bytes to a reserved place, the log keeps the Extent, and whoever delivers output
+// reads it. Offsets and lengths count stored bytes, which are the bytes of the output.
+//
+// # Where to look
+//
+//   - spool.go: Disk, the budget of all files; File; Extent
+//   - nameless_*.go, punch_*.go: files without a name, and holes in them
 package spool
 
 import (

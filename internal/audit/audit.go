@@ -1,5 +1,12 @@
 // Package audit keeps a record of what clients do: a line of JSON for each event. docs/AUDIT.md
 // describes the events, and docs/decisions has the reasons.
+//
+// # Where to look
+//
+//   - event.go: the events
+//   - audit.go: the Log: order, and what happens when the sink is full or fails
+//   - sink.go: where lines go: stderr, syslog, journald, a file
+//   - allowance.go: how much one identity may write
 package audit
 
 import (

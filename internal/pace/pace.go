@@ -1,4 +1,5 @@
-// Package pace holds bytes to a rate, and shares the rate among all who want to move bytes.
+// Package pace holds bytes to a rate, and shares the rate among all who want to move bytes: the output of the programs of an identity, and what they
+// read from stdin (actors/internal/quota, actors/child). Viewers have no rate.
 package pace
 
 import (

@@ -11,7 +11,9 @@
 //
 //   - plan.go, main_linux.go: what the jail is told, and what it does, in order
 //   - root_linux.go, mounts_linux.go, dev_linux.go, proc_linux.go: the view of files
-//   - caps_linux.go, landlock_linux.go, seccomp_linux.go, lock_linux.go: privileges
+//   - caps_linux.go, lock_linux.go: capabilities, and what the jail itself gives up
+//   - landlock*_linux.go: writing outside the writable directories, signals to other programs, and their sockets (landlock(7))
+//   - seccomp_linux*.go: the filter of system calls: the network, tracing, new namespaces, calls newer than the filter
 //   - program_linux.go: the program, its end and its signals
 package jail
 

@@ -1,6 +1,13 @@
 // Package resolve makes a sandbox.Policy of a client's sandbox: it finds the paths of entries, matches globs, and protects
 // .git and the like in writable directories. The package reads names, links, the mounts, and the beginnings of the git
 // files .git and commondir. The package changes nothing.
+//
+// # Where to look
+//
+//   - resolve.go, wants.go: from the entries of a client to wants, and to the Policy
+//   - place.go, tree*.go, mounts_linux.go: where a path leads, through links and mounts
+//   - glob.go, carve.go: globs, and the holes that a narrower entry cuts into a wider one
+//   - protect.go: files that stay as they are in writable directories, and files of the server that are hidden
 package resolve
 
 import (
