@@ -173,7 +173,7 @@ func (p *process) heldBack(since time.Time, by child.Cause, pinned int64) protoc
 	default:
 		w.For, w.Bytes, w.Reason = protocol.WaitOwner, pinned, "its owner is attached, and has not read it"
 		switch {
-		case p.feed.Awaits:
+		case p.feed.Awaits():
 			w.Reason = "a viewer that holds its output has yet to come"
 		case p.feed.Evicts:
 			w.Reason = "a viewer holds its output, and has not read it"

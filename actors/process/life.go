@@ -82,6 +82,9 @@ func (p *process) advance(ctx actor.Context) {
 		p.health.Tick(p.healthNow())
 	}
 	p.actHealth(ctx)
+	if p.feed.Tick(time.Now()) {
+		p.held()
+	}
 	last := p.feed.Log.Last()
 	for more := true; more; {
 		p.act(ctx)
@@ -95,10 +98,11 @@ func (p *process) advance(ctx actor.Context) {
 }
 
 // wake returns when a machine has something to do, if nothing happens before.
-func (p *process) wake() time.Time {
-	at, health := p.life.Wake(), p.health.Wake()
-	if at.IsZero() || !health.IsZero() && health.Before(at) {
-		return health
+func (p *process) wake() (at time.Time) {
+	for _, t := range [...]time.Time{p.life.Wake(), p.health.Wake(), p.feed.Wake()} {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
 	}
 	return at
 }
@@ -203,7 +207,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.treeAt.Cancel()
 		ctx.Send(p.session, message.ProcessReopened{Name: p.name})
 		p.feed.Log.Reopen()
-		p.awaitHolder(ctx)
+		p.awaitHolder()
 		p.life.Done()
 	case life.DropLog:
 		p.env.At(ctx, env.RetiredPhase)

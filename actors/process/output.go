@@ -48,18 +48,9 @@ func (p *process) held() {
 }
 
 // awaitHolder has the log hold everything until a viewer with Hold comes, for the time that the client has asked for.
-func (p *process) awaitHolder(ctx actor.Context) {
+func (p *process) awaitHolder() {
 	if r := p.params.Retention; r != nil && r.HoldMs != nil {
-		p.awaitNobody()
-		p.holdAt, p.feed.Awaits = env.After(ctx, env.FromMillis(*r.HoldMs), holdDue{}), true
-	}
-}
-
-// awaitNobody ends awaitHolder. The log may hold less then.
-func (p *process) awaitNobody() {
-	if p.holdAt != nil {
-		p.holdAt.Stop()
-		p.holdAt, p.feed.Awaits = nil, false
+		p.feed.Await(time.Now(), env.FromMillis(*r.HoldMs))
 	}
 }
 
@@ -88,9 +79,6 @@ func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
 	}
 	key := message.KeyOf(ctx.Sender())
 	p.feed.Subscribe(time.Now(), key, ctx.Sender(), feed.Subscription{After: m.After, Now: m.Now, Acked: m.Acked, Owner: m.Owner, Hold: m.Hold, Role: string(m.Role), Explicit: m.Explicit, Resumed: m.Resumed})
-	if m.Hold {
-		p.awaitNobody()
-	}
 	if m.Owner || m.Hold {
 		p.held()
 	}

@@ -52,7 +52,6 @@ type (
 	stdinDue struct{}            // the program closed its stdin, and had its time to end
 	readDue  struct{ r *parked } // waitMs or timeoutMs has passed
 	readsDue struct{}            // the pause after an answered process/read is over
-	holdDue  struct{}            // no viewer with Hold has come in time
 	treeDue  struct{}            // the descendants of a closed process had a while to end
 )
 
@@ -97,7 +96,7 @@ type processRecord struct {
 	acting   bool         // act is on the stack of this instance
 	// A goroutine reads the disk for a process/read: unspooled comes.
 	unspooling bool
-	wakeAt     env.Alarm // at life.Wake
+	wakeAt     env.Alarm // at wake
 	intake     *child.Intake
 	feed       processFeed   // its log and its viewers
 	logged     *child.Intake // its oldest fact is in the log, and not settled; nil: none
@@ -114,7 +113,6 @@ type processRecord struct {
 	stdinAt     env.Alarm
 	endAt       env.Alarm         // set while a process/wait waits for the output of an ended program
 	readsAt     env.Alarm         // set during readPause
-	holdAt      *time.Timer       // sends holdDue; nil: feed.Awaits is false
 	treeAt      env.Alarm         // set while the closed process may have descendants
 	containment child.Containment // of the forgotten child; "": none
 }
@@ -206,14 +204,11 @@ func (p *process) receiveViewer(ctx actor.Context) bool {
 		} else {
 			p.feed.Unbar(message.KeyOf(m.PID))
 			if p.feed.HoldsAlone(message.KeyOf(m.PID)) {
-				p.awaitHolder(ctx) // the client may come back
+				p.awaitHolder() // the client may come back
 			}
 		}
 		p.removeViewer(ctx, m.PID)
 	case message.BudgetLow:
-		p.held()
-	case holdDue:
-		p.awaitNobody()
 		p.held()
 	case stdinDue:
 		p.acceptStdin(ctx)
@@ -242,7 +237,7 @@ func (p *process) start(ctx actor.Context) {
 		p.life = life.New(p.lifeConfig())
 		p.health = newWatch(p.params)
 		p.life.Start()
-		p.awaitHolder(ctx)
+		p.awaitHolder()
 		return
 	}
 	// Whatever message was lost, and whatever the last instance had only begun: look at
@@ -252,7 +247,7 @@ func (p *process) start(ctx actor.Context) {
 	p.act(ctx)
 	p.feed.Each(func(v *viewer) { ctx.Send(v.To, message.Resubscribe{Process: p.ref(ctx), After: v.Seq()}) })
 	if p.feed.Holding() {
-		p.awaitHolder(ctx)
+		p.awaitHolder()
 	}
 	p.feed.Dismiss()
 	p.announce(ctx)
@@ -293,7 +288,6 @@ func (p *process) end(ctx actor.Context) {
 	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.endAt, &p.readsAt, &p.treeAt} {
 		a.Stop()
 	}
-	p.awaitNobody()
 	p.health.end()
 	p.leave()
 }

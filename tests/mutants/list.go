@@ -380,7 +380,7 @@ var mutants = []mutant{
 `, new: ``, breaks: "a log that evicts drops nothing that a viewer with hold has not acknowledged"},
 	{file: "actors/process/feed/trim.go", old: `(!f.Evicts || f.Holding())`, new: `!f.Evicts`, breaks: "a log that evicts is full for a viewer with hold"},
 	{file: "actors/process/feed/trim.go", old: `v.Hold != (k == key)`, new: `k == key && !v.Hold`, breaks: "a lost viewer with hold is not awaited when another is there", in: "actors/process", run: "^TestHold$"},
-	{file: "actors/process/process.go", old: `				p.awaitHolder(ctx) // the client may come back
+	{file: "actors/process/process.go", old: `				p.awaitHolder() // the client may come back
 `, new: ``, breaks: "a lost viewer with hold is awaited", in: "actors/process", run: "^TestHold$"},
 	{file: "actors/connection/connection.go", old: `(c.owns() || s.hold)`, new: `c.owns()`, breaks: "a viewer with hold acknowledges", in: "client", run: "^TestHold$"},
 	{file: "actors/connection/methods.go", old: `return !params.(protocol.ProcessSubscribeParams).Hold }`, new: `return true }`, breaks: "an observer may not hold", in: "client", run: "^TestHold$"},
@@ -765,6 +765,7 @@ var mutants = []mutant{
 	{file: "actors/process/health/health.go", old: `case ours != nil, fault != "" && (now.Holds || now.Held > held):`, new: `case ours != nil:`, breaks: "a probe of a program whose output is held back does not count"},
 	{file: "actors/process/health/health.go", old: `h.failures = 0
 	default:`, new: `default:`, breaks: "a probe that succeeds forgets the failures before"},
+	{file: "actors/process/feed/feed.go", old: `f.until = time.Time{} // it has come`, new: `_ = now // it has come`, breaks: "a viewer with hold that has come is not awaited"},
 	{file: "actors/process/health/health.go", old: `max(every, now.Least)`, new: `every`, breaks: "probes are no way around the rate of starts"},
 	{file: "actors/process/health/lines.go", old: `min(len(piece), maxLine-len(line))`, new: `len(piece)`, breaks: "a line without an end takes no memory without a bound"},
 	{file: "actors/process/life.go", old: `		p.life.Done()

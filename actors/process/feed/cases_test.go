@@ -30,9 +30,17 @@ func TestFull(t *testing.T) {
 	f.Subscribe(start, "v", "v", Subscription{Hold: true})
 	full = append(full, f.Full(0), f.Full(1000))
 	f.Remove("v")
-	f.Awaits = true
+	f.Await(start, time.Second)
 	if full = append(full, f.Full(0)); !slices.Equal(full, []bool{false, true, false, true}) {
 		t.Errorf("without a viewer with Hold, with one, with much room and awaiting one, the log is full: %v", full)
+	}
+	if at := start.Add(time.Second); f.Tick(at.Add(-1)) || !f.Wake().Equal(at) || !f.Tick(at) || f.Full(0) || f.Tick(at) || !f.Wake().IsZero() {
+		t.Errorf("a wait for a viewer that does not come ends once, in time; it wakes at %v", f.Wake())
+	}
+	f.Await(start, time.Second)
+	f.Subscribe(start, "v", "v", Subscription{Hold: true})
+	if f.Remove("v"); f.Awaits() {
+		t.Error("a viewer has come, and the log awaits one")
 	}
 	f = lines(Feed[string, string]{Evicts: true}, 0, 0)
 	if f.Full(0) {

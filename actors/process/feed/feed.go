@@ -26,7 +26,7 @@ const (
 // The owner is the viewer for whom output is kept. An owner may resubscribe before its
 // predecessor was removed: then two viewers are marked as owners.
 type Feed[K comparable, A any] struct {
-	// Fixed before the first use, but Awaits.
+	// Fixed before the first use.
 
 	// Retention is how many of the newest bytes stay in the log, whoever has had them.
 	Retention int64
@@ -35,8 +35,8 @@ type Feed[K comparable, A any] struct {
 	// Ephemeral means: nobody reads output again, and the log drops all output up to the pin.
 	Ephemeral bool
 
-	// Awaits means: the log holds everything, for a viewer with Hold that is to come. The caller says how long.
-	Awaits bool
+	// until is how long the log holds everything, for a viewer with Hold that is to come. Zero: none is awaited.
+	until time.Time
 	// cut means: Cut was called.
 	cut bool
 	// Log is for appending. Only Trim and Close drop entries, and Trim none after the pin.
@@ -99,6 +99,9 @@ func (f *Feed[K, A]) Subscribe(now time.Time, key K, to A, s Subscription) *View
 	}
 	v.cursor = f.Log.At(s.After)
 	v.acked = v.cursor.Seq
+	if s.Hold {
+		f.until = time.Time{} // it has come
+	}
 	if f.viewers == nil {
 		f.viewers = make(map[K]*Viewer[A])
 	}

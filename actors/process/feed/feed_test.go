@@ -328,12 +328,15 @@ func (m *model) remove(*rapid.T) {
 
 // await has the log await a viewer with Hold, or no longer.
 func (m *model) await(*rapid.T) {
-	m.feed.Awaits, m.first = rapid.Bool().Draw(m.T, "awaits"), m.feed.Log.First()
+	if m.feed.until = (time.Time{}); rapid.Bool().Draw(m.T, "awaits") {
+		m.feed.Await(start, time.Hour)
+	}
+	m.first = m.feed.Log.First()
 }
 
 // check tests the invariants.
 func (m *model) check(*rapid.T) {
-	if m.feed.Awaits && m.feed.Log.First() > m.first {
+	if m.feed.Awaits() && m.feed.Log.First() > m.first {
 		m.Fatalf("the log awaits a viewer, and has dropped the entries from %d to %d", m.first, m.feed.Log.First()-1)
 	}
 	if m.feed.owner.acked < m.acked {

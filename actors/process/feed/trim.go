@@ -1,11 +1,13 @@
 package feed
 
+import "time"
+
 // pin returns a seq: the log keeps every later entry for the owner, or for a viewer with Hold. While an owner is sent
 // again entries after their Ack, the cursor of the owner is the pin.
 func (f *Feed[K, A]) pin() uint64 {
 	pin := f.owner.acked
 	switch {
-	case f.Awaits:
+	case f.Awaits():
 		return 0
 	case f.Evicts:
 		pin = f.Log.Last()
@@ -21,9 +23,27 @@ func (f *Feed[K, A]) pin() uint64 {
 	return pin
 }
 
+// Await has the log hold everything until a viewer with Hold comes, for d at most.
+func (f *Feed[K, A]) Await(now time.Time, d time.Duration) { f.until = now.Add(d) }
+
+// Awaits reports whether the log holds everything for a viewer with Hold that is to come.
+func (f *Feed[K, A]) Awaits() bool { return !f.until.IsZero() }
+
+// Wake returns when Tick has something to do; zero: never.
+func (f *Feed[K, A]) Wake() time.Time { return f.until }
+
+// Tick ends a wait that is over, and reports whether it did: the log may hold less.
+func (f *Feed[K, A]) Tick(now time.Time) bool {
+	if f.until.IsZero() || f.until.After(now) {
+		return false
+	}
+	f.until = time.Time{}
+	return true
+}
+
 // Holding reports whether the log holds entries for viewers with Hold, or awaits such a viewer.
 func (f *Feed[K, A]) Holding() bool {
-	if f.Awaits {
+	if f.Awaits() {
 		return true
 	}
 	for _, v := range f.viewers {
