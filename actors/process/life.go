@@ -85,6 +85,9 @@ func (p *process) advance(ctx actor.Context) {
 	if p.feed.Tick(time.Now()) {
 		p.held()
 	}
+	if at := p.reads.wake(); !at.IsZero() && !at.After(time.Now()) {
+		p.answerDue(ctx)
+	}
 	last := p.feed.Log.Last()
 	for more := true; more; {
 		p.act(ctx)
@@ -97,14 +100,9 @@ func (p *process) advance(ctx actor.Context) {
 	p.wakeAt.SetTo(ctx, p.wake(), wakeDue{})
 }
 
-// wake returns when a machine has something to do, if nothing happens before.
-func (p *process) wake() (at time.Time) {
-	for _, t := range [...]time.Time{p.life.Wake(), p.health.Wake(), p.feed.Wake()} {
-		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
-			at = t
-		}
-	}
-	return at
+// wake returns when a machine, or a waiting request, has something to do if nothing happens before.
+func (p *process) wake() time.Time {
+	return earlier(earlier(p.life.Wake(), p.health.Wake()), earlier(p.feed.Wake(), p.reads.wake()))
 }
 
 // act does the pending actions.

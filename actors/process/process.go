@@ -8,6 +8,7 @@
 //   - requests.go, info.go: answers clients
 //   - life.go, life: starts, restarts, signals and ends: the pure machine life decides, and the actor acts
 //   - output.go, feed: the log and its viewers, and which output may go: feed is a pure machine
+//   - reads.go: process/read and process/wait
 //   - input.go, stdin: what waits for stdin, and which part the programs have taken: stdin is a pure machine
 //   - health.go, probe.go, health: readiness and liveness: health is a pure machine
 //   - place.go: the place among the running processes of its owner
@@ -47,12 +48,9 @@ type (
 		err   error
 	}
 
-	wakeDue  struct{}            // the time of life.Wake
-	endDue   struct{}            // the output of an ended program had its time to find room
-	stdinDue struct{}            // the program closed its stdin, and had its time to end
-	readDue  struct{ r *parked } // waitMs or timeoutMs has passed
-	readsDue struct{}            // the pause after an answered process/read is over
-	treeDue  struct{}            // the descendants of a closed process had a while to end
+	wakeDue  struct{} // the time of life.Wake
+	stdinDue struct{} // the program closed its stdin, and had its time to end
+	treeDue  struct{} // the descendants of a closed process had a while to end
 )
 
 func (treeSeen) IgnoreDeadLetterLogging() {}
@@ -94,25 +92,20 @@ type processRecord struct {
 	forgot   bool         // forgetChild was called
 	life     life.Life    // decides; act does its actions
 	acting   bool         // act is on the stack of this instance
-	// A goroutine reads the disk for a process/read: unspooled comes.
-	unspooling bool
-	wakeAt     env.Alarm // at wake
-	intake     *child.Intake
-	feed       processFeed   // its log and its viewers
-	logged     *child.Intake // its oldest fact is in the log, and not settled; nil: none
+	wakeAt   env.Alarm    // at wake
+	intake   *child.Intake
+	feed     processFeed   // its log and its viewers
+	logged   *child.Intake // its oldest fact is in the log, and not settled; nil: none
 
 	health watch     // readiness and liveness of the run
 	trees  []*parked // process/terminate, until the tree was seen empty, or could not be killed
 
 	gauged  int64                // the part of gauge.HeldBytes for this process
-	reads   []*parked            // process/read and process/wait
-	unspool []*parked            // process/read that waits for its turn at the disk
+	reads   reads                // process/read and process/wait
 	stdin   stdin.Queue[*parked] // process/write and process/closeStdin
 	answers repeat.Answers       // to requests with a requestId
 
 	stdinAt     env.Alarm
-	endAt       env.Alarm         // set while a process/wait waits for the output of an ended program
-	readsAt     env.Alarm         // set during readPause
 	treeAt      env.Alarm         // set while the closed process may have descendants
 	containment child.Containment // of the forgotten child; "": none
 }
@@ -167,9 +160,6 @@ func (p *process) receiveLife(ctx actor.Context) bool {
 		p.life.Forgotten(p.now())
 	case treeDue:
 		p.lookForTree(ctx)
-	case endDue:
-		p.endAt.Cancel()
-		p.answerReads(ctx)
 	case treeSeen:
 		if !p.life.Kills() && m.run == p.life.Run() && p.life.Phase() >= life.Closed { // else treeGone follows, or has come, or a run has: the look may be older
 			p.treeSeen(ctx, m)
@@ -216,11 +206,6 @@ func (p *process) receiveViewer(ctx actor.Context) bool {
 		p.inspected(ctx, m)
 	case unspooled:
 		p.unspooled(ctx)
-	case readDue:
-		p.answerParked(ctx, m.r)
-	case readsDue:
-		p.readsAt.Cancel()
-		p.answerReads(ctx)
 	default:
 		return false
 	}
@@ -243,7 +228,6 @@ func (p *process) start(ctx actor.Context) {
 	// Whatever message was lost, and whatever the last instance had only begun: look at
 	// everything again.
 	p.wakeAt.Cancel()
-	p.readsAt.Cancel()
 	p.act(ctx)
 	p.feed.Each(func(v *viewer) { ctx.Send(v.To, message.Resubscribe{Process: p.ref(ctx), After: v.Seq()}) })
 	if p.feed.Holding() {
@@ -285,7 +269,7 @@ func (p *process) end(ctx actor.Context) {
 	p.recordGivenUp()
 	p.answerTrees(ctx, errUnseen)
 	ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Acked: p.feed.Acked(), Closed: p.life.Phase() >= life.Closed, Left: p.unseen()})
-	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.endAt, &p.readsAt, &p.treeAt} {
+	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.treeAt} {
 		a.Stop()
 	}
 	p.health.end()

@@ -161,3 +161,66 @@ func TestReadsWithoutWait(t *testing.T) {
 		}
 	})
 }
+
+// answered asks a process, and returns when the answer comes.
+func answered(system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, pid *actor.PID, params any) *time.Time {
+	came := new(time.Time)
+	asker := spawn(func() actor.Actor {
+		return actor.ReceiveFunc(func(ctx actor.Context) {
+			if _, ok := ctx.Message().(message.Reply); ok {
+				*came = time.Now()
+			}
+		})
+	})
+	system.Root.RequestWithCustomSender(pid, message.Request{Params: params}, asker)
+	synctest.Wait()
+	return came
+}
+
+// Without news, each request is answered when its own time is up.
+func TestReadsInTime(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		pid, _, _ := fakeProcess(protocol.ProcessStartParams{}, spawn)
+		begun := time.Now()
+		late := answered(system, spawn, pid, protocol.ProcessReadParams{ProcessID: "p", WaitMs: 5000})
+		soon := answered(system, spawn, pid, protocol.ProcessWaitParams{ProcessID: "p", TimeoutMs: ms(3 * time.Second)})
+		never := answered(system, spawn, pid, protocol.ProcessWaitParams{ProcessID: "p"})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if soon.Sub(begun) != 3*time.Second || late.Sub(begun) != 5*time.Second || !never.IsZero() {
+			t.Errorf("answers after %v and %v, and at %v, want 3s, 5s and none", soon.Sub(begun), late.Sub(begun), never)
+		}
+	})
+}
+
+// A program has ended, and its output waits for room: process/wait waits for the output for a while, and then no longer.
+func TestWaitForOutputWithoutRoom(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		const kept = 64 << 10
+		pid, record, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.feed.Retention = kept })
+		go func() {
+			for { // until nobody gives credit
+				credit, ok := c.Intake.Take(16 << 10)
+				if !ok {
+					return
+				}
+				c.Intake.Put(protocol.Stdout, make([]byte, credit.N), nil, credit, 0)
+			}
+		}()
+		synctest.Wait()
+		c.Mu.Lock()
+		c.Ended = true
+		c.Mu.Unlock()
+		c.Intake.Ended()
+		begun := time.Now()
+		came := answered(system, spawn, pid, protocol.ProcessWaitParams{ProcessID: "p"})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if took := came.Sub(begun); took != heldTime {
+			t.Errorf("the answer came after %v, want %v", took, heldTime)
+		}
+		record.intake.Abort()
+		system.Root.Stop(pid)
+		synctest.Wait()
+	})
+}

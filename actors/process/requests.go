@@ -18,14 +18,8 @@ type parked struct {
 	token  uint64
 	params any
 	guest  bool
-	timer  *time.Timer                     // nil: none
+	until  time.Time                       // of a process/read or process/wait: the end of its time; zero: never
 	tree   protocol.ProcessTerminateResult // the answer to a process/terminate with tree
-}
-
-func (r *parked) stopTimer() {
-	if r.timer != nil {
-		r.timer.Stop()
-	}
 }
 
 // request answers or parks a request of a client. The function is long: it has a case for each method.
