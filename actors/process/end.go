@@ -46,12 +46,12 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 }
 
 // seekTree has the process look for descendants after a pause.
-func (p *process) seekTree(ctx actor.Context) {
+func (p *process) seekTree() {
 	pause := treePause
 	if p.place != nil {
 		pause = placePause
 	}
-	p.treeAt.Set(ctx, pause, treeDue{})
+	p.treeAt = time.Now().Add(pause)
 }
 
 // lookForTree looks for descendants of a closed process: treeSeen follows.
@@ -77,14 +77,14 @@ func (p *process) treeSeen(ctx actor.Context, m treeSeen) {
 		if m.err == nil {
 			p.place.back()
 		}
-		p.seekTree(ctx)
+		p.seekTree()
 	}
 }
 
 // forgetChild lets go of the child of a closed process without descendants: whoever reads the log does not need
 // the child, with its streams, its files and its cgroup. The intake stays, because it is charged for the log.
 func (p *process) forgetChild(h child.Handle) {
-	p.treeAt.Cancel()
+	p.treeAt = time.Time{}
 	p.containment = h.Containment()
 	p.handle, p.forgot = nil, true
 	p.finish(h, nil, nil)

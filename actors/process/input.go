@@ -24,7 +24,7 @@ func (p *process) acceptStdin(ctx actor.Context) {
 		case again:
 			result = answer.Result
 		case step.Do == stdin.Write:
-			if room := p.writeStdin(ctx, step.Chunk); !room {
+			if room := p.writeStdin(step.Chunk); !room {
 				return
 			}
 			continue
@@ -70,14 +70,14 @@ func (p *process) stdinState() stdin.State {
 }
 
 // writeStdin gives the child a part of a write. room is false if the rest has to wait.
-func (p *process) writeStdin(ctx actor.Context, chunk []byte) (room bool) {
+func (p *process) writeStdin(chunk []byte) (room bool) {
 	n, err := p.handle.Write(chunk)
 	if err == nil {
 		return p.stdin.Wrote(n) // else the intake says when there is room
 	}
 	wait := p.stdin.Refused(time.Now(), n, p.life.Restartable())
 	if wait > 0 {
-		p.stdinAt.Sooner(ctx, wait, stdinDue{})
+		p.stdinAt = earlier(p.stdinAt, time.Now().Add(wait))
 	}
 	return wait == 0
 }

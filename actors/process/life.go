@@ -78,16 +78,7 @@ func (p *process) advance(ctx actor.Context) {
 	if p.acting || !p.life.Begun() || p.life.Idle() && p.wake().Equal(p.wakeAt.Due()) {
 		return
 	}
-	if at := p.health.Wake(); !at.IsZero() && !at.After(time.Now()) {
-		p.health.Tick(p.healthNow())
-	}
-	p.actHealth(ctx)
-	if p.feed.Tick(time.Now()) {
-		p.held()
-	}
-	if at := p.reads.wake(); !at.IsZero() && !at.After(time.Now()) {
-		p.answerDue(ctx)
-	}
+	p.doDue(ctx)
 	last := p.feed.Log.Last()
 	for more := true; more; {
 		p.act(ctx)
@@ -100,9 +91,36 @@ func (p *process) advance(ctx actor.Context) {
 	p.wakeAt.SetTo(ctx, p.wake(), wakeDue{})
 }
 
-// wake returns when a machine, or a waiting request, has something to do if nothing happens before.
-func (p *process) wake() time.Time {
-	return earlier(earlier(p.life.Wake(), p.health.Wake()), earlier(p.feed.Wake(), p.reads.wake()))
+// doDue does everything due but for the life, which advance asks.
+func (p *process) doDue(ctx actor.Context) {
+	now := time.Now()
+	due := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
+	if due(p.health.Wake()) {
+		p.health.Tick(p.healthNow())
+	}
+	p.actHealth(ctx)
+	if p.feed.Tick(now) {
+		p.held()
+	}
+	if due(p.reads.wake()) {
+		p.answerDue(ctx)
+	}
+	if due(p.stdinAt) {
+		p.stdinAt = time.Time{}
+		p.acceptStdin(ctx)
+	}
+	if due(p.treeAt) {
+		p.treeAt = time.Time{}
+		p.lookForTree(ctx)
+	}
+}
+
+// wake returns when advance has something to do, if nothing happens before.
+func (p *process) wake() (at time.Time) {
+	for _, t := range [...]time.Time{p.life.Wake(), p.health.Wake(), p.feed.Wake(), p.reads.wake(), p.stdinAt, p.treeAt} {
+		at = earlier(at, t)
+	}
+	return at
 }
 
 // act does the pending actions.
@@ -199,10 +217,10 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.happened(protocol.ServerEvent{Kind: protocol.ServerClosed})
 		p.life.Done()
 		p.env.At(ctx, env.CloseLogged)
-		p.seekTree(ctx)
+		p.seekTree()
 		p.acceptStdin(ctx) // answers the waiting requests
 	case life.Reopen:
-		p.treeAt.Cancel()
+		p.treeAt = time.Time{}
 		ctx.Send(p.session, message.ProcessReopened{Name: p.name})
 		p.feed.Log.Reopen()
 		p.awaitHolder()
@@ -260,7 +278,7 @@ func (p *process) doTell(ctx actor.Context, a life.Action) {
 // spawn asks for a child for a run.
 func (p *process) spawn(ctx actor.Context, run int) {
 	p.env.At(ctx, env.RunCounted)
-	p.stdinAt.Stop()
+	p.stdinAt = time.Time{}
 	p.stdin.NextRun()
 	p.confined.begins()
 	p.renew(ctx)

@@ -48,9 +48,7 @@ type (
 		err   error
 	}
 
-	wakeDue  struct{} // the time of life.Wake
-	stdinDue struct{} // the program closed its stdin, and had its time to end
-	treeDue  struct{} // the descendants of a closed process had a while to end
+	wakeDue struct{} // the time of life.Wake
 )
 
 func (treeSeen) IgnoreDeadLetterLogging() {}
@@ -105,8 +103,8 @@ type processRecord struct {
 	stdin   stdin.Queue[*parked] // process/write and process/closeStdin
 	answers repeat.Answers       // to requests with a requestId
 
-	stdinAt     env.Alarm
-	treeAt      env.Alarm         // set while the closed process may have descendants
+	stdinAt     time.Time         // the program has refused stdin, and has time to end until then; zero: it has not
+	treeAt      time.Time         // the next look for descendants of the closed process; zero: there is none
 	containment child.Containment // of the forgotten child; "": none
 }
 
@@ -158,8 +156,6 @@ func (p *process) receiveLife(ctx actor.Context) bool {
 		p.life.GiveWay(p.now())
 	case message.Forgotten:
 		p.life.Forgotten(p.now())
-	case treeDue:
-		p.lookForTree(ctx)
 	case treeSeen:
 		if !p.life.Kills() && m.run == p.life.Run() && p.life.Phase() >= life.Closed { // else treeGone follows, or has come, or a run has: the look may be older
 			p.treeSeen(ctx, m)
@@ -200,8 +196,6 @@ func (p *process) receiveViewer(ctx actor.Context) bool {
 		p.removeViewer(ctx, m.PID)
 	case message.BudgetLow:
 		p.held()
-	case stdinDue:
-		p.acceptStdin(ctx)
 	case inspected:
 		p.inspected(ctx, m)
 	case unspooled:
@@ -269,9 +263,7 @@ func (p *process) end(ctx actor.Context) {
 	p.recordGivenUp()
 	p.answerTrees(ctx, errUnseen)
 	ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Acked: p.feed.Acked(), Closed: p.life.Phase() >= life.Closed, Left: p.unseen()})
-	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.treeAt} {
-		a.Stop()
-	}
+	p.wakeAt.Stop()
 	p.health.end()
 	p.leave()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
 )
 
 // poller is a client that reads all output of a process by process/read: the next call follows each answer at once.
@@ -220,6 +221,28 @@ func TestWaitForOutputWithoutRoom(t *testing.T) {
 			t.Errorf("the answer came after %v, want %v", took, heldTime)
 		}
 		record.intake.Abort()
+		system.Root.Stop(pid)
+		synctest.Wait()
+	})
+}
+
+// A program that may be run again refuses stdin: it had closed stdin, or has ended without news yet. A write is answered when the program had
+// its time to end.
+func TestWriteThatIsRefused(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{PipeStdin: true}, spawn, func(r *processRecord) {
+			r.spec.Stdin, r.restart = true, &supervision.Restart{Policy: supervision.Permanent}
+		})
+		c.Deaf = true
+		came := answered(system, spawn, pid, protocol.ProcessWriteParams{ProcessID: "p", WriteID: "w", Chunk: []byte("x")})
+		if !came.IsZero() {
+			t.Error("the write was answered at once")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if came.IsZero() {
+			t.Error("a minute later the write is not answered")
+		}
 		system.Root.Stop(pid)
 		synctest.Wait()
 	})

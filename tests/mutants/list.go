@@ -766,6 +766,8 @@ var mutants = []mutant{
 	{file: "actors/process/health/health.go", old: `h.failures = 0
 	default:`, new: `default:`, breaks: "a probe that succeeds forgets the failures before"},
 	{file: "actors/process/feed/feed.go", old: `f.until = time.Time{} // it has come`, new: `_ = now // it has come`, breaks: "a viewer with hold that has come is not awaited"},
+	{file: "actors/process/life.go", old: `p.reads.wake(), p.stdinAt, p.treeAt}`, new: `p.reads.wake(), p.treeAt}`, breaks: "a write that a program refuses is answered when it had its time to end"},
+	{file: "actors/process/life.go", old: `p.reads.wake(), p.stdinAt, p.treeAt}`, new: `p.reads.wake(), p.stdinAt}`, breaks: "the place of a process is free when its descendants have ended"},
 	{file: "actors/process/reads.go", old: `at = earlier(at, w.until)`, new: `_ = w`, breaks: "a process/read or process/wait is answered when its time is up"},
 	{file: "actors/process/reads.go", old: `at = earlier(r.pausedUntil, r.heldUntil)`, new: `at = r.pausedUntil`, breaks: "process/wait does not wait for ever for output that has no room"},
 	{file: "actors/process/health/health.go", old: `max(every, now.Least)`, new: `every`, breaks: "probes are no way around the rate of starts"},

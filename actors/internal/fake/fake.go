@@ -41,6 +41,7 @@ type Child struct {
 	Intake *child.Intake // gets the exit and the end of the streams
 	Size   protocol.Size // the last size that Resize set
 	Stdin  []byte        // everything that Write took
+	Deaf   bool          // stdin is closed: Write fails. Set before the first write
 	Tree   chan struct{} // closed by the test when the descendants are gone; nil: there are none
 	// Search is what SearchTree does, on a goroutine for each call; nil: it asks TreeEmpty. Set before the end.
 	Search func() (empty bool, err error)
@@ -107,9 +108,11 @@ func (c *Child) PID() int { return 1 << 30 }
 // Containment returns a name that no real containment has.
 func (c *Child) Containment() child.Containment { return "fake" }
 
-// Write drops b and reports that the child took all of it.
 // Write takes all of b.
 func (c *Child) Write(b []byte) (int, error) {
+	if c.Deaf {
+		return 0, syscall.EPIPE
+	}
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	c.Stdin = append(c.Stdin, b...)
