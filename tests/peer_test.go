@@ -48,7 +48,7 @@ import (
 //	< CODE MESSAGE           the error of that request. A … at the end of MESSAGE stands for any text
 //	ours JSON                our result, if it differs by intention from the peer's, in the line before
 //	ours CODE MESSAGE        our error, likewise
-//	why TOPIC                the row of Appendix A in docs/protocol/codex.md with the reason of the difference
+//	why TOPIC                the row of Appendix A in docs/protocol/codex.md about the difference
 //	let NAME MEMBER.MEMBER   from here on, $NAME stands for a string in the last result
 //	event METHOD JSON        waits for a notification
 //	none METHOD              no such notification has arrived before the last answer
