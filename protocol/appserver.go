@@ -102,18 +102,18 @@ func (n NoSandbox) Refused(api string) *Error {
 // SpawnExitedNotification.
 type ProcessSpawnParams struct {
 	Command       []string `json:"command" wire:"required"`       // the program and its arguments
-	ProcessHandle string   `json:"processHandle" wire:"required"` // not empty, and not used by a running program
+	ProcessHandle string   `json:"processHandle" wire:"required"` // at most 1 KiB, not empty, and not used by a running program
 	Cwd           string   `json:"cwd" wire:"required"`           // an absolute path
 
-	TTY                bool          `json:"tty,omitempty"` // implies the next two; all output is stdout
-	StreamStdin        bool          `json:"streamStdin,omitempty"`
-	StreamStdoutStderr bool          `json:"streamStdoutStderr,omitempty"`
-	Size               *TerminalSize `json:"size,omitempty"` // only with TTY
+	TTY                bool          `json:"tty,omitempty"`                // a terminal: implies the next two; all output is stdout
+	StreamStdin        bool          `json:"streamStdin,omitempty"`        // false: stdin is empty
+	StreamStdoutStderr bool          `json:"streamStdoutStderr,omitempty"` // false: output comes at the end
+	Size               *TerminalSize `json:"size,omitempty"`               // only with TTY; absent: 24 rows, 80 columns
 
-	OutputBytesCap Limit `json:"outputBytesCap,omitzero"` // of each stream, in bytes; absent: 1 MiB
-	TimeoutMs      Limit `json:"timeoutMs,omitzero"`      // absent: 10 s
+	OutputBytesCap Limit `json:"outputBytesCap,omitzero"` // of each stream, in bytes; absent: 1 MiB; null: no cap. Output beyond is dropped
+	TimeoutMs      Limit `json:"timeoutMs,omitzero"`      // absent: 10 s; null: no limit; 0: at once. Then the program is killed, with exit code 124
 
-	Env map[string]*string `json:"env,omitempty"` // added to the server's; a null removes the variable
+	Env map[string]*string `json:"env,omitempty"` // added to the server's without its secrets; a null removes the variable
 
 	NoSandbox
 }
@@ -161,19 +161,19 @@ type CommandExecParams struct {
 	ProcessID *string  `json:"processId,omitempty"` // nil: output is not streamed, and no request can name the command
 	Cwd       *string  `json:"cwd,omitempty"`       // relative to the server's; nil: the server's
 
-	Env map[string]*string `json:"env,omitempty"` // added to the server's; a null removes the variable
+	Env map[string]*string `json:"env,omitempty"` // added to the server's without its secrets; a null removes the variable
 
-	TTY                bool          `json:"tty,omitempty"` // implies the next two; all output is stdout
-	StreamStdin        bool          `json:"streamStdin,omitempty"`
-	StreamStdoutStderr bool          `json:"streamStdoutStderr,omitempty"`
-	Size               *TerminalSize `json:"size,omitempty"` // only with TTY
+	TTY                bool          `json:"tty,omitempty"`                // a terminal: implies the next two; all output is stdout
+	StreamStdin        bool          `json:"streamStdin,omitempty"`        // false: stdin is empty
+	StreamStdoutStderr bool          `json:"streamStdoutStderr,omitempty"` // false: output comes at the end
+	Size               *TerminalSize `json:"size,omitempty"`               // only with TTY; absent: 24 rows, 80 columns
 
 	OutputBytesCap   *uint64 `json:"outputBytesCap,omitempty"` // of each stream, in bytes; nil: 1 MiB
 	DisableOutputCap bool    `json:"disableOutputCap,omitempty"`
 	TimeoutMs        *int64  `json:"timeoutMs,omitempty"` // nil: 10 s
 	DisableTimeout   bool    `json:"disableTimeout,omitempty"`
 
-	// Who may do what: see Sandbox. Nil: absent or null.
+	// SandboxPolicy or PermissionProfile confines the command.
 	SandboxPolicy     json.RawMessage `json:"sandboxPolicy,omitempty"`
 	PermissionProfile json.RawMessage `json:"permissionProfile,omitempty"`
 	StartSandbox      json.RawMessage `json:"sandbox,omitempty"` // of process/start: refused

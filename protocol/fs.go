@@ -29,7 +29,7 @@ const (
 
 // Confinement is embedded in the params of every filesystem method.
 type Confinement struct {
-	// Sandbox is the undecoded member; nil means absent or null. See ParseSandbox.
+	// Sandbox says what the call may do; nil means absent or null: everything.
 	Sandbox json.RawMessage `json:"sandbox,omitempty"`
 }
 
@@ -109,7 +109,7 @@ type FsReadBlockParams struct {
 	Confinement
 	HandleID string `json:"handleId" wire:"required"`
 	Offset   uint64 `json:"offset" wire:"required"` // bytes from the beginning; beyond the end the chunk is empty
-	Len      uint64 `json:"len" wire:"required"`    // bytes, 1 to FsMaxBlock
+	Len      uint64 `json:"len" wire:"required"`    // bytes, 1 to 1 MiB (FsMaxBlock)
 }
 
 // FsReadBlockResult is the answer to fs/readBlock.
@@ -123,7 +123,7 @@ type FsWriteBlockParams struct {
 	Confinement
 	HandleID string `json:"handleId" wire:"required"`
 	Offset   uint64 `json:"offset" wire:"required"` // bytes from the beginning; skipped bytes read as zeros
-	Chunk    []byte `json:"chunk" wire:"required"`  // 1 to FsMaxBlock bytes
+	Chunk    []byte `json:"chunk" wire:"required"`  // 1 to 1 MiB (FsMaxBlock)
 }
 
 // FsCloseParams closes a handle. A file opened with FsReplace then replaces the old file.

@@ -32,19 +32,21 @@ func (h HTTPRequestHeader) Validate() error {
 
 // HTTPRequestParams describes the HTTP request, and the form of the answer.
 type HTTPRequestParams struct {
-	Method  string              `json:"method" wire:"required"`
-	URL     string              `json:"url" wire:"required"` // absolute, http or https
+	Method string `json:"method" wire:"required"` // sent as it is: get is not GET. Not CONNECT
+	URL    string `json:"url" wire:"required"`    // absolute, http or https, at most 64 KiB; user:password@ becomes basic authentication
+	// Headers have at most 1 MiB together. Fields of the same name keep their order; names have no order. A host replaces that
+	// of the URL. The server ignores content-length, transfer-encoding and trailer: the length is that of the body.
 	Headers []HTTPRequestHeader `json:"headers,omitempty"`
 	Body    []byte              `json:"bodyBase64,omitempty"`
 
-	// TimeoutMs is how long the whole exchange may take, body of the response included, in
-	// milliseconds. Nil or 0 means: as long as the connection lives.
+	// TimeoutMs is how long the whole exchange may take, from the arrival of the request at the server to the end of the
+	// response's body, in milliseconds. Nil or 0 means: as long as the connection lives.
 	TimeoutMs *uint64 `json:"timeoutMs,omitempty"`
 
-	RedirectPolicy HTTPRedirectPolicy `json:"redirectPolicy,omitempty"` // "" means HTTPFollow
+	RedirectPolicy HTTPRedirectPolicy `json:"redirectPolicy,omitempty"` // HTTPFollow (or ""): up to 10 redirects. HTTPStop: the redirect is the response
 
 	// RequestID names the stream in each HTTPBodyDeltaNotification. No other stream of the
-	// connection may use this name until the last notification.
+	// connection may use this name until the last notification. At most 1,024 bytes.
 	RequestID string `json:"requestId" wire:"required"`
 
 	// StreamResponse asks for the body in notifications; the body in the result is then empty.

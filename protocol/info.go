@@ -13,13 +13,13 @@ type ProcessInfoResult struct {
 	ProcessInfo
 	QuietMs       uint64   `json:"quietMs"`                // since its last output, or since its run began
 	WaitsFor      []Wait   `json:"waitsFor"`               // most important first; empty: the process has closed
-	PendingWrites int      `json:"pendingWrites"`          // waiting process/write requests, because the process does not read stdin
+	PendingWrites int      `json:"pendingWrites"`          // process/write requests that wait because the process does not read stdin, or because of --max-stdin-rate-each
 	OutputBytes   uint64   `json:"outputBytes"`            // bytes of all output so far
 	DroppedBytes  uint64   `json:"droppedBytes"`           // bytes of its output no longer held, read by the owner or not
 	SpooledBytes  int64    `json:"spooledBytes,omitempty"` // bytes of its output held on disk
 	ProbeError    string   `json:"probeError,omitempty"`   // why the server could not make the last probe; the probe did not count
 	Viewers       []Viewer `json:"viewers"`                // connections receiving its output now
-	Usage         *Usage   `json:"usage,omitempty"`        // nil: there is no child, or its usage is unknown
+	Usage         *Usage   `json:"usage,omitempty"`        // nil: no run goes on, or its usage is unknown, as on systems other than Linux
 }
 
 // UsageOf says which processes a Usage covers. (Ours.)
@@ -30,20 +30,20 @@ const (
 	UsageOfProgram UsageOf = "program" // the program alone, with its threads: the run has no cgroup
 )
 
-// Usage is the resource usage of a run, as counted by its cgroup, or of its program. (Ours; cgroup-v2.rst of the
-// kernel, proc_pid_stat(5).)
+// Usage is the resource usage of a run, as counted by its cgroup, or of its program. (Ours; cgroup-v2.rst of the kernel.)
 type Usage struct {
 	Of       UsageOf `json:"of"`
 	UserMs   uint64  `json:"userMs"` // of CPU time, since the run began
 	SystemMs uint64  `json:"systemMs"`
 
 	// MemoryBytes is what the memory controller counts. Without that controller MemoryBytes is the sum of the resident memory
-	// of the processes, which counts shared pages once for each process. Nil: unknown.
+	// of the processes, which counts shared pages once for each process. Nil: unknown, as when the program has made cgroups
+	// of its own.
 	MemoryBytes *uint64 `json:"memoryBytes,omitempty"`
 	PIDs        *uint64 `json:"pids,omitempty"` // processes and threads; nil: the pids controller is not delegated
 
 	// CPUPressure, MemoryPressure and IOPressure are the percentages of the last 10 s during which
-	// some of the processes waited for the resource.
+	// some of the processes waited for the resource (PSI). Not in session/list.
 	CPUPressure    float64 `json:"cpuPressure,omitempty"`
 	MemoryPressure float64 `json:"memoryPressure,omitempty"`
 	IOPressure     float64 `json:"ioPressure,omitempty"`
@@ -79,7 +79,7 @@ const (
 // Viewer is a connection receiving the output of a process. (Ours.)
 type Viewer struct {
 	Role     Role   `json:"role"`
-	LagBytes int64  `json:"lagBytes"`       // bytes held for the viewer, not passed on to the connection yet
+	LagBytes int64  `json:"lagBytes"`       // bytes held for the viewer, because its connection is busy or unread
 	LagMs    uint64 `json:"lagMs"`          // how long LagBytes has been above 0; 0: nothing is held
 	Hold     bool   `json:"hold,omitempty"` // as in ProcessSubscribeParams
 }

@@ -116,7 +116,7 @@ type ProcessStartParams struct {
 	// With Login, it may be empty: then the program is the login shell of the user.
 	Argv []string `json:"argv" wire:"required"`
 
-	Cwd string            `json:"cwd" wire:"required"` // file URI, see ParseFileURI; or see InHome
+	Cwd string            `json:"cwd" wire:"required"` // file URI; or ~ or ~/PATH, in the home of the user of the program
 	Env map[string]string `json:"env" wire:"required"` // added to the variables from EnvPolicy
 
 	TTY bool `json:"tty" wire:"required"` // true: run in a PTY; false: on pipes
@@ -172,14 +172,14 @@ type ProcessStartParams struct {
 	// the answer of the first. Empty means none.
 	StartToken string `json:"startToken,omitempty"`
 
-	Sandbox json.RawMessage `json:"sandbox,omitempty"` // see ParseSandbox; nil: absent or null
+	Sandbox json.RawMessage `json:"sandbox,omitempty"` // what the program may do; absent or null: everything
 
-	// The server has none of these: see Unsupported. Nil means absent or null.
+	// The server has none of these, and refuses them, unless false or null.
 	EnforceManagedNetwork bool            `json:"enforceManagedNetwork,omitempty"`
 	ManagedNetwork        json.RawMessage `json:"managedNetwork,omitempty"`
 	NetworkProxy          json.RawMessage `json:"networkProxy,omitempty"`
 
-	// By these, a command/exec gets a sandbox. A start of a process refuses them: see Unsupported. Nil means absent or null.
+	// By these, a command/exec gets a sandbox. A start of a process refuses them, unless null.
 	SandboxPolicy     json.RawMessage `json:"sandboxPolicy,omitempty"`
 	PermissionProfile json.RawMessage `json:"permissionProfile,omitempty"`
 
@@ -265,13 +265,13 @@ func (p ProcessStartParams) Unsupported() error {
 // inherit, default excludes, exclude, set, include only. Patterns are globs, ignoring case.
 // (exec-server wire §3.)
 type EnvPolicy struct {
-	Inherit string `json:"inherit" wire:"required"` // "core", "all" or "none"
+	Inherit string `json:"inherit" wire:"required"` // "all", "none", or "core": HOME, LANG, LC_ALL, LC_CTYPE, LOGNAME, PATH, SHELL, TEMP, TMP, TMPDIR, USER, in any case
 
-	// IgnoreDefaultExcludes inherits *KEY*, *SECRET* and *TOKEN*, too.
+	// IgnoreDefaultExcludes inherits secrets, too: variables with names like *KEY*, *SECRET* and *TOKEN*, and others in section 4.2.
 	IgnoreDefaultExcludes bool `json:"ignoreDefaultExcludes" wire:"required"`
 
 	Exclude     []string          `json:"exclude" wire:"required"`     // patterns of inherited names
-	Set         map[string]string `json:"set" wire:"required"`         // subject to IncludeOnly
+	Set         map[string]string `json:"set" wire:"required"`         // variables to add, at most 10,000, subject to IncludeOnly
 	IncludeOnly []string          `json:"includeOnly" wire:"required"` // patterns; empty: all
 }
 
@@ -308,7 +308,7 @@ type Retention struct {
 	// SpoolBytes is the cap of OnFullSpool; nil: the most the server allows.
 	SpoolBytes *uint64 `json:"spoolBytes,omitempty"`
 	// HoldMs is how long, after each start, nothing is dropped before a viewer with ProcessSubscribeParams.Hold has come, in
-	// milliseconds. 1 to MaxHoldMs; nil: output is dropped as OnFull says.
+	// milliseconds. 1 to 60,000 (MaxHoldMs); nil: output is dropped as OnFull says.
 	HoldMs *uint64 `json:"holdMs,omitempty"`
 }
 
@@ -580,7 +580,7 @@ type ProcessWaitResult struct {
 // members are ours, and left out if zero.
 type ExitStatus struct {
 	ExitCode   int    `json:"exitCode" wire:"required"` // 128 + signal if a signal ended the run
-	Signal     string `json:"signal,omitempty"`         // see SignalName; empty: no signal
+	Signal     string `json:"signal,omitempty"`         // such as "SIGKILL"; empty: no signal
 	CoreDumped bool   `json:"coreDumped,omitempty"`
 	TimedOut   bool   `json:"timedOut,omitempty"`  // killed because of timeoutMs
 	OOMKilled  bool   `json:"oomKilled,omitempty"` // killed by the kernel for lack of memory
@@ -600,29 +600,30 @@ type Rusage struct {
 type ProcessInfo struct {
 	ProcessID   string   `json:"processId"`
 	Instance    string   `json:"instance,omitempty"`    // of this process alone: a later process with the id has another
-	State       string   `json:"state"`                 // a State; later servers may have others
+	State       string   `json:"state"`                 // as in State; later servers may have others
 	Group       string   `json:"group,omitempty"`       // its groupId
 	Run         int      `json:"run"`                   // from 1
 	Ready       bool     `json:"ready,omitempty"`       // a run exists, and its Ready condition is met
 	RestartInMs uint64   `json:"restartInMs,omitempty"` // of restarting: until the next run
-	PID         int      `json:"pid,omitempty"`         // 0: not started, or gone
-	Argv        []string `json:"argv"`
-	Cwd         string   `json:"cwd"` // file URI
+	PID         int      `json:"pid,omitempty"`         // absent: not started, or gone; in a sandbox that restricts files, the pid of its jail
+	Argv        []string `json:"argv"`                  // cut after 4 KiB
+	Cwd         string   `json:"cwd"`                   // file URI
 	TTY         bool     `json:"tty"`
 	User        *RunUser `json:"user,omitempty"` // of the run, or else of the last run; nil: the user of the server
 	// Sandbox says in a word how the run, or else the last run, is confined: read-only, workspace-write, custom (some files
 	// are hidden, or more is writable), seccomp (files are as outside) or disabled; with ",net" behind if it may use the
 	// network. Empty: not at all.
 	Sandbox string `json:"sandbox,omitempty"`
-	// SandboxLevel is the level of a sandbox that restricts files: SandboxComplete or SandboxOldProc; later servers may have others.
+	// SandboxLevel is the level of a sandbox that restricts files: SandboxComplete, or SandboxOldProc, which shows the server's
+	// /proc, read-only; later servers may have others.
 	SandboxLevel string      `json:"sandboxLevel,omitempty"`
-	StartedAtMs  int64       `json:"startedAtMs"`   // since the Unix epoch; 0: not yet
-	Containment  string      `json:"containment"`   // the method for finding its descendants: cgroup, …
-	FirstSeq     uint64      `json:"firstSeq"`      // the oldest seq still held
-	NextSeq      uint64      `json:"nextSeq"`       // the next seq
-	Retained     int64       `json:"retainedBytes"` // bytes of its output held
-	Unacked      int64       `json:"unackedBytes"`  // bytes held and not acknowledged by the owner
-	Status       *ExitStatus `json:"status,omitempty"`
+	StartedAtMs  int64       `json:"startedAtMs"`      // since the Unix epoch; 0: not yet
+	Containment  string      `json:"containment"`      // the method for finding its descendants: cgroup, …
+	FirstSeq     uint64      `json:"firstSeq"`         // the oldest seq still held
+	NextSeq      uint64      `json:"nextSeq"`          // the next seq
+	Retained     int64       `json:"retainedBytes"`    // bytes of its output held
+	Unacked      int64       `json:"unackedBytes"`     // bytes held and not acknowledged by the owner
+	Status       *ExitStatus `json:"status,omitempty"` // absent: it has not ended
 }
 
 // The levels of sandboxes.

@@ -52,7 +52,7 @@ type InitializeParams struct {
 	ResumeFrom map[string]uint64 `json:"resumeFrom,omitempty"`
 
 	// Takeover evicts the connection of an attached session. Without Takeover, resuming an attached
-	// session fails with CodeAlreadyAttached.
+	// session fails with code -32010.
 	Takeover bool `json:"takeover,omitempty"`
 
 	// Role is the role of the connection in the session; absent means owner.
@@ -150,7 +150,7 @@ type SessionOptions struct {
 	IdleMs   *uint64 `json:"idleMs,omitempty"`
 	MaxAgeMs *uint64 `json:"maxAgeMs,omitempty"`
 
-	// MaxChunkBytes bounds the output in one process/output of this session, in bytes: MinChunk to MaxChunk. Nil means MaxChunk.
+	// MaxChunkBytes bounds the output in one process/output of this session, in bytes: 1,024 (MinChunk) to 131,072 (MaxChunk). Nil means the most.
 	MaxChunkBytes *uint64 `json:"maxChunkBytes,omitempty"`
 }
 
@@ -215,7 +215,7 @@ type AboutServer struct {
 // SandboxInfo says whether a server can confine programs, as its machine is. (Ours.)
 type SandboxInfo struct {
 	Available bool     `json:"available"`
-	Why       string   `json:"why,omitempty"`   // why not, and what helps; for people
+	Why       string   `json:"why,omitempty"`   // which step fails, and what helps; for people. Absent if sandboxes are possible
 	Level     string   `json:"level,omitempty"` // SandboxComplete or SandboxOldProc; later servers may have others. Empty: not available
 	Landlock  int      `json:"landlock"`        // the ABI of Landlock; 0: none
 	Notes     []string `json:"notes,omitempty"` // protections that are missing in every sandbox; for people
@@ -227,15 +227,15 @@ type ServerInfoResult struct {
 
 	Connections  int64 `json:"connections"`
 	Sessions     int64 `json:"sessions"`
-	Children     int   `json:"children"`     // of the operating system, including ended children with living descendants
-	ClientBytes  int64 `json:"clientBytes"`  // of messages, requests and answers, beyond the free share of each connection
-	HeldBytes    int64 `json:"heldBytes"`    // of output, beyond the free share of each process and command
-	SpooledBytes int64 `json:"spooledBytes"` // on disk
+	Children     int   `json:"children"`     // processes of the operating system, including ended ones with living descendants
+	ClientBytes  int64 `json:"clientBytes"`  // of messages, requests and answers, beyond 64 KiB of each connection
+	HeldBytes    int64 `json:"heldBytes"`    // of output, in memory, beyond 64 KiB of each process and of each program of the sister APIs
+	SpooledBytes int64 `json:"spooledBytes"` // output on disk
 
-	// ChildLimit is how many processes and threads all programs together may have; absent: no
-	// limit. Notes name the protections the server could not set up here, for people.
-	ChildLimit int64    `json:"childLimit,omitempty"`
-	Notes      []string `json:"notes,omitempty"`
+	ChildLimit int64 `json:"childLimit,omitempty"` // processes and threads that all programs together may have; absent: no limit
+	// Notes, for people, name what the server could not set up on this machine, and trouble with its audit log: starts may
+	// then fail with -32603 and advice.
+	Notes []string `json:"notes,omitempty"`
 	// FileCallsHung is how many file calls have waited for their filesystem for more than 10 s.
 	// Each holds a thread, even after its connection has ended.
 	FileCallsHung int `json:"fileCallsHung"`
@@ -265,7 +265,7 @@ type EnvironmentInfo struct {
 	ProviderID           string   `json:"providerId"`           // stable for one installation
 	Cwd                  string   `json:"cwd"`                  // file URI
 	UserHomeDir          string   `json:"userHomeDir"`          // file URI
-	PlatformOS           string   `json:"platformOs"`           // as GOOS
+	PlatformOS           string   `json:"platformOs"`           // such as "linux"
 	PrependPathDirs      []string `json:"prependPathDirs"`      // file URIs, put before an inherited PATH
 	TemporaryDirectories []string `json:"temporaryDirectories"` // file URIs, besides TempDir
 	TempDir              string   `json:"tempDir"`              // file URI
@@ -324,8 +324,8 @@ type SessionSummary struct {
 	Name        string `json:"name,omitempty"`
 	Identity    string `json:"identity,omitempty"` // that opened the session; "": the server asks for no credential
 	CreatedAtMs int64  `json:"createdAtMs"`        // since the Unix epoch
-	Observers   int    `json:"observers"`
-	Processes   int    `json:"processes"` // including closed processes not forgotten yet
+	Observers   int    `json:"observers"`          // everybody attached but the owner
+	Processes   int    `json:"processes"`          // including closed processes not forgotten yet, and those that are being started
 	KeepRunning bool   `json:"keepRunning,omitempty"`
 	State       string `json:"state"` // SessionAttached, SessionDetached or SessionClosing
 
@@ -344,8 +344,8 @@ type SessionProcessesResult struct {
 // SessionProcesses is a session with its processes. (Ours.)
 type SessionProcesses struct {
 	SessionSummary
-	List        []ProcessInfo `json:"list"`                  // the first started first
-	ListOmitted bool          `json:"listOmitted,omitempty"` // List is empty: the answer was long enough without
+	List        []ProcessInfo `json:"list"`                  // the first started first; without processes that are being started
+	ListOmitted bool          `json:"listOmitted,omitempty"` // List is empty: the answer would have more than 8 MiB. Attach to the session, and send process/list
 }
 
 // SessionDetailsResult is SessionListResult for DetailInfo. (Ours.)
@@ -356,8 +356,8 @@ type SessionDetailsResult struct {
 // SessionDetails is a session with the state of its processes. (Ours.)
 type SessionDetails struct {
 	SessionSummary
-	List        []ProcessInfoResult `json:"list"`                  // the first started first
-	ListOmitted bool                `json:"listOmitted,omitempty"` // List is empty: the answer was long enough without
+	List        []ProcessInfoResult `json:"list"`                  // the first started first; without processes that are being started
+	ListOmitted bool                `json:"listOmitted,omitempty"` // List is empty: the answer would have more than 8 MiB. Attach to the session, and send process/list
 }
 
 // States of a session.
@@ -403,14 +403,14 @@ func (a Access) Validate() error { return oneOf(a, AccessRead, AccessType) }
 // SessionShareParams makes a token with which somebody else reaches the session. (Ours.)
 type SessionShareParams struct {
 	Access      Access  `json:"access" wire:"required"`
-	ExpiresInMs *uint64 `json:"expiresInMs,omitempty"` // nil: an hour, or the server's maximum if that is less
-	Name        string  `json:"name,omitempty"`        // for listings; need not be unique
+	ExpiresInMs *uint64 `json:"expiresInMs,omitempty"` // 1 to the server's maximum (--max-share-time, a week); nil: an hour, or that maximum if it is less
+	Name        string  `json:"name,omitempty"`        // for listings, at most 1,024 bytes; need not be unique
 }
 
 // SessionShareResult has the only copy of the token. (Ours.)
 type SessionShareResult struct {
 	ShareID     string `json:"shareId"`
-	Token       string `json:"token"` // a bearer token
+	Token       string `json:"token"` // a bearer token; the server has only its digest
 	Access      Access `json:"access,omitempty"`
 	ExpiresAtMs int64  `json:"expiresAtMs"` // since the Unix epoch
 }

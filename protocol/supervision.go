@@ -47,45 +47,45 @@ func (r Restart) Validate() error {
 
 // Backoff is how long to wait before a restart. Each member that is nil has its own default. (Ours.)
 type Backoff struct {
-	InitialMs *uint64  `json:"initialMs,omitempty"` // before the first restart; nil: 100; 0: at once
-	MaxMs     *uint64  `json:"maxMs,omitempty"`     // nil: 30,000; 0: no cap
-	Factor    float64  `json:"factor,omitempty"`    // growth from a wait to the next; below 1: 2
-	Jitter    *float64 `json:"jitter,omitempty"`    // random part, 0 to 1; nil: 0.2
+	InitialMs *uint64  `json:"initialMs,omitempty"` // the wait before the first restart; nil: 100; 0: at once
+	MaxMs     *uint64  `json:"maxMs,omitempty"`     // the longest wait; nil: 30,000, or InitialMs if that is more; 0: no cap
+	Factor    float64  `json:"factor,omitempty"`    // the wait grows by Factor with each restart that counts in the period; below 1: 2
+	Jitter    *float64 `json:"jitter,omitempty"`    // each wait is reduced by a random part up to Jitter, 0 to 1; nil: 0.2
 }
 
 // Intensity is how many restarts are allowed in a period, as in OTP. With another restart the
 // process is given up. Each member that is nil has its own default. (Ours.)
 type Intensity struct {
-	Restarts *uint64 `json:"restarts,omitempty"` // nil: 5; 0: no restart
+	Restarts *uint64 `json:"restarts,omitempty"` // up to 1,000; nil: 5; 0: no restart
 	PeriodMs *uint64 `json:"periodMs,omitempty"` // nil: 60,000; 0: unlimited
 }
 
 // GiveUp are the exits after which a retry is pointless. After Count such exits in a period, the
 // process is given up. (Ours.)
 type GiveUp struct {
-	ExitCodes []int    `json:"exitCodes,omitempty"`
-	Signals   []string `json:"signals,omitempty"`  // as in ExitStatus
-	Count     uint64   `json:"count,omitempty"`    // 0 or 1: the first exit is enough
-	PeriodMs  uint64   `json:"periodMs,omitempty"` // 0: unlimited
+	ExitCodes []int    `json:"exitCodes,omitempty"` // at most 256
+	Signals   []string `json:"signals,omitempty"`   // at most 256, such as "SIGSEGV"
+	Count     uint64   `json:"count,omitempty"`     // up to 1,000; 0 or 1: the first exit is enough
+	PeriodMs  uint64   `json:"periodMs,omitempty"`  // 0: unlimited
 }
 
 // Ready says when a run of a process is ready. Exactly one condition is set. (Ours.)
 type Ready struct {
-	// Line is a regular expression of RE2: the run is ready when it has written a matching line. Of
-	// a longer line only the first 4,096 bytes count.
+	// Line is a regular expression of RE2, of at most 1 KiB and 2,000 compiled steps: the run is ready when it has written a
+	// matching line. A counted repeat {1000} multiplies the steps. Of a longer line only the first 4,096 bytes count.
 	Line   string `json:"line,omitempty"`
-	Stream Stream `json:"stream,omitzero"` // of Line; absent: any
+	Stream Stream `json:"stream,omitzero"` // of Line; absent: any. A stream that the process does not have is refused
 
 	TCP     string  `json:"tcp,omitempty"`     // host:port accepts a connection
 	Unix    string  `json:"unix,omitempty"`    // a unix socket accepts a connection: file URI
 	File    string  `json:"file,omitempty"`    // a file exists: file URI
 	DelayMs *uint64 `json:"delayMs,omitempty"` // this time has passed
-	Exit    bool    `json:"exit,omitempty"`    // the run has ended with exit code 0
+	Exit    bool    `json:"exit,omitempty"`    // the run has ended with exit code 0; not with the policy RestartPermanent
 	Probe   *Probe  `json:"probe,omitempty"`   // a probe has succeeded; its Failures do not count
 
-	// TimeoutMs is how long a run may take to become ready. Then the server kills the run, and the
-	// run has failed. Nil: 60,000; 0: no limit. With Exit, the process's own timeoutMs applies
-	// instead.
+	// TimeoutMs is how long a run may take to become ready. Then the server ends the run, and the
+	// run has failed. Nil: 60,000; 0: no limit. Not for DelayMs, nor for Exit: there the process's own
+	// timeoutMs applies.
 	TimeoutMs *uint64 `json:"timeoutMs,omitempty"`
 }
 
@@ -186,7 +186,7 @@ func programSize(re *syntax.Regexp) int {
 // Liveness says when a running process counts as dead. The server then kills the run, and the run
 // has failed. (Ours.)
 type Liveness struct {
-	SilenceMs uint64 `json:"silenceMs,omitempty"` // the run has written nothing for this time; 0: silence is allowed
+	SilenceMs uint64 `json:"silenceMs,omitempty"` // the run has written nothing for this time, although it could; 0: silence is allowed
 	Probe     *Probe `json:"probe,omitempty"`     // succeeds only while the process lives
 }
 
@@ -198,14 +198,15 @@ func (l Liveness) Validate() error {
 	return nil
 }
 
-// Probe is a look at a process, again and again: a command, or an HTTP request of the server. The command runs in
-// the directory of the process, with its environment and limits, and its output is dropped. (Ours.)
+// Probe is a look at a process, again and again: a command, or an HTTP request of the server. The command runs in the
+// directory of the process, with its environment, limits and sandbox, and its output is dropped. The server follows no
+// redirect, uses no proxy, and does not check the certificate. (Ours.)
 type Probe struct {
 	Argv []string `json:"argv,omitempty"` // succeeds with exit code 0
-	HTTP string   `json:"http,omitempty"` // a URL; GET succeeds with a status from 200 to 399
+	HTTP string   `json:"http,omitempty"` // an address with http or https, of at most 1 KiB; GET succeeds with a status from 200 to 399
 
-	DelayMs   *uint64 `json:"delayMs,omitempty"`   // before the first probe; nil: everyMs, and 0 in Ready
-	EveryMs   uint64  `json:"everyMs,omitempty"`   // from the end of a probe to the next; 0: 10,000, and 1,000 in Ready
+	DelayMs   *uint64 `json:"delayMs,omitempty"`   // before the first probe of a run; nil: everyMs, and in Ready 0
+	EveryMs   uint64  `json:"everyMs,omitempty"`   // from the end of a probe to the next; 0: 10,000, and in Ready 1,000
 	TimeoutMs uint64  `json:"timeoutMs,omitempty"` // then the probe is killed and has failed; 0: 5,000
 	Failures  uint64  `json:"failures,omitempty"`  // failures in a row until the process counts as dead; 0: 3
 }
@@ -268,14 +269,14 @@ type ReadyNotification struct {
 // GroupStartParams starts processes supervised together. All processes get their ids at once. Each
 // process is run when its dependencies are ready. (Ours.)
 type GroupStartParams struct {
-	GroupID  string        `json:"groupId" wire:"required"` // unique among the session's groups
+	GroupID  string        `json:"groupId" wire:"required"` // unique among the session's groups, at most 1,024 bytes
 	Strategy GroupStrategy `json:"strategy,omitempty"`      // absent: one_for_one
 
 	// Intensity is for all processes together. With another restart the group is ended. Nil: 5 in
 	// 60 s. Not for Independent.
 	Intensity *Intensity `json:"intensity,omitempty"`
 
-	Processes []ProcessStartParams `json:"processes" wire:"required"` // at most 1,000
+	Processes []ProcessStartParams `json:"processes" wire:"required"` // 1 to 1,000, with at most 10,000 entries of DependsOn in all
 
 	// Extend adds the processes to the group if the group exists. A process that has left the group gives way to a
 	// process with its id. Only for Independent.
