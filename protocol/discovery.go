@@ -25,7 +25,7 @@ func (EnvironmentConfigReadParams) Unsupported() error { return nil }
 type EnvironmentConfigReadResult struct {
 	UserHomeDir  *string      `json:"userHomeDir"`
 	CodexHomeDir string       `json:"codexHomeDir"`
-	Hostname     *string      `json:"hostname"`
+	Hostname     *string      `json:"hostname"` // with the domain, if the resolver tells it within a second
 	Config       ConfigLayers `json:"config"`
 	Requirements ConfigLayers `json:"requirements"`
 }
@@ -41,12 +41,12 @@ type ConfigLayers struct {
 type ConfigLayer struct {
 	Source  string `json:"source"`  // for people
 	BaseDir string `json:"baseDir"` // relative paths in TOML begin here
-	TOML    string `json:"toml"`
+	TOML    string `json:"toml"`    // the selected values, unchanged
 }
 
 // CapabilityRootsDiscoverParams names directories in which to look for plugins and skills.
 type CapabilityRootsDiscoverParams struct {
-	Roots []CapabilityRoot `json:"roots" wire:"required"`
+	Roots []CapabilityRoot `json:"roots" wire:"required"` // at most 128
 }
 
 // Unsupported returns an *Error if a root has a sandbox that forbids to read some files.
@@ -77,7 +77,7 @@ type CapabilityRootDiscovery struct {
 	Path               string           `json:"path"` // as in the params
 	Plugin             *PluginFiles     `json:"plugin"`
 	Skills             []SkillFiles     `json:"skills"`             // by path
-	NamespaceManifests []DiscoveredFile `json:"namespaceManifests"` // of plugins at, above and below the root
+	NamespaceManifests []DiscoveredFile `json:"namespaceManifests"` // of the root, or of the nearest plugin around it, and one of each plugin below
 	Warnings           []string         `json:"warnings"`           // files that were left out, with the reason
 	Error              *string          `json:"error"`              // why nothing was found; null: the root was read
 }
@@ -88,17 +88,18 @@ type DiscoveredFile struct {
 	Contents string `json:"contents"`
 }
 
-// PluginFiles are the files of a plugin.
+// PluginFiles are the files of a plugin. The manifest names the others by its members mcpServers and apps: paths that begin with ./
+// and stay below the root.
 type PluginFiles struct {
 	Manifest   DiscoveredFile  `json:"manifest"`
-	MCPConfig  *DiscoveredFile `json:"mcpConfig"`
+	MCPConfig  *DiscoveredFile `json:"mcpConfig"` // without mcpServers in the manifest, .mcp.json
 	AppsConfig *DiscoveredFile `json:"appsConfig"`
 }
 
 // SkillFiles are the files of a skill.
 type SkillFiles struct {
 	Instructions DiscoveredFile  `json:"instructions"`
-	Metadata     *DiscoveredFile `json:"metadata"`
+	Metadata     *DiscoveredFile `json:"metadata"` // agents/openai.yaml beside SKILL.md
 }
 
 // CapabilitiesDiscoverParams asks for the plugins and skills that are installed on the server's machine.
@@ -116,13 +117,13 @@ func (p CapabilitiesDiscoverParams) Unsupported() error {
 type CapabilitiesDiscoverResult struct {
 	Plugins  []InstalledPlugin `json:"plugins"`  // by ID
 	Skills   []InstalledSkill  `json:"skills"`   // outside of plugins; the first of a name counts
-	Warnings []string          `json:"warnings"` // why something may be missing
+	Warnings []string          `json:"warnings"` // what was left out, without paths
 }
 
 // InstalledPlugin is a plugin with its files and skills.
 type InstalledPlugin struct {
-	ID             string           `json:"id"` // name@marketplace
-	RemotePluginID *string          `json:"remotePluginId"`
+	ID             string           `json:"id"`             // name@marketplace
+	RemotePluginID *string          `json:"remotePluginId"` // of the plugin's file .codex-remote-plugin-install.json
 	Version        string           `json:"version"`
 	Root           string           `json:"root"`
 	Files          PluginFiles      `json:"files"`

@@ -29,7 +29,7 @@ const (
 
 // Confinement is embedded in the params of every filesystem method.
 type Confinement struct {
-	// Sandbox says what the call may do; nil means absent or null: everything.
+	// Sandbox says what the call may do; absent or null: everything.
 	Sandbox json.RawMessage `json:"sandbox,omitempty"`
 }
 

@@ -141,16 +141,21 @@ func (e SandboxEntry) wire() permissionEntry {
 
 // The types below are the member `sandbox` and its parts, as they are sent. (sandbox wire §1.2.)
 type (
+	// sandboxParams says what a program, or a call about files, may do. Section 4.9 of the protocol has an example.
 	sandboxParams struct {
-		Permissions    permissions    `json:"permissions" wire:"required"`
+		Permissions permissions `json:"permissions" wire:"required"`
+
+		// Cwd is where relative patterns begin; absent: the directory of the program. A call about files has no such default: if
+		// an entry depends on Cwd or WorkspaceRoots, the call needs a Cwd.
 		Cwd            *fileURI       `json:"cwd,omitempty"`
-		WorkspaceRoots []fileURI      `json:"workspaceRoots,omitempty" wire:"notnull"`
-		PolicyContext  *policyContext `json:"policyContext,omitempty"` // replaces Cwd and WorkspaceRoots
+		WorkspaceRoots []fileURI      `json:"workspaceRoots,omitempty" wire:"notnull"` // the directories of project_roots, at most 1,024
+		PolicyContext  *policyContext `json:"policyContext,omitempty"`                 // replaces Cwd and WorkspaceRoots, also what it leaves out
 
-		WindowsSandboxLevel windowsSandboxLevel `json:"windowsSandboxLevel" wire:"required"`
-		UseLegacyLandlock   bool                `json:"useLegacyLandlock,omitempty" wire:"notnull"`
+		WindowsSandboxLevel windowsSandboxLevel `json:"windowsSandboxLevel" wire:"required"`        // send disabled; restricted-token and elevated mean nothing here, mxc is refused
+		UseLegacyLandlock   bool                `json:"useLegacyLandlock,omitempty" wire:"notnull"` // true is refused
 
-		// These have no effect on Linux.
+		// UserHomeDir, TemporaryDirectories, SandboxOverride (noOverride, escalatedSandboxWithRestrictions or
+		// bypassSandboxFirstAttempt) and WindowsSandboxProxySettingsMode (reconcile or preserve) are checked, and have no effect.
 		UserHomeDir                     *anyURI           `json:"userHomeDir,omitempty"`
 		TemporaryDirectories            []anyURI          `json:"temporaryDirectories,omitempty"`
 		SandboxOverride                 sandboxOverride   `json:"sandboxOverride,omitempty" wire:"notnull"`
@@ -162,30 +167,35 @@ type (
 		WorkspaceRoots []fileURI `json:"workspaceRoots,omitempty" wire:"notnull"`
 	}
 
+	// permissions are of type disabled (not confined), external (files are as without a sandbox, because the client confines
+	// the program itself; with Network) or managed (with Network and FileSystem).
 	permissions struct {
 		_ struct{} `wire:"closed"`
 
 		Type       string           `json:"type" wire:"required"`
 		FileSystem *filePermissions `json:"file_system,omitempty"`
-		Network    *sandboxNetwork  `json:"network,omitempty"`
+		Network    *sandboxNetwork  `json:"network,omitempty"` // enabled: as without a sandbox; restricted: none
 	}
 
+	// filePermissions are of type unrestricted (files as without a sandbox) or restricted (as Entries say, and nothing else).
 	filePermissions struct {
 		_ struct{} `wire:"closed"`
 
 		Type             string             `json:"type" wire:"required"`
-		Entries          *[]permissionEntry `json:"entries,omitempty"`
-		GlobScanMaxDepth *uint64            `json:"glob_scan_max_depth,omitempty"`
+		Entries          *[]permissionEntry `json:"entries,omitempty"`             // at most 1,024; none: the program may read nothing, so it cannot run
+		GlobScanMaxDepth *uint64            `json:"glob_scan_max_depth,omitempty"` // how many directories deep patterns are searched, from 1, the directory that a pattern begins with; absent: no limit
 	}
 
 	permissionEntry struct {
 		_ struct{} `wire:"closed"`
 
 		Path                permissionPath       `json:"path" wire:"required"`
-		Access              SandboxAccess        `json:"access" wire:"required"`
-		MissingPathBehavior *missingPathBehavior `json:"missing_path_behavior,omitempty"`
+		Access              SandboxAccess        `json:"access" wire:"required"`          // write includes read; none is another name of deny
+		MissingPathBehavior *missingPathBehavior `json:"missing_path_behavior,omitempty"` // skip; without effect on Linux
 	}
 
+	// permissionPath is of type path (Path, and everything below), glob_pattern (every file that matches Pattern; only with deny)
+	// or special (Value).
 	permissionPath struct {
 		_ struct{} `wire:"closed"`
 
@@ -195,12 +205,16 @@ type (
 		Value   *specialPath `json:"value,omitempty"`
 	}
 
+	// specialPath is of one of these kinds. root: everything. project_roots (an old name is current_working_directory): each of
+	// the workspaceRoots, or Subpath below each. slash_tmp: /tmp. tmpdir: the directory in TMPDIR of the program's environment,
+	// or nothing; / is refused. minimal: those of /bin, /sbin, /usr, /etc, /lib, /lib64, /nix/store and
+	// /run/current-system/sw that exist. unknown, with Path: nothing; with deny it is refused.
 	specialPath struct {
 		_ struct{} `wire:"closed"`
 
 		Kind    string  `json:"kind" wire:"required"`
 		Path    *string `json:"path,omitempty"`
-		Subpath *string `json:"subpath,omitempty"`
+		Subpath *string `json:"subpath,omitempty"` // relative, without .. at its start
 	}
 
 	sandboxNetwork      string

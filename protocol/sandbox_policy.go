@@ -8,12 +8,14 @@ import (
 
 // The types below are the variants of the member `sandboxPolicy` of command/exec. (app-server wire.)
 type (
+	// dangerPolicy confines nothing.
 	dangerPolicy struct {
 		_ struct{} `wire:"closed"`
 
 		Type string `json:"type" wire:"required"`
 	}
 
+	// readOnlyPolicy lets the command read everything, and write nothing.
 	readOnlyPolicy struct {
 		_ struct{} `wire:"closed"`
 
@@ -22,6 +24,7 @@ type (
 		Access        *readAccess `json:"access,omitempty"`
 	}
 
+	// externalPolicy leaves files as without a sandbox.
 	externalPolicy struct {
 		_ struct{} `wire:"closed"`
 
@@ -29,6 +32,8 @@ type (
 		NetworkAccess sandboxNetwork `json:"networkAccess,omitempty" wire:"notnull"`
 	}
 
+	// workspacePolicy lets the command read everything, and write in its workspace, in WritableRoots, and in TMPDIR and /tmp
+	// unless excluded.
 	workspacePolicy struct {
 		_ struct{} `wire:"closed"`
 

@@ -11,8 +11,10 @@ var snapshotShells = []string{"bash", "zsh", "sh"}
 // ShellSnapshot asks to run a command of a login shell with the state that the shell's startup files
 // leave behind, and to run these files only once for each scope. (exec-server, capability shellSnapshotV2.)
 type ShellSnapshot struct {
+	// ScopeID has 1 to 256 bytes. Starts of a session with the same ScopeID share a capture, if they also agree in Shell, cwd
+	// and envPolicy.
 	ScopeID string `json:"scopeId" wire:"required"`
-	Shell   Shell  `json:"shell" wire:"required"` // the shell of Argv
+	Shell   Shell  `json:"shell" wire:"required"` // bash, zsh or sh; its path is argv[0]
 
 	// Set by SetEnv.
 	policy *EnvPolicy
