@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"github.com/b6f6fdd7/troupe/actors/files"
-	"github.com/b6f6fdd7/troupe/actors/files/capabilities"
-	"github.com/b6f6fdd7/troupe/actors/files/configfiles"
+	"github.com/b6f6fdd7/troupe/actors/peer/capabilities"
+	"github.com/b6f6fdd7/troupe/actors/peer/configfiles"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
-	"github.com/b6f6fdd7/troupe/actors/shellstate"
+	"github.com/b6f6fdd7/troupe/actors/peer/shellstate"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"

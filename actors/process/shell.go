@@ -6,7 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/shellstate"
+	"github.com/b6f6fdd7/troupe/actors/peer/shellstate"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 

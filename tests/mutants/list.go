@@ -50,34 +50,34 @@ var mutants = []mutant{
 	{file: "actors/files/view.go", old: `if p.Path == p.Root || p.Path == "/" {`, new: `if p.Path == "/" {`, breaks: "a root of a policy is not removed"},
 	{file: "actors/files/confined_linux.go", old: `return v.explain(v.root.RemoveAll(v.rel(path)))`, new: `return os.RemoveAll(path)`, breaks: "no link leads a removal out of a root"},
 	{file: "actors/files/confined_linux.go", old: `follow: true, outside: v.Outside()}`, new: `follow: true}`, breaks: "no link leads a read out of a root"},
-	{file: "actors/command/outcome/outcome.go", old: `drainTime = 2 * time.Second`, new: `drainTime = 20 * time.Second`, breaks: "the end of a command waits 2 s for descendants"},
+	{file: "actors/peer/command/outcome/outcome.go", old: `drainTime = 2 * time.Second`, new: `drainTime = 20 * time.Second`, breaks: "the end of a command waits 2 s for descendants"},
 	{file: "actors/connection/wires.go", old: `return undecided
 	case m.section.wire`, new: `return appServer
 	case m.section.wire`, breaks: "before initialize, a request of the first exec-server wire is answered in the words of that wire"},
-	{file: "actors/command/outcome/outcome.go", old: `drainEntries = 256`, new: `drainEntries = 257`, breaks: "the drain of a command takes at most 256 entries"},
-	{file: "actors/command/outcome/outcome.go", old: `min(last, o.last+drainEntries)`, new: `last`, breaks: "the drain of a command is bounded"},
-	{file: "actors/command/outcome/outcome.go", old: `int64(len(p.Data)) >= left`, new: `int64(len(p.Data)) > left`, breaks: "capReached is told with the byte that reaches the cap"},
-	{file: "actors/command/outcome/outcome.go", old: `p.Data, s.full = p.Data[:left], true`, new: `p.Data, s.full = p.Data[:max(left-1, 0)], true`, breaks: "a command is told all bytes up to its cap"},
-	{file: "actors/command/outcome/outcome.go", old: `entries[0].Seq != o.last+1`, new: `entries[0].Seq <= o.last`, breaks: "a command takes no delivery with a hole"},
-	{file: "actors/command/outcome/outcome.go", old: `o.code = dialect.LostCode`, new: `o.code = dialect.TimedOutCode`, breaks: "a lost command has the code -1"},
-	{file: "actors/command/outcome/outcome.go", old: `o.code = dialect.TimedOutCode`, new: `o.code = dialect.LostCode`, breaks: "a command that timed out has the code 124"},
-	{file: "actors/command/outcome/outcome.go", old: `o.end == nil || o.told`, new: `o.end == nil`, breaks: "the end of a command is told once"},
-	{file: "actors/command/outcome/outcome.go", old: `o.held += len(all) + size`, new: `o.held += len(all) - size`, breaks: "the message with the end of a command is counted"},
-	{file: "actors/command/outcome/outcome.go", old: `p.Data[:left], true, true`, new: `p.Data[:left], true, false`, breaks: "a command is refused as soon as it has written more than its answer has room for"},
-	{file: "actors/command/outcome/outcome.go", old: `if len(fits) < len(all) {`, new: `if false {`, breaks: "output that does not fit its message is not left out in silence"},
-	{file: "actors/command/outcome/outcome.go", old: `if s.full || o.end != nil {`, new: `if s.full {`, breaks: "nothing is kept of what comes after the end"},
-	{file: "actors/command/outcome/outcome.go", old: `if !o.exited || o.asked || o.end != nil {`, new: `if !o.exited || o.end != nil {`, breaks: "the process is asked once how far its log goes"},
-	{file: "actors/command/outcome/outcome.go", old: `DrainTimedOut: !o.closed`, new: `DrainTimedOut: o.closed`, breaks: "an end that did not wait for the streams says so"},
-	{file: "actors/command/outcome/text.go", old: `if cut && !utf8.FullRune(b) {`, new: `if cut && utf8.FullRune(b) {`, breaks: "text is never cut within a character"},
-	{file: "actors/command/command.go", old: `Release: m.Release}`, new: `}`, breaks: "a parcel of streamed output holds its delivery"},
-	{file: "actors/command/command.go", old: `p.Release, c.memory = c.memory.Close, nil`, new: `c.memory = nil`, breaks: "the end of a command gives back what it kept"},
-	{file: "actors/command/command.go", old: `		c.memory.Close()
+	{file: "actors/peer/command/outcome/outcome.go", old: `drainEntries = 256`, new: `drainEntries = 257`, breaks: "the drain of a command takes at most 256 entries"},
+	{file: "actors/peer/command/outcome/outcome.go", old: `min(last, o.last+drainEntries)`, new: `last`, breaks: "the drain of a command is bounded"},
+	{file: "actors/peer/command/outcome/outcome.go", old: `int64(len(p.Data)) >= left`, new: `int64(len(p.Data)) > left`, breaks: "capReached is told with the byte that reaches the cap"},
+	{file: "actors/peer/command/outcome/outcome.go", old: `p.Data, s.full = p.Data[:left], true`, new: `p.Data, s.full = p.Data[:max(left-1, 0)], true`, breaks: "a command is told all bytes up to its cap"},
+	{file: "actors/peer/command/outcome/outcome.go", old: `entries[0].Seq != o.last+1`, new: `entries[0].Seq <= o.last`, breaks: "a command takes no delivery with a hole"},
+	{file: "actors/peer/command/outcome/outcome.go", old: `o.code = dialect.LostCode`, new: `o.code = dialect.TimedOutCode`, breaks: "a lost command has the code -1"},
+	{file: "actors/peer/command/outcome/outcome.go", old: `o.code = dialect.TimedOutCode`, new: `o.code = dialect.LostCode`, breaks: "a command that timed out has the code 124"},
+	{file: "actors/peer/command/outcome/outcome.go", old: `o.end == nil || o.told`, new: `o.end == nil`, breaks: "the end of a command is told once"},
+	{file: "actors/peer/command/outcome/outcome.go", old: `o.held += len(all) + size`, new: `o.held += len(all) - size`, breaks: "the message with the end of a command is counted"},
+	{file: "actors/peer/command/outcome/outcome.go", old: `p.Data[:left], true, true`, new: `p.Data[:left], true, false`, breaks: "a command is refused as soon as it has written more than its answer has room for"},
+	{file: "actors/peer/command/outcome/outcome.go", old: `if len(fits) < len(all) {`, new: `if false {`, breaks: "output that does not fit its message is not left out in silence"},
+	{file: "actors/peer/command/outcome/outcome.go", old: `if s.full || o.end != nil {`, new: `if s.full {`, breaks: "nothing is kept of what comes after the end"},
+	{file: "actors/peer/command/outcome/outcome.go", old: `if !o.exited || o.asked || o.end != nil {`, new: `if !o.exited || o.end != nil {`, breaks: "the process is asked once how far its log goes"},
+	{file: "actors/peer/command/outcome/outcome.go", old: `DrainTimedOut: !o.closed`, new: `DrainTimedOut: o.closed`, breaks: "an end that did not wait for the streams says so"},
+	{file: "actors/peer/command/outcome/text.go", old: `if cut && !utf8.FullRune(b) {`, new: `if cut && utf8.FullRune(b) {`, breaks: "text is never cut within a character"},
+	{file: "actors/peer/command/command.go", old: `Release: m.Release}`, new: `}`, breaks: "a parcel of streamed output holds its delivery"},
+	{file: "actors/peer/command/command.go", old: `p.Release, c.memory = c.memory.Close, nil`, new: `c.memory = nil`, breaks: "the end of a command gives back what it kept"},
+	{file: "actors/peer/command/command.go", old: `		c.memory.Close()
 `, new: ``, breaks: "a command that stops gives back what it kept"},
-	{file: "actors/command/command.go", old: `case !over:`, new: `case over == over:`, breaks: "a command takes no more output while there is no memory for it"},
-	{file: "actors/command/command.go", old: `root.Send(self, roomDue{})`, new: `_, _ = root, self`, breaks: "a command goes on once there is memory for its output"},
-	{file: "actors/command/command.go", old: `c.outcome.Cut() && !c.answered`, new: `c.outcome.Cut() && false`, breaks: "a command whose output does not fit its answer is refused"},
+	{file: "actors/peer/command/command.go", old: `case !over:`, new: `case over == over:`, breaks: "a command takes no more output while there is no memory for it"},
+	{file: "actors/peer/command/command.go", old: `root.Send(self, roomDue{})`, new: `_, _ = root, self`, breaks: "a command goes on once there is memory for its output"},
+	{file: "actors/peer/command/command.go", old: `c.outcome.Cut() && !c.answered`, new: `c.outcome.Cut() && false`, breaks: "a command whose output does not fit its answer is refused"},
 	{file: "protocol/json_scan.go", old: `if size+cost > most {`, new: `if size+cost >= most {`, breaks: "a message has all of a text for which it has room"},
-	{file: "actors/command/command.go", old: `if c.pulled {
+	{file: "actors/peer/command/command.go", old: `if c.pulled {
 		if end`, new: `if true {
 		if end`, breaks: "the end of a command waits for a Pull"},
 	{file: "actors/files/changes/batch/batch.go", old: `b.paths, b.held, b.lost = nil, 0, true`, new: `b.paths, b.held, b.lost = nil, 0, false`, breaks: "paths that no batch had room for are told by the watched path"},
@@ -92,8 +92,8 @@ var mutants = []mutant{
 		return`, breaks: "nothing is told of a watch after fs/unwatch"},
 	{file: "internal/budget/part.go", old: `p.account.Give(n * p.each)`, new: `p.account.Give(n)`, breaks: "a Part gives back what it took of the Account"},
 	{file: "internal/budget/part.go", old: `> p.max`, new: `> p.max+1`, breaks: "a Part takes no more than its bound"},
-	{file: "actors/command/dialect/translator.go", old: `(t.MaxMessage - endBytes) / 2`, new: `t.MaxMessage / 2`, breaks: "both streams of a buffered command fit one message"},
-	{file: "actors/command/dialect/translator.go", old: `max(ms, 1)`, new: `ms`, breaks: "a timeout of 0 ms is not none"},
+	{file: "actors/peer/command/dialect/translator.go", old: `(t.MaxMessage - endBytes) / 2`, new: `t.MaxMessage / 2`, breaks: "both streams of a buffered command fit one message"},
+	{file: "actors/peer/command/dialect/translator.go", old: `max(ms, 1)`, new: `ms`, breaks: "a timeout of 0 ms is not none"},
 	{file: "actors/registry/roster/relief.go", old: `a.since.Before(since)`, new: `since.Before(a.since)`, breaks: "the session that was left first is evicted first"},
 	{file: "actors/registry/roster/relief.go", old: `a.holds.Held() >= leastHeld`, new: `a.holds.Held() > leastHeld`, breaks: "a session that holds 256 KiB is worth ending"},
 	{file: "actors/registry/roster/relief.go", old: `now.Before(spared)`, new: `false`, breaks: "a session is spared for 10 s after its owner left"},
@@ -163,9 +163,9 @@ var mutants = []mutant{
 	{file: "actors/session/end.go", old: `max(s.env.KillGrace, 0)`, new: `lifetime.OwnGrace`, breaks: "at a shutdown the grace of the server counts"},
 	{file: "actors/session/end.go", old: `if !closing || !s.processes.Empty() || `, new: `if !closing || `, breaks: "a session ends after its last process"},
 	{file: "actors/session/end.go", old: ` || s.shells.Running() {`, new: ` {`, breaks: "a session ends after its last capture of a shell"},
-	{file: "actors/shellstate/state.go", old: `!had || is != value {`, new: `!had || is == value || is != value {`, breaks: "a variable of the env of a start is not for other starts"},
-	{file: "actors/shellstate/script.go", old: `[]string{"--norc", "-pc"}`, new: `[]string{"-pc"}`, breaks: "no startup file runs after a capture"},
-	{file: "actors/shellstate/cache.go", old: `e.attempts < maxAttempts`, new: `e.attempts <= maxAttempts`, breaks: "a capture is tried three times"},
+	{file: "actors/peer/shellstate/state.go", old: `!had || is != value {`, new: `!had || is == value || is != value {`, breaks: "a variable of the env of a start is not for other starts"},
+	{file: "actors/peer/shellstate/script.go", old: `[]string{"--norc", "-pc"}`, new: `[]string{"-pc"}`, breaks: "no startup file runs after a capture"},
+	{file: "actors/peer/shellstate/cache.go", old: `e.attempts < maxAttempts`, new: `e.attempts <= maxAttempts`, breaks: "a capture is tried three times"},
 	{file: "actors/session/processes.go", old: `removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: p.Ended.Last`, new: `removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: 0 * p.Ended.Last`, breaks: "clients hear how far the log of a lost process went"},
 	{file: "actors/group/group.go", old: `			g.serial++
 `, new: ``, breaks: "a newer order has a higher serial"},
@@ -445,11 +445,11 @@ var mutants = []mutant{
 				delete(p.of.tallies, h)
 			}`, new: `			delete(t.places, p)`, breaks: "nothing is kept of an identity without connections"},
 	{file: "transport/server.go", old: `path == "/rpc" && h.unix`, new: `path == "/rpc"`, breaks: "a websocket is at /rpc on unix sockets only"},
-	{file: "actors/files/configfiles/projects.go", old: `!trust.covers(dir, root, main)`, new: `trust == nil`, breaks: "the files of a project count only if the user trusts the project"},
-	{file: "actors/files/configfiles/projects.go", old: `return trusted`, new: `return trusted || true`, breaks: "a directory that the user distrusts has no say"},
-	{file: "actors/files/configfiles/worktree.go", old: `canonical(filepath.Dir(back)) != canonical(checkout)`, new: `back == checkout`, breaks: "a forged worktree is not trusted with the repository that it names"},
-	{file: "actors/files/configfiles/projects.go", old: `sanitize(values, brokered(settings))`, new: `sanitize(nil, brokered(settings))`, breaks: "a project has no say in where credentials go"},
-	{file: "actors/files/configfiles/project.go", old: `		return value
+	{file: "actors/peer/configfiles/projects.go", old: `!trust.covers(dir, root, main)`, new: `trust == nil`, breaks: "the files of a project count only if the user trusts the project"},
+	{file: "actors/peer/configfiles/projects.go", old: `return trusted`, new: `return trusted || true`, breaks: "a directory that the user distrusts has no say"},
+	{file: "actors/peer/configfiles/worktree.go", old: `canonical(filepath.Dir(back)) != canonical(checkout)`, new: `back == checkout`, breaks: "a forged worktree is not trusted with the repository that it names"},
+	{file: "actors/peer/configfiles/projects.go", old: `sanitize(values, brokered(settings))`, new: `sanitize(nil, brokered(settings))`, breaks: "a project has no say in where credentials go"},
+	{file: "actors/peer/configfiles/project.go", old: `		return value
 	}
 	part`, new: `		if s.all {
 			return value
@@ -457,10 +457,10 @@ var mutants = []mutant{
 		return nil
 	}
 	part`, breaks: "a value that overrides a table is in the projection"},
-	{file: "actors/files/capabilities/search.go", old: `slices.Contains(parts, "..")`, new: `slices.Contains(parts, "none")`, breaks: "a manifest names no file outside of its plugin"},
-	{file: "actors/files/capabilities/search.go", old: `s.left.contents -= encoded`, new: ``, breaks: "the files of an answer are bounded"},
-	{file: "actors/files/capabilities/answer.go", old: `if a.bytes+size > maxAnswer {`, new: `if false {`, breaks: "the plugins and skills of an answer are bounded in bytes"},
-	{file: "actors/files/capabilities/plugins.go", old: `case version == localVersion:`, new: `case false:`, breaks: "the version local of a plugin is preferred"},
+	{file: "actors/peer/capabilities/search.go", old: `slices.Contains(parts, "..")`, new: `slices.Contains(parts, "none")`, breaks: "a manifest names no file outside of its plugin"},
+	{file: "actors/peer/capabilities/search.go", old: `s.left.contents -= encoded`, new: ``, breaks: "the files of an answer are bounded"},
+	{file: "actors/peer/capabilities/answer.go", old: `if a.bytes+size > maxAnswer {`, new: `if false {`, breaks: "the plugins and skills of an answer are bounded in bytes"},
+	{file: "actors/peer/capabilities/plugins.go", old: `case version == localVersion:`, new: `case false:`, breaks: "the version local of a plugin is preferred"},
 	{file: "protocol/sandbox_json.go", old: `oneOf(a, SandboxRead, SandboxWrite, SandboxDeny, "none")`, new: `error(nil)`, breaks: "an unknown access of a sandbox is refused"},
 	{file: "protocol/sandbox_json.go", old: `if p.PolicyContext != nil {`, new: `if false {`, breaks: "a policyContext replaces cwd and workspaceRoots"},
 	{file: "protocol/sandbox_json.go", old: `strings.HasPrefix(sub, "../")`, new: `false`, breaks: "a subpath of a workspace root does not lead out"},
@@ -474,7 +474,7 @@ var mutants = []mutant{
 				p.confined`, breaks: "output is searched once, also after a failure of the actor"},
 	{file: "actors/process/denial/denial.go", old: `all, crossed := m.run(s.all, data[:min(len(data), longest)])`, new: `all, crossed := s.all, false`, breaks: "a word over two streams is found"},
 	{file: "actors/process/denial/denial.go", old: `if len(data) >= longest {`, new: `if false {`, breaks: "a word after a long chunk of another stream is found"},
-	{file: "actors/shellstate/cache.go", old: `, spec.Sandbox.JSON()})`, new: `})`, breaks: "starts with different sandboxes share no state of a shell"},
+	{file: "actors/peer/shellstate/cache.go", old: `, spec.Sandbox.JSON()})`, new: `})`, breaks: "starts with different sandboxes share no state of a shell"},
 	{file: "protocol/value.go", old: `!m.rules || m.omit && empty(member)`, new: `!m.rules`, breaks: "a member that is left out has no rules"},
 	{file: "protocol/value.go", old: `if !ok && tab.closed {`, new: `if false {`, breaks: "an unknown member of the permissions of a sandbox is refused"},
 	{file: "actors/child/user_linux.go", old: `if uint32(uid) != u.UID || uint32(gid) != u.GID {`, new: `if uint32(uid) != u.UID || uint32(gid) != u.GID || true {`, breaks: "a program is searched with the permissions of its user", run: "^TestLookAs$"},
@@ -500,8 +500,8 @@ var mutants = []mutant{
 	{file: "actors/internal/turns/turns.go", old: `	defer turn.pool.mu.Unlock()
 	turn.leave()`, new: `	defer turn.pool.mu.Unlock()`, breaks: "a call that waits for another process holds no turn"},
 	{file: "actors/internal/env/users.go", old: ` || wanted == config.NoNewPrivsUser`, new: ``, breaks: "the word @no-new-privs is no user"},
-	{file: "actors/shellstate/capture.go", old: ` || !spec.User.Same(s.Capture.user)`, new: ``, breaks: "no user gets the state of another"},
-	{file: "actors/shellstate/cache.go", old: `, user, spec.Umask`, new: `, spec.Umask`, breaks: "the user that a client asks for is part of the key of a state"},
+	{file: "actors/peer/shellstate/capture.go", old: ` || !spec.User.Same(s.Capture.user)`, new: ``, breaks: "no user gets the state of another"},
+	{file: "actors/peer/shellstate/cache.go", old: `, user, spec.Umask`, new: `, spec.Umask`, breaks: "the user that a client asks for is part of the key of a state"},
 	{file: "actors/child/turns.go", old: `if err != nil || j.ask != nil {`, new: `if err != nil {`, breaks: "a question is answered, and starts nothing", run: "^TestAsk$"},
 	{file: "transport/auth/users.go", old: `if def = own.def; def == "" {`, new: `if def = own.def; true {`, breaks: "the default user of an identity comes before the default of everybody"},
 	{file: "cmd/troupe/credentials.go", old: `err == nil && !at.Addr().IsLoopback()`, new: `err == nil && at.Addr().IsUnspecified()`, breaks: "tokens without TLS at any other address are warned of"},
@@ -731,7 +731,7 @@ var mutants = []mutant{
 	{file: "actors/spool/spool.go", old: `	f.closed = true
 	f.room = func() {}`, new: `	f.room = func() {}`, breaks: "the end of a session closes the spools of its processes", in: "tests", run: "^TestSpoolEnds$"},
 	{file: "actors/outlog/outlog.go", old: `it.Spooled != nil && it.Stream == s && it.Seq > l.seen &&`, new: `it.Spooled != nil && it.Stream == s &&`, breaks: "output on disk that was read does not grow"},
-	{file: "actors/command/command.go", old: `p := message.Parcel{To: c.outcome.Last(), AckEvery`, new: `p := message.Parcel{To: 1, AckEvery`, breaks: "what a client acknowledges makes room for more output of a command", in: "tests", run: "^TestCommandFlood$"},
+	{file: "actors/peer/command/command.go", old: `p := message.Parcel{To: c.outcome.Last(), AckEvery`, new: `p := message.Parcel{To: 1, AckEvery`, breaks: "what a client acknowledges makes room for more output of a command", in: "tests", run: "^TestCommandFlood$"},
 	{file: "client/filewrite.go", old: `	for _, b := range w.blocks {
 		w.send(b)
 	}

@@ -5,8 +5,8 @@ package outcome
 import (
 	"time"
 
-	"github.com/b6f6fdd7/troupe/actors/command/dialect"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/actors/peer/command/dialect"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 

@@ -7,8 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/b6f6fdd7/troupe/actors/command/dialect"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/actors/peer/command/dialect"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"pgregory.net/rapid"
 )
