@@ -291,7 +291,12 @@ func Extended(old message.ExtendGroup, params protocol.GroupStartParams, pids ma
 	if old.PIDs == nil {
 		all.PIDs, all.Labels = make(map[string]*actor.PID), make(map[string]string)
 	}
+	given := make(map[string]bool)
 	for _, p := range params.Processes {
+		if given[p.ProcessID] { // NewGroup would not notice if both replaced the same old member
+			return message.ExtendGroup{}, nil, protocol.WrongParams("group %s: process %q is there twice", wireerr.Clip(params.GroupID), p.ProcessID)
+		}
+		given[p.ProcessID] = true
 		m := supervision.Member{ID: p.ProcessID, After: p.DependsOn, OnSuccess: p.Ready != nil && p.Ready.Exit}
 		if i := slices.IndexFunc(old.Members, func(o supervision.Member) bool { return o.ID == m.ID }); i >= 0 {
 			all.Members[i] = m

@@ -22,6 +22,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
 )
 
 // lone is a session. The test plays its registry, its supervisor, its owner and its processes.
@@ -346,5 +347,38 @@ func TestReportOfBeforeAnExtension(t *testing.T) {
 	}
 	if m := hear[message.GroupChanged](l); m.State != "of the second" {
 		t.Errorf("the first state that is told is that %s", m.State)
+	}
+}
+
+// newExtensible returns a full session with a group of two processes: p has left, and q has not.
+func newExtensible(t *testing.T) *lone {
+	l := newLoneIn(t, config.Config{MaxProcesses: 2}, "", lifetime.New(time.Now(), lifetime.Limits{TTL: -1}),
+		&members.Process{ID: "p", Name: "p-1", Group: "g-1"}, &members.Process{ID: "q", Name: "p-2", Group: "g-1"})
+	hear[message.Attached](l)
+	l.record.groups = map[string]*ensemble{"g": {
+		name:    "g-1",
+		info:    protocol.GroupInfo{GroupID: "g", Strategy: protocol.Independent, Processes: []protocol.GroupMember{{ProcessID: "p", State: "left"}, {ProcessID: "q", State: "running"}}},
+		members: message.ExtendGroup{Members: []supervision.Member{{ID: "p"}, {ID: "q"}}, PIDs: map[string]*actor.PID{"p": l.test, "q": l.test}, Labels: make(map[string]string)},
+		left:    make(map[string]bool),
+	}}
+	l.record.groupIDs = map[string]string{"g-1": "g"}
+	return l
+}
+
+// extend asks for other processes with the ids in the group of newExtensible.
+func (l *lone) extend(ids ...string) {
+	params := protocol.GroupStartParams{GroupID: "g", Strategy: protocol.Independent, Extend: true}
+	for _, id := range ids {
+		params.Processes = append(params.Processes, protocol.ProcessStartParams{ProcessID: id, Argv: []string{"true"}, Cwd: "file:///"})
+	}
+	l.send(message.Request{Token: 1, Params: params})
+}
+
+// An extension that names a process twice is refused, also if the process has left the group.
+func TestExtensionNamesAProcessTwice(t *testing.T) {
+	l := newExtensible(t)
+	l.extend("p", "p")
+	if m := hear[message.Reply](l); m.Err == nil || !strings.Contains(m.Err.Message, `process "p" is there twice`) {
+		t.Errorf("%+v", m)
 	}
 }
