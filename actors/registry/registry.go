@@ -135,7 +135,7 @@ func (r *registry) Receive(ctx actor.Context) {
 // rest follows every message: it notes since when the server has nothing to do.
 func (r *registry) rest() {
 	switch {
-	case !r.ready || len(r.wanted) > 0 || !r.roster.AllIdle():
+	case !r.ready || !r.roster.AllIdle(): // while a session is wanted, another one makes room and is not idle
 		r.quiet = time.Time{}
 	case r.quiet.IsZero():
 		r.quiet = time.Now()

@@ -91,7 +91,7 @@ func (s *session) givesWay(params protocol.GroupStartParams) (replaced []*member
 	g := s.groups[params.GroupID]
 	for _, p := range params.Processes {
 		old := s.processes.Get(p.ProcessID)
-		if old != nil && (s.orphaned(old) || g != nil && g.hasLeft(old)) && !slices.Contains(replaced, old) {
+		if old != nil && (s.orphaned(old) || g != nil && g.hasLeft(old)) {
 			replaced = append(replaced, old)
 		}
 	}

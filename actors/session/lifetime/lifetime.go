@@ -112,7 +112,7 @@ func (l *Life) Attached(now time.Time, owned bool, observers int) []Action {
 	switch {
 	case owned || observers > 0:
 		l.quiet = time.Time{}
-	case l.quiet.IsZero() && l.limits.Idle > 0 && !l.closing:
+	case l.quiet.IsZero() && l.limits.Idle > 0:
 		l.quiet = now
 	}
 	if owned {
