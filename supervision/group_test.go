@@ -244,6 +244,35 @@ func TestRestForOne(t *testing.T) {
 	s.want(t, "restarting: a running 1 r, b running 2 r, c running 2, d running 2")
 }
 
+// Members that run again together wait for the latest of their backoffs.
+func TestLatestBackoffCounts(t *testing.T) {
+	s := newTroop(t, RestForOne, often, append(abc(), Member{ID: "d"})...)
+	s.tick(0)
+	s.ended("c", End{ExitCode: 1}, Restart{Policy: Permanent, Backoff: Backoff{Initial: time.Minute}})
+	s.ended("b", End{ExitCode: 1}, permanent) // after a second
+	s.ended("d", End{}, permanent)
+	s.tick(time.Minute - 1)
+	s.want(t, "restarting: a running 1, b waiting 1, c waiting 1, d waiting 1")
+	s.tick(1)
+	s.want(t, "starting: a running 1, b running 2, c running 2, d running 2")
+}
+
+// A member whose backoff is over needs no Tick while it waits for another member.
+func TestNoTickWhileADependencyIsNotReady(t *testing.T) {
+	s := newTroop(t, OneForOne, often, Member{ID: "db"}, Member{ID: "web", After: []string{"db"}})
+	s.tick(0)
+	s.ready("db")
+	s.ended("web", End{}, permanent)
+	s.ended("db", End{}, Restart{Policy: Permanent, Backoff: Backoff{Initial: time.Minute}})
+	if next := s.Next(); !next.Equal(s.now.Add(time.Minute)) {
+		t.Errorf("a Tick is due at %v, want in a minute, when db runs again", next)
+	}
+	s.tick(time.Minute)
+	if next := s.Next(); !next.IsZero() {
+		t.Errorf("a Tick is due at %v although web waits for db", next)
+	}
+}
+
 func TestGroupGivesUp(t *testing.T) {
 	in := Intensity{Restarts: 2, Period: time.Minute}
 	s := newTroop(t, OneForOne, in, abc()...)
@@ -594,4 +623,8 @@ func TestRejoin(t *testing.T) {
 	s.ended("worker", End{ExitCode: 1}, own)
 	s.tick(0)
 	s.want(t, "restarting: db left 2 r, web left 1, worker running 3")
+	s.Gone(s.now, "worker", EndedByRequest, false)
+	if state, reason := s.State(); state != GroupEnded || reason != "" {
+		t.Errorf("%s because of %q, want no reason: nobody has stopped the group since", state, reason)
+	}
 }

@@ -58,6 +58,7 @@ func TestTally(t *testing.T) {
 		{"a third is not", []int{0, 1, 2}, true},
 		{"unless the first is old", []int{0, 1, 10}, false},
 		{"just not old enough", []int{0, 1, 9}, true},
+		{"more than too many", []int{0, 1, 2, 3, 4, 5}, true},
 		{"slow failures for ever", []int{0, 10, 20, 30, 40, 50}, false},
 	} {
 		var tally Tally

@@ -22,6 +22,7 @@ import (
 type stage struct {
 	t       *testing.T
 	root    *actor.RootContext
+	spawn   func(actor.Producer) *actor.PID
 	record  *groupRecord
 	group   *actor.PID
 	members map[string]*actor.PID
@@ -33,9 +34,11 @@ type stage struct {
 	asked   int // Reports to the processes
 }
 
-func onStage(t *testing.T, test func(s *stage)) {
+func onStage(t *testing.T, test func(s *stage)) { onStageOf(t, supervision.OneForAll, test) }
+
+func onStageOf(t *testing.T, strategy supervision.GroupStrategy, test func(s *stage)) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		s := &stage{t: t, root: system.Root, members: make(map[string]*actor.PID), orders: make(map[string][]message.Order), serials: make(map[string]uint64)}
+		s := &stage{t: t, root: system.Root, spawn: spawn, members: make(map[string]*actor.PID), orders: make(map[string][]message.Order), serials: make(map[string]uint64)}
 		for _, id := range []string{"a", "b"} {
 			s.members[id] = spawn(func() actor.Actor {
 				return actor.ReceiveFunc(func(ctx actor.Context) {
@@ -62,12 +65,12 @@ func onStage(t *testing.T, test func(s *stage)) {
 			})
 		})
 		e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-		machine, err := supervision.NewGroup(supervision.OneForAll, supervision.Intensity{Restarts: 5, Period: time.Minute},
+		machine, err := supervision.NewGroup(strategy, supervision.Intensity{Restarts: 5, Period: time.Minute},
 			[]supervision.Member{{ID: "a"}, {ID: "b", After: []string{"a"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.record = &groupRecord{env: e, id: "g", name: "g-1", strategy: protocol.OneForAll, session: session, members: s.members, group: machine}
+		s.record = &groupRecord{env: e, id: "g", name: "g-1", strategy: protocol.GroupStrategy(strategy), session: session, members: s.members, group: machine}
 		s.group = spawn(func() actor.Actor { return &group{groupRecord: s.record} })
 		synctest.Wait()
 		test(s)
@@ -77,6 +80,14 @@ func onStage(t *testing.T, test func(s *stage)) {
 func (s *stage) send(m any) {
 	s.root.Send(s.group, m)
 	synctest.Wait()
+}
+
+// there reports whether the actor of the group is there after a while.
+func (s *stage) there(after time.Duration) bool {
+	time.Sleep(after)
+	synctest.Wait()
+	_, there := s.root.ActorSystem().ProcessRegistry.GetLocal(s.group.Id)
+	return there
 }
 
 // name returns the name of the actor of a process.
@@ -156,28 +167,19 @@ func TestStoppedGroupEnds(t *testing.T) {
 		s.send(message.MemberGone{ID: "b", Name: s.name("b")})
 		s.wants("a", supervision.Ending)
 		s.send(message.MemberGone{ID: "a", Name: s.name("a")})
-		if got := s.last(); got.State != string(supervision.GroupEnded) || got.Reason != "enough" {
+		if got := s.last(); got.State != string(supervision.GroupEnded) || got.Reason != "enough" || got.Processes[0].Reason != supervision.EndedByRequest {
 			t.Errorf("%+v", got)
 		}
-		left := func() bool {
-			_, ok := s.root.ActorSystem().ProcessRegistry.GetLocal(s.group.Id)
-			return ok
-		}
-		time.Sleep(s.record.env.ClosedRetention - 1)
-		synctest.Wait()
-		if !left() {
+		if !s.there(s.record.env.ClosedRetention - 1) {
 			t.Error("the actor ended before the retention was over")
 		}
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if !left() {
+		if !s.there(time.Hour) {
 			t.Error("the actor ended although its processes may come back")
 		}
 		for _, id := range []string{"a", "b"} {
 			s.root.StopFuture(s.members[id]).Wait()
 		}
-		synctest.Wait()
-		if left() {
+		if s.there(0) {
 			t.Error("the actor is left after the retention and its processes")
 		}
 	})
@@ -194,9 +196,7 @@ func TestEndedGroupIsKept(t *testing.T) {
 			after time.Duration
 			there bool
 		}{{s.record.env.ClosedRetention - 1, true}, {2, false}} {
-			time.Sleep(c.after)
-			synctest.Wait()
-			if _, there := s.root.ActorSystem().ProcessRegistry.GetLocal(s.group.Id); there != c.there {
+			if there := s.there(c.after); there != c.there {
 				t.Errorf("%v later the actor is there: %v, want %v", c.after, there, c.there)
 			}
 		}
@@ -236,6 +236,46 @@ func TestProcessComesBack(t *testing.T) {
 		}
 		if m := s.last().Processes[0]; m.State != "running" || m.Run != 2 {
 			t.Errorf("a is %+v", m)
+		}
+		for _, id := range []string{"a", "b"} {
+			s.send(message.MemberGone{ID: id, Name: s.name(id)})
+			s.root.StopFuture(s.members[id]).Wait()
+		}
+		if !s.there(s.record.env.ClosedRetention - 1) {
+			t.Error("the actor ended before the retention after its second end was over")
+		}
+		if s.there(2) {
+			t.Error("the actor is left after the retention")
+		}
+	})
+}
+
+// Each extension is reported, also if it changes nothing. An ended group waits for the actor that a process has now, and
+// not for the one that the process had.
+func TestExtendedGroup(t *testing.T) {
+	onStageOf(t, supervision.Independent, func(s *stage) {
+		s.root.StopFuture(s.members["a"]).Wait()
+		synctest.Wait()
+		next := s.spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
+		all := message.ExtendGroup{Members: []supervision.Member{{ID: "a"}, {ID: "b"}}, PIDs: map[string]*actor.PID{"a": next, "b": s.members["b"]}}
+		for all.Serial = 1; all.Serial < 4; all.Serial++ {
+			before := len(s.reports)
+			if s.send(all); len(s.reports) == before {
+				t.Errorf("extension %d was not reported", all.Serial)
+			}
+		}
+		s.send(message.StopGroup{Reason: "enough"})
+		s.members = all.PIDs
+		for id := range s.members {
+			s.send(message.MemberGone{ID: id, Name: s.name(id)})
+		}
+		s.root.StopFuture(s.members["b"]).Wait()
+		if !s.there(time.Hour) {
+			t.Error("the actor ended although a may come back")
+		}
+		s.root.StopFuture(next).Wait()
+		if s.there(0) {
+			t.Error("the actor is left after the retention and its processes")
 		}
 	})
 }

@@ -174,7 +174,9 @@ func TestNoSessionMakesRoom(t *testing.T) {
 		s.send(message.Standing{ID: s.ids[0]}) // its owner was faster
 		s.wants(1, message.Evict{IfIdle: true})
 		s.refused(0, "")
-		s.wait(func() { time.Sleep(roomTime) }) // the other one does not answer
+		s.send(message.Standing{ID: s.ids[1], Since: since.Add(1), Empty: true}) // old news: it is not asked again
+		s.wait(func() { time.Sleep(roomTime) })                                  // the other one does not answer
+		s.wants(1)
 		s.refused(1, "max-sessions is 2 here, and the server has 2 sessions")
 	})
 }

@@ -374,11 +374,56 @@ func (l *lone) extend(ids ...string) {
 	l.send(message.Request{Token: 1, Params: params})
 }
 
+// stopOrReply returns the next Stop or Reply, whichever comes first.
+func (l *lone) stopOrReply() any {
+	for {
+		switch m := hear[any](l).(type) {
+		case message.Stop, message.Reply:
+			return m
+		}
+	}
+}
+
+// An extension of a full session replaces a process that has left its group, and no other process.
+func TestExtensionReplaces(t *testing.T) {
+	l := newExtensible(t)
+	for ids, text := range map[string]string{"q": "process q of the group: it already exists", "r": "max-processes is 2 here"} {
+		l.extend(ids)
+		if m := hear[message.Reply](l); m.Err == nil || !strings.Contains(m.Err.Message, text) {
+			t.Errorf("another %s: %+v, want %q", ids, m, text)
+		}
+	}
+	l.extend("p")
+	if m := l.stopOrReply(); m != (message.Stop{Reason: reasonReplaced, Shutdown: -1}) {
+		t.Fatalf("%+v", m)
+	}
+	if m := hear[message.SpawnRequest](l); !strings.HasPrefix(m.Name, "p-") {
+		t.Errorf("%+v", m)
+	}
+}
+
 // An extension that names a process twice is refused, also if the process has left the group.
 func TestExtensionNamesAProcessTwice(t *testing.T) {
 	l := newExtensible(t)
 	l.extend("p", "p")
-	if m := hear[message.Reply](l); m.Err == nil || !strings.Contains(m.Err.Message, `process "p" is there twice`) {
+	if m, ok := l.stopOrReply().(message.Reply); !ok || m.Err == nil || !strings.Contains(m.Err.Message, `process "p" is there twice`) {
+		t.Errorf("%+v", m)
+	}
+}
+
+// A closing session also stops the actors of processes that clients cannot name any more.
+func TestRetiredProcessesAreStopped(t *testing.T) {
+	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}), &members.Process{ID: "p", Name: "p-1"})
+	l.send(message.ProcessRetired{ID: "p", Name: "p-1"})
+	hear[message.Forgotten](l)
+	l.send(message.Request{Token: 7, Params: protocol.SessionCloseParams{}})
+	l.send(message.Request{Token: 8, Params: message.SessionInfoRequest{}})
+	if m := l.stopOrReply(); m != (message.Stop{Reason: message.ReasonClosed}) {
+		t.Fatalf("%+v", m)
+	}
+	hear[message.Reply](l)
+	l.send(message.Gone{Who: actor.NewPID(l.test.Address, "s/p-1")})
+	if m := hear[message.Reply](l); m.Token != 7 || m.Err != nil {
 		t.Errorf("%+v", m)
 	}
 }
