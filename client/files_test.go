@@ -427,14 +427,28 @@ func testFilesOverCuts(t *testing.T) {
 	t.Logf("%d cuts", cuts)
 }
 
-// A file that changed during a cut is an error, and not a mixture.
+// A file that changed during a cut is an error, and not a mixture. Another size or another time shows the change.
 func TestFileChangesDuringCut(t *testing.T) {
 	t.Parallel()
+	for _, change := range []struct {
+		size int
+		time time.Duration
+	}{{1, 0}, {0, time.Second}} {
+		testFileChangesDuringCut(t, change.size, change.time)
+	}
+}
+
+func testFileChangesDuringCut(t *testing.T, larger int, later time.Duration) {
 	h := newHost(t, actors.Config{})
 	f, dir := filesOf(t, h)
-	if err := os.WriteFile(dir+"/a", pattern(4<<20), 0o644); err != nil {
-		t.Fatal(err)
+	at := time.Unix(1e9, 0)
+	write := func(name string, size int, at time.Time) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(dir+name, pattern(size), 0o644), os.Chtimes(dir+name, at, at)); err != nil {
+			t.Fatal(err)
+		}
 	}
+	write("/a", 4<<20, at)
 	file, err := f.Open("a")
 	if err != nil {
 		t.Fatal(err)
@@ -443,9 +457,7 @@ func TestFileChangesDuringCut(t *testing.T) {
 	if _, err := io.CopyN(io.Discard, file, 1000); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(dir+"/b", pattern(5<<20), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write("/b", 4<<20+larger, at.Add(later))
 	if err := os.Rename(dir+"/b", dir+"/a"); err != nil {
 		t.Fatal(err)
 	}

@@ -269,6 +269,25 @@ func TestReaderIsAwayForABody(t *testing.T) {
 	})
 }
 
+// Without Pings, the client has one question at a time: while the server does not answer, no second question waits.
+func TestOneQuestion(t *testing.T) {
+	c := &Client{pending: make(map[protocol.ID]*call)}
+	asked := func() int {
+		c.askDue = true
+		if err := c.askIfDue(link{Conn: &swampConn{s: &swamp{noPings: true}}}); err != nil {
+			t.Error(err)
+		}
+		return len(c.outbound)
+	}
+	if first, second := asked(), asked(); first != 1 || second != 1 {
+		t.Errorf("%d questions, and %d before an answer, want 1", first, second)
+	}
+	delete(c.pending, c.question.id) // the answer has come
+	if n := asked(); n != 2 {
+		t.Errorf("%d questions after an answer, want another one", n)
+	}
+}
+
 // With Forever the client comes back after any time, and soon after the network is back.
 func TestForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

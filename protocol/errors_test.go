@@ -1,6 +1,9 @@
 package protocol
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 // An error that names a limit keeps its advice, in either order, in both encodings.
 func TestLimitOfAnError(t *testing.T) {
@@ -67,5 +70,14 @@ func TestKindOfAnError(t *testing.T) {
 		if got := (&Error{Data: []byte(data)}).Kind(); got != want {
 			t.Errorf("%s: kind %q, want %q", data, got, want)
 		}
+	}
+}
+
+// An error with another text keeps its code, its data and its cause.
+func TestReword(t *testing.T) {
+	cause := errors.New("the disk is full")
+	e := Errorf(KindNotFound, CodeNotFound, "no").Because(cause).Reword("not %s", "here")
+	if e.Message != "not here" || e.Code != CodeNotFound || e.Kind() != KindNotFound || !errors.Is(e, cause) {
+		t.Errorf("%v with code %d, kind %s and cause %v", e, e.Code, e.Kind(), e.Unwrap())
 	}
 }

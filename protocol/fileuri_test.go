@@ -76,6 +76,7 @@ func TestParseFileURIRefuses(t *testing.T) {
 		{"file://[::1]/tmp", "'file://[::1]/tmp'", true},
 		{"file://[::1/x", "invalid URI: invalid IPv6 address", false},
 		{"file://[zz]/x", "invalid URI: invalid IPv6 address", false},
+		{"file://[127.0.0.1]/x", "invalid URI: invalid IPv6 address", false},
 		{"file://localhost:80/tmp", "invalid URI: invalid international domain name", false},
 		{"file://u@localhost/tmp", "invalid URI: invalid international domain name", false},
 		{"file://ser ver/share", "invalid URI: invalid international domain name", false},

@@ -345,6 +345,9 @@ func TestAppendFails(t *testing.T) {
 		},
 		"type not of the wire":   func(dst []byte) ([]byte, error) { return JSON.AppendResponse(dst, IntID(1), []any{float32(1.5)}) },
 		"raw value that is none": func(dst []byte) ([]byte, error) { return JSON.AppendNotification(dst, "m", json.RawMessage(`{`)) },
+		"raw value and more": func(dst []byte) ([]byte, error) {
+			return JSON.AppendNotification(dst, "m", json.RawMessage(`{},"id":1`))
+		},
 	} {
 		if got, err := try([]byte("before")); err == nil || string(got) != "before" {
 			t.Errorf("%s: %s, %v", name, got, err)

@@ -313,6 +313,24 @@ func TestCloseEndsWaitForMemory(t *testing.T) {
 	})
 }
 
+// Between two messages a connection keeps a small buffer, smaller if memory is bounded, and takes none of the memory.
+func TestKeptBuffer(t *testing.T) {
+	pool := budget.New(1 << 20)
+	for keep, memory := range map[int]Memory{keepBuffer: nil, keepBounded: pool.Account()} {
+		a := assembly{memory: memory}
+		for _, size := range []int{keep, 2 * keep} {
+			for a.begin(); cap(a.buf) < size; {
+				if _, err := a.grow(size); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if a.begin(); cap(a.buf) > 0 != (size == keep) || pool.Used() > 0 {
+				t.Errorf("after a message of %d KiB the buffer has %d KiB, and %d bytes are taken; %d KiB may be kept", size>>10, cap(a.buf)>>10, pool.Used(), keep>>10)
+			}
+		}
+	}
+}
+
 // SetMaxMessage limits a client's messages until its handshake is done.
 func TestSetMaxMessage(t *testing.T) {
 	s, accepted := serve(t, "ws://127.0.0.1:0", nil)

@@ -102,6 +102,15 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// The longest token that a request may have may stand in the file, and no longer one.
+func TestLongestToken(t *testing.T) {
+	longest := strings.Repeat("t", MaxToken)
+	want(t, must[*Tokens](t)(OpenTokens(write(t, "tokens", "alice "+longest+"\n"))), longest, "alice", nil)
+	if _, err := OpenTokens(write(t, "tokens", "alice "+longest+"t\n")); err == nil {
+		t.Error("a token of more than MaxToken bytes is accepted")
+	}
+}
+
 func TestTokensAreReadAgain(t *testing.T) {
 	path := write(t, "tokens", "alice the-old-token-of-alice\n")
 	c := must[*Tokens](t)(OpenTokens(path))

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/testca"
 )
@@ -137,6 +138,23 @@ func TestClientCertificates(t *testing.T) {
 	}
 	if _, _, err := handshake(t, config, ca.Client(t, alice)); err != nil {
 		t.Error(err)
+	}
+}
+
+// The credential of a client expires with the first certificate of its chain, also if that is an issuer's.
+func TestCertificateExpiresWithItsIssuers(t *testing.T) {
+	now := time.Now()
+	chain := func(hours ...time.Duration) Visitor {
+		var all []*x509.Certificate
+		for _, h := range hours {
+			all = append(all, &x509.Certificate{Subject: pkix.Name{CommonName: "alice"}, NotAfter: now.Add(h * time.Hour)})
+		}
+		return Visitor{TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{all}}}
+	}
+	for _, v := range []Visitor{chain(1, 2, 3), chain(3, 1, 2), chain(2, 3, 1)} {
+		if id, err := CommonName.identify(v, now); err != nil || !id.Until.Equal(now.Add(time.Hour)) {
+			t.Errorf("the credential expires after %v (%v), want an hour", id.Until.Sub(now), err)
+		}
 	}
 }
 
