@@ -85,6 +85,14 @@ func TestCopy(t *testing.T) {
 	wantText(t, Copy(t.Context(), Place{Path: dir + "/other"}, Place{Path: dir + "/l2"}, false, nil), "")
 	wantText(t, Copy(t.Context(), Place{Path: dir + "/other"}, Place{Path: dir + "/gone"}, false, nil), "")
 	wantNames(t, dir, "a=other b=new c@a d/ d/x=1 e/ fifo gone@none gone2@none l2@a link@a none=other other=other self@a")
+	// A target that must stay the file that it is, since it has two names, gets the mode of the source, too.
+	if err := os.Chmod(dir+"/other", 0o640); err != nil {
+		t.Fatal(err)
+	}
+	wantText(t, Copy(t.Context(), Place{Path: dir + "/other"}, Place{Path: twin}, false, nil), "")
+	if info, err := os.Stat(twin); err != nil || info.Mode().Perm() != 0o640 || info.Sys().(*syscall.Stat_t).Nlink != 2 {
+		t.Errorf("after the copy, the file with two names is %+v, want the mode 0640 (%v)", info, err)
+	}
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Copy(done, Place{Path: dir + "/a"}, Place{Path: dir + "/late"}, false, nil); !errors.Is(err, context.Canceled) {

@@ -149,6 +149,27 @@ func TestWalkLimits(t *testing.T) {
 	}
 }
 
+// A walk holds the listing of a directory only while it goes through the directory.
+func TestListingsAreGivenBack(t *testing.T) {
+	dir := tree(t, map[string]string{"a/b/c/d/e/f/": ""})
+	held := 0
+	hold := func(n int) error {
+		held += n
+		return nil
+	}
+	r, err := Walk(t.Context(), dir, protocol.FsWalkOptions{MaxDepth: 10, MaxDirectories: 10, MaxEntries: 10}, hold)
+	if err != nil || len(r.Entries) != 6 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	want := len(dir) // the texts of the result, and the paths of the directories that were to be listed
+	for _, e := range r.Entries {
+		want += 2*len(e.Path) - len("file://")
+	}
+	if held != want {
+		t.Errorf("a walk holds %d bytes at its end, want %d for its result", held, want)
+	}
+}
+
 // An unreadable directory is listed, and also an error. So is the root.
 func TestWalkUnreadable(t *testing.T) {
 	dir := tree(t, map[string]string{"d/x": "", "e/y": ""})

@@ -214,6 +214,19 @@ func TestAt(t *testing.T) {
 	}
 }
 
+// The empty output in place of Closed does not grow: whoever was told of Closed by Events reads on after it.
+func TestOutputAfterReopen(t *testing.T) {
+	var l Log
+	l.AppendClosed()
+	events, to := l.Events(0, 10)
+	l.Reopen()
+	l.Append(protocol.Stdout, []byte("x"), nil)
+	c := l.At(to)
+	if read, _ := l.Read(&c, 1000, nil); len(events) != 1 || len(read) != 1 || string(read[0].Data) != "x" {
+		t.Errorf("after the events %+v: %+v, want x", events, read)
+	}
+}
+
 // Unread output grows. Read output does not grow.
 func TestGrowth(t *testing.T) {
 	var l Log

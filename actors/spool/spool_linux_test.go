@@ -154,6 +154,20 @@ func TestLostExtent(t *testing.T) {
 	put(t, f, 'y', 1000).Release()
 }
 
+// A Write that fails gives its reservation back, and no Write follows.
+func TestFailedWriteHoldsNothing(t *testing.T) {
+	d := NewDisk(t.TempDir(), 1000, nil)
+	f := open(t, d, 1000)
+	f.Reserve(100)
+	f.file.Close() // the next Write fails
+	if _, err := f.Write(make([]byte, 100)); !errors.Is(err, os.ErrClosed) || f.Err() == nil {
+		t.Errorf("%v, and later %v, want that the file is closed", err, f.Err())
+	}
+	if n := f.Reserve(1); n != 0 || d.Used() != 0 || f.Held() != 0 {
+		t.Errorf("%d reserved; the disk holds %d, the file %d, want 0", n, d.Used(), f.Held())
+	}
+}
+
 // Programs of the server's user watch the directory, which may be /tmp. Whoever opens the file by a name reads and changes
 // the output of others.
 func TestFileNeverHasAName(t *testing.T) {

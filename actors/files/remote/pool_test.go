@@ -348,6 +348,38 @@ func TestNewFileKeepsItsJail(t *testing.T) {
 	})
 }
 
+// The end of a new file, also if it comes twice, leaves the jail to another new file.
+func TestFileEndsTwice(t *testing.T) {
+	inPool(t, func(t *testing.T, f *fakes, p *Pool) {
+		dir, on := t.TempDir(), p.Owner("o").Under(viewOf("a"))
+		var opened []files.Opened
+		for _, name := range []string{"/f", "/g"} {
+			o, err := on.Open(t.Context(), files.At{Place: files.Place{Path: dir + name}}, protocol.FsReplace)
+			must(t, err)
+			opened = append(opened, o)
+		}
+		opened[0].Discard()
+		opened[0].Discard()
+		time.Sleep(10 * idleTime)
+		p.want(t, 1)
+		opened[1].Discard()
+		time.Sleep(idleTime)
+		p.want(t, 0)
+	})
+}
+
+// A jail is not in use after a call that could not open its file.
+func TestFailedOpenLeavesItsJail(t *testing.T) {
+	inPool(t, func(t *testing.T, _ *fakes, p *Pool) {
+		at := files.At{Place: files.Place{Path: t.TempDir() + "/none"}}
+		if o, err := p.Owner("o").Under(viewOf("a")).Open(t.Context(), at, protocol.FsRead); err == nil {
+			t.Errorf("opened %+v", o)
+		}
+		time.Sleep(idleTime)
+		p.want(t, 0)
+	})
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -48,6 +48,22 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// A viewer holds the log alone while it has Hold and no other viewer has Hold.
+func TestHoldsAlone(t *testing.T) {
+	f := lines(Feed[string, string]{}, 1, 1)
+	alone := []bool{f.HoldsAlone("v")}
+	for _, s := range []struct {
+		key  string
+		hold bool
+	}{{"v", false}, {"v", true}, {"w", false}, {"w", true}} {
+		f.Subscribe(start, s.key, s.key, Subscription{Hold: s.hold})
+		alone = append(alone, f.HoldsAlone("v"))
+	}
+	if !slices.Equal(alone, []bool{false, false, true, true, false}) {
+		t.Errorf("without a viewer, with v, with Hold of v, with w, and with Hold of w, v holds the log alone: %v", alone)
+	}
+}
+
 // An owner who resumes after the last entry gets only as much as the peer's client can buffer. Then the live output begins
 // again with the missed output. An owner that has read the missed output gets all output once.
 func TestAhead(t *testing.T) {
@@ -377,6 +393,12 @@ func TestRead(t *testing.T) {
 	}
 	if r := f.Read(10, nil, ""); len(r.Result.Chunks) != 1 || !r.Spooled {
 		t.Errorf("%d chunks of a log on disk in one read, spooled %t", len(r.Result.Chunks), r.Spooled)
+	}
+	f = lines(Feed[string, string]{}, 0, 0)
+	f.Log.AppendSpooled(protocol.Stdout, file, 0, 1)
+	f.Log.Append(protocol.Stdout, []byte("x"), nil)
+	if r := f.Read(0, nil, ""); len(r.Entries) != 2 || !r.Spooled {
+		t.Errorf("%d entries, the first on disk and the second in memory, spooled %t", len(r.Entries), r.Spooled)
 	}
 }
 

@@ -352,6 +352,23 @@ func TestWholeForOneRun(t *testing.T) {
 	}
 }
 
+// The next run gets a write from its beginning if the last run took a part, whoever wrote.
+func TestPartForTheNextRun(t *testing.T) {
+	for _, guest := range []bool{false, true} {
+		var q Queue[string]
+		r := write("a", "text")
+		r.Guest = guest
+		q.Add(r)
+		if q.Wrote(1) {
+			t.Error("1 byte of 4 is all")
+		}
+		q.NextRun()
+		if step := q.Next(State{Run: 2, Restarts: true, Piped: true}); step.Do != Write || string(step.Chunk) != "text" {
+			t.Errorf("of a guest: %v: the next step is %+v, want all of the write", guest, step)
+		}
+	}
+}
+
 // A terminal whose end-of-file character was typed takes later writes.
 func TestTyped(t *testing.T) {
 	var q Queue[int]
