@@ -2,9 +2,12 @@ package main
 
 import (
 	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 )
 
@@ -41,6 +44,47 @@ func TestChooseServer(t *testing.T) {
 		if _, err := remotePaths(&flags, c.args); (err == nil) != c.ok || flags.Server != c.server {
 			t.Errorf("%q: server %q, %v; want %q, no error: %v", c.args, flags.Server, err, c.server, c.ok)
 		}
+	}
+}
+
+// A copy is made in a directory, or gets the name of the target. A target with a slash at its end must be a directory.
+func TestInto(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		source, target string
+		many           bool
+		dir, name      string // "": an error
+	}{
+		{"a/b", dir, false, dir, "b"},
+		{"a/b", dir + "/", true, dir, "b"},
+		{"a/..", dir, false, "", ""},
+		{"a", dir + "/new", false, dir, "new"},
+		{"a", dir + "/new", true, "", ""},
+		{"a", dir + "/new/", false, "", ""},
+	} {
+		in, name, err := into(c.source, c.target, c.many, os.Stat)
+		if (err == nil) != (c.name != "") || err == nil && (filepath.Clean(in) != c.dir || name != c.name) {
+			t.Errorf("%s to %s, one of many: %v: %q in %q, %v", c.source, c.target, c.many, name, in, err)
+		}
+	}
+}
+
+// troupe rm refuses directories that nobody means to remove, before it asks the server.
+func TestRmRefuses(t *testing.T) {
+	r := &remote{home: "/home/alice"}
+	for _, p := range []string{"", "/", "~", "~/", ".", "..", "a/..", "/home/alice", "/home/alice/", "../alice", "/home/bob/../alice"} {
+		if err := r.remove(p, true, true); err == nil {
+			t.Errorf("%q may be removed", p)
+		}
+	}
+}
+
+// An asker drops the connection that failed, and not one that was made meanwhile.
+func TestAskerDrops(t *testing.T) {
+	now := new(client.Client)
+	a := &asker{client: now}
+	if a.drop(new(client.Client)); a.client != now {
+		t.Error("the new connection was dropped with the old one")
 	}
 }
 

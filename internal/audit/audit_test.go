@@ -214,6 +214,28 @@ func TestFull(t *testing.T) {
 }
 
 // What is put just before Close is written, also if the writer has seen an empty queue and was held up since.
+// The number of lost lines is written once, also if the sink writes the rest of that line later.
+func TestLostIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text strings.Builder
+		writes := 0
+		l, _ := newLog(sinkFunc(func(line []byte) error {
+			if writes++; writes == 1 {
+				return syscall.ENOSPC
+			}
+			if text.Write(line); writes == 2 {
+				return keptError{syscall.ENOSPC}
+			}
+			return nil
+		}), false)
+		l.Put(started("x"))
+		time.Sleep(3 * tick)
+		l.Put(started("b"))
+		l.Close()
+		want(t, linesOf(t, text.String()), `{"error":"no space left on device","event":"audit.lost","lines":1}`, bStarted)
+	})
+}
+
 func TestCloseWritesTheLast(t *testing.T) {
 	m := &memory{err: syscall.ENOSPC}
 	closed := make(chan error)
@@ -371,6 +393,11 @@ func TestFileKeepsHalfALine(t *testing.T) {
 	sink.Write([]byte("last\n"))
 	if text, _ := os.ReadFile(path); string(text) != "whole\nlast\n" {
 		t.Errorf("%q", text)
+	}
+	sink.half, sink.rest = []byte("abcdef\n"), []byte("def\n")
+	sink.Close() // the next program that appends begins a line
+	if text, _ := os.ReadFile(path); string(text) != "whole\nlast\ndef\n" {
+		t.Errorf("after Close: %q", text)
 	}
 }
 

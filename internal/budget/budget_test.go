@@ -103,3 +103,13 @@ func TestAccountsAddUp(t *testing.T) {
 		})
 	}
 }
+
+// The single holder that may go beyond the pool holds Beyond at most.
+func TestBeyond(t *testing.T) {
+	p := New(1)
+	a := p.Account()
+	defer a.Close()
+	if !a.Try(Free+Beyond) || a.Try(1) {
+		t.Errorf("a holder beyond the pool has %d bytes of it, want %d, and then no more", p.Used(), Beyond)
+	}
+}

@@ -192,6 +192,18 @@ func TestVariables(t *testing.T) {
 	}
 }
 
+// A variable of the environment counts more than the same variable of an earlier line.
+func TestEnvFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".env")
+	if err := os.WriteFile(path, []byte("A=file\nB=file\nC=${A} ${B}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env, err := readEnv(path, func(name string) (string, bool) { return "environment", name == "A" })
+	if err != nil || env["C"] != "environment file" {
+		t.Errorf("C is %q, want the A of the environment and the B of the file (%v)", env["C"], err)
+	}
+}
+
 // No content makes the reader panic, and accepted content makes valid params.
 func TestReadAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -271,6 +283,10 @@ func TestPlan(t *testing.T) {
 	has[0].State = "left"
 	if got := planned(old.Plan(all(old), has, true)); !strings.HasPrefix(got, "start db; leave migrate; leave web; ") {
 		t.Errorf("db has ended: %s", got)
+	}
+	has[1].Ready = false
+	if got := planned(old.Plan(all(old), has, true)); !strings.HasPrefix(got, "start db; start migrate; leave web; ") {
+		t.Errorf("migrate has failed: %s", got)
 	}
 	if got := planned(old.Plan(all(old), nil, true)); strings.Count(got, "start") != 6 {
 		t.Errorf("nothing runs: %s", got)

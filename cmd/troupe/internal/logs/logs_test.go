@@ -266,6 +266,16 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
+// A line waits for the earliest line of all other processes, and not for that of the next one.
+func TestThree(t *testing.T) {
+	a := newLog().add(1*time.Second, "a1\n").add(4*time.Second, "a4\n").close()
+	b := newLog().add(5*time.Second, "b5\n").close()
+	c := newLog().add(3*time.Second, "c3\n").close()
+	if got, want := text(t, all, &Printer{}, a, b, c), "a | a1\nc | c3\na | a4\nb | b5\n"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
 func TestGaps(t *testing.T) {
 	l := newLog().add(1*time.Second, "1\n").add(2*time.Second, "2\n").add(3*time.Second, "3\n").close()
 	l.first = 3

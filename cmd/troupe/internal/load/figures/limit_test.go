@@ -65,6 +65,7 @@ func TestLimits(t *testing.T) {
 		"busy for a while":      {append(seconds(54, quiet), seconds(6, busy)...), nil, nil, "in 6 of 60 steps"},
 		"busy for a moment":     {append(seconds(55, quiet), seconds(5, busy)...), nil, nil, ""},
 		"busy for a last blink": {append(seconds(2, quiet), short), nil, nil, ""},
+		"only a blink":          {[]result.Second{short}, nil, nil, ""},
 		"shared":                {seconds(60, shared), nil, nil, "The machine here was the limit: all of its programs together used 95 % or more of its CPUs in 60 of 60 steps, the load generator 1.2 of 4"},
 		"late timers":           {seconds(3, quiet), nil, late(time.Millisecond), "fired up to 98 ms late (p99; at most 99 ms)"},
 		"late operations":       {seconds(3, quiet), map[string]int64{result.Operations: 1000, result.Late: 10}, nil, "itself began 10 of 1000 operations more than 10 ms later"},
