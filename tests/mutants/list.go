@@ -802,6 +802,79 @@ var mutants = []mutant{
 		return err
 	}
 `, new: ``, breaks: "programs with rules of Landlock rename files across directories", run: "^TestScopeKeepsRenames$"},
+	{file: "protocol/errors.go", old: `Data: e.Data, cause: e.cause}`, new: `Data: e.Data}`, breaks: "an error with another text keeps its cause", run: "^TestReword$"},
+	{file: "protocol/json_value.go", old: `raw, err := s.raw()
+		if err == nil {
+			err = s.end()
+		}
+`, new: `raw, err := s.raw()
+`, breaks: "a raw value is a single value of JSON", run: "^TestAppend"},
+	{file: "protocol/fileuri.go", old: `!a.Is6()`, new: `(a.Is6() && false)`, breaks: "the host in brackets of a file URI is an IPv6 address", run: "^TestParseFileURIRefuses$"},
+	{file: "transport/auth/tls.go", old: `if c.NotAfter.Before(id.Until) {`, new: `if false {`, breaks: "a certificate counts no longer than its issuers"},
+	{file: "transport/auth/tokens.go", old: `len(fields[1]) > MaxToken {`, new: `len(fields[1]) >= MaxToken {`, breaks: "the longest token that a request may have may stand in a file"},
+	{file: "transport/assembly.go", old: `		keep = keepBounded
+`, new: `		keep = keepBuffer
+`, breaks: "an idle connection keeps a small buffer where memory is bounded", run: "^TestKeptBuffer$"},
+	{file: "client/fileread.go", old: ` || !now.ModTime().Equal(f.info.ModTime())`, new: ``, breaks: "a file that has another time after a cut is another file", run: "^TestFileChangesDuringCut$"},
+	{file: "client/pulse.go", old: `c.question != nil && c.pending`, new: `false && c.pending`, breaks: "a client asks a server that does not answer one question at a time", run: "^TestOneQuestion$"},
+	{file: "supervision/group.go", old: `if g.from == len(g.members) || g.at.Before(at) {`, new: `if true {`, breaks: "members that run again together wait for the latest of their backoffs"},
+	{file: "supervision/group.go", old: `!m.At.IsZero() && g.fed(m) && (next`, new: `!m.At.IsZero() && (next`, breaks: "a group needs no Tick for a member that waits for another member"},
+	{file: "supervision/group.go", old: `g.stopping, g.reason = false, ""`, new: `g.stopping = false`, breaks: "a group that begins again forgets why it was stopped"},
+	{file: "supervision/strategy.go", old: `delete(s.tallies, child.Id)`, new: `_ = child.Id`, breaks: "a strategy forgets the failures of a child that is gone"},
+	{file: "supervision/strategy.go", old: `c.GivenUp.Add(1)`, new: `c.Restarts.Add(1)`, breaks: "an actor that is given up is not counted as restarted"},
+	{file: "supervision/supervision.go", old: `if len(t.failures) > in.Restarts {`, new: `if len(t.failures) > in.Restarts+1 {`, breaks: "a tally holds no more failures than it needs"},
+	{file: "actors/session/extend.go", old: `s.mayStart(len(params.Processes) - len(replaced))`, new: `s.mayStart(len(params.Processes))`, breaks: "a process that replaces another takes its place in a full session"},
+	{file: "actors/session/end.go", old: `		ctx.Send(pid, message.Stop{Reason: reason})
+`, new: `		_ = pid
+`, breaks: "a closing session stops the actors of retired processes"},
+	{file: "actors/process/stdin/stdin.go", old: `	q.guests.Change(again)
+`, new: ``, breaks: "the next run gets a write of a guest from its beginning"},
+	{file: "actors/process/feed/trim.go", old: `return f.viewers[key] != nil`, new: `return true`, breaks: "who does not view a process does not hold its log"},
+	{file: "actors/process/feed/read.go", old: `r.Spooled = r.Spooled || e.Spooled != nil`, new: `r.Spooled = e.Spooled != nil`, breaks: "a process/read with any output on disk reads the disk"},
+	{file: "actors/outlog/outlog.go", old: `		l.seen = max(l.seen, it.Seq) // the output does not grow: some may have read Closed
+`, new: ``, breaks: "the entry in place of Closed does not grow"},
+	{file: "actors/spool/spool.go", old: `	f.free(at, n)
+	return 0, err`, new: `	return 0, err`, breaks: "a failed write to the spool gives its reservation back", run: "^TestFailedWriteHoldsNothing$"},
+	{file: "actors/connection/window/window.go", old: ` && m.from == from {`, new: ` {`, breaks: "each Ack begins where its output began"},
+	{file: "actors/connection/stall.go", old: ` || finished != s.finished`, new: ``, breaks: "a connection whose calls finish has not stalled", run: "^TestStall$"},
+	{file: "actors/registry/room.go", old: `if m.ID != r.leaving {`, new: `if true {`, breaks: "a session is asked once to make room"},
+	{file: "actors/registry/room.go", old: `	r.openings.forget(r.wanted[0].ID)
+`, new: ``, breaks: "the registry forgets an opening that is refused"},
+	{file: "actors/group/group.go", old: `	maps.DeleteFunc(g.gone, func(id string, _ bool) bool { return !keep(id) })
+`, new: ``, breaks: "an ended group waits for the actors that replaced others"},
+	{file: "actors/group/group.go", old: `	g.info = protocol.GroupInfo{} // the session waits for a report
+`, new: ``, breaks: "each extension of a group is reported"},
+	{file: "actors/group/group.go", old: `		g.overdue = false
+`, new: ``, breaks: "the retention of a group begins anew with its next end"},
+	{file: "actors/group/group.go", old: `cmp.Or(m.Reason, supervision.EndedByRequest)`, new: `cmp.Or(m.Reason)`, breaks: "a member that was ended without a reason was ended by request"},
+	{file: "actors/files/replacement.go", old: `	if r.mode != nil {
+`, new: `	if false {
+`, breaks: "a copy over a file with two names has the mode of its source"},
+	{file: "actors/files/walk.go", old: `	w.hold.Take(-sizeOf(entries))
+`, new: ``, breaks: "a walk gives back what the listing of a directory took"},
+	{file: "actors/files/copy.go", old: `c.hold.Take(-size)`, new: `_ = size`, breaks: "a copy gives back what the names of its directories took"},
+	{file: "actors/files/remote/calls.go", old: `	case err != nil:
+		give()
+	case o.Replaces`, new: `	case err != nil:
+	case o.Replaces`, breaks: "a call that could not open its file leaves its jail"},
+	{file: "actors/files/remote/calls.go", old: `give := sync.OnceFunc(func() { u.owner.pool.give(m) })`, new: `give, _ := func() { u.owner.pool.give(m) }, sync.OnceFunc`, breaks: "a file that ends twice leaves its jail once"},
+	{file: "actors/child/stdin.go", old: `	s.rate.Leave()
+	s.wake()
+	s.closeFile()`, new: `	s.wake()
+	s.closeFile()`, breaks: "a child that is over takes nothing of the rate of stdin", run: "^TestShutLeavesTheRate$"},
+	{file: "actors/child/stdin.go", old: ` && b[n-1] != '\r', false`, new: `, false`, breaks: "a carriage return ends a line of a terminal", run: "^TestEndWithinALine$"},
+	{file: "actors/child/stdin.go", old: `!s.atEnd && s.put`, new: `s.put`, breaks: "the end-of-file character is typed once", run: "^TestEndWithinALine$"},
+	{file: "internal/budget/budget.go", old: `a.charged+n <= Beyond && p.goesBeyond(a)`, new: `p.goesBeyond(a)`, breaks: "the holder that goes beyond a pool holds a bounded number of bytes"},
+	{file: "internal/audit/sink.go", old: `s.f.Write(s.rest) // the`, new: `_ = s.rest // the`, breaks: "the audit log ends with a whole line"},
+	{file: "internal/audit/audit.go", old: `told = err == nil || errors.As(err, &kept)`, new: `told = err == nil`, breaks: "the number of lost lines of the audit log is written once"},
+	{file: "cmd/troupe/rm.go", old: `name == r.at(r.home) || `, new: ``, breaks: "troupe rm does not remove the home directory", run: "^TestRmRefuses$"},
+	{file: "cmd/troupe/cp.go", old: `case many || strings.HasSuffix(target, "/"):`, new: `case many:`, breaks: "a target of troupe cp with a slash at its end is a directory", run: "^TestInto$"},
+	{file: "cmd/troupe/asker.go", old: `c == nil || c == a.client`, new: `true`, breaks: "an asker drops only the connection that failed", run: "^TestAskerDrops$"},
+	{file: "cmd/troupe/internal/compose/subst.go", old: `if v, ok := lookup(name); ok {`, new: `if v, ok := lookup(name); ok && all[name] == "" {`, breaks: "in .env a variable of the environment counts more than an earlier line"},
+	{file: "cmd/troupe/internal/compose/plan.go", old: `m.State == "left" && m.Ready && same &&`, new: `m.State == "left" && same &&`, breaks: "troupe up runs a job again that has failed"},
+	{file: "cmd/troupe/internal/logs/merge.go", old: `case before == nil || of[0][0].At.Before(before.At):`, new: `case before == nil:`, breaks: "the lines of three processes come in the order of their times"},
+	{file: "cmd/troupe/internal/load/figures/limit.go", old: `s.Took < 100*time.Millisecond`, new: `s.Took < 0`, breaks: "a step that is too short says nothing about the load generator"},
+	{file: "actors/group/group.go", old: `if given[p.ProcessID] {`, new: `if false {`, breaks: "an extension names no process twice", in: "actors/session", run: "^TestExtensionNamesAProcessTwice$"},
 	// What runs and confines the tests themselves.
 	{file: "tests/suite/main.go", old: `	case len(red) > maxRed:`, new: `	case false:`, breaks: "many red tests are no chance"},
 	{file: "tests/suite/main.go", old: `if err == nil && results.green(r) {`, new: `if err == nil {`, breaks: "a test that is red when repeated is red"},
