@@ -58,7 +58,7 @@ func (s *sizer) run(v *viewer, cmd *client.Cmd) {
 
 // send waits for the server, however long: a size that was given up would stay wrong.
 func (s *sizer) send(v *viewer, cmd *client.Cmd, size protocol.Size) {
-	if err := cmd.Resize(v.ctx, size); err != nil && v.ctx.Err() == nil && !v.con.Lost() {
-		v.con.Note("%v", err)
+	if err := cmd.Resize(v.ctx, size); err != nil && !v.con.Lost() {
+		v.refused(err)
 	}
 }

@@ -293,10 +293,18 @@ func (v *viewer) pass(sig syscall.Signal) {
 		if !late { // a late signal stays unanswered: the next signal finds a dead server
 			v.unanswered--
 		}
-		if err != nil && v.ctx.Err() == nil {
-			go v.con.Note("%v", err)
+		if err != nil {
+			go v.refused(err)
 		}
 	}()
+}
+
+// refused tells the person why a request about the program has failed. When the command leaves, or has closed its connection
+// because the program has ended, the person need not know.
+func (v *viewer) refused(err error) {
+	if v.ctx.Err() == nil && !errors.Is(err, client.ErrClosed) {
+		v.con.Note("%v", err)
+	}
 }
 
 // ended reports whether the server knows that the program has ended for good.

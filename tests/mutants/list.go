@@ -875,6 +875,7 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/logs/merge.go", old: `case before == nil || of[0][0].At.Before(before.At):`, new: `case before == nil:`, breaks: "the lines of three processes come in the order of their times"},
 	{file: "cmd/troupe/internal/load/figures/limit.go", old: `s.Took < 100*time.Millisecond`, new: `s.Took < 0`, breaks: "a step that is too short says nothing about the load generator"},
 	{file: "actors/group/group.go", old: `if given[p.ProcessID] {`, new: `if false {`, breaks: "an extension names no process twice", in: "actors/session", run: "^TestExtensionNamesAProcessTwice$"},
+	{file: "cmd/troupe/viewer.go", old: `v.ctx.Err() == nil && !errors.Is(err, client.ErrClosed)`, new: `v.ctx.Err() == nil`, breaks: "troupe run says nothing of a size that its own end has overtaken", run: "^TestSizeOfAnEndedProgram$"},
 	// What runs and confines the tests themselves.
 	{file: "tests/suite/main.go", old: `	case len(red) > maxRed:`, new: `	case false:`, breaks: "many red tests are no chance"},
 	{file: "tests/suite/main.go", old: `if err == nil && results.green(r) {`, new: `if err == nil {`, breaks: "a test that is red when repeated is red"},
