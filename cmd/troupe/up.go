@@ -168,16 +168,18 @@ func (u *upper) run(ctx context.Context) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE)
 	defer signal.Stop(signals)
-	ctx, cancel := context.WithCancelCause(ctx)
+	starting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	applied := make(chan error, 1)
-	go func() { applied <- u.apply(ctx, programs) }()
+	go func() { applied <- u.apply(starting, programs) }()
 	select {
 	case err = <-applied:
 	case sig := <-signals:
 		cancel(errInterrupted{sig.(syscall.Signal)})
-		err = <-applied
-		return exitError{exitSignal + int(sig.(syscall.Signal)), fmt.Errorf("interrupted while starting programs: %w; stop what runs with troupe down", err)}
+		if err = <-applied; err != nil {
+			return exitError{exitSignal + int(sig.(syscall.Signal)), fmt.Errorf("interrupted while starting programs: %w; stop what runs with troupe down", err)}
+		}
+		signals <- sig // all programs were started before the signal could stop that: what follows has it
 	}
 	for _, c := range []*client.Client{u.c, u.watch} {
 		if c != nil {
