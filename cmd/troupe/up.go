@@ -177,7 +177,7 @@ func (u *upper) run(ctx context.Context) error {
 	case sig := <-signals:
 		cancel(errInterrupted{sig.(syscall.Signal)})
 		if err = <-applied; err != nil {
-			return exitError{exitSignal + int(sig.(syscall.Signal)), fmt.Errorf("interrupted while starting programs: %w; stop what runs with troupe down", err)}
+			return exitError{exitSignal + int(sig.(syscall.Signal)), fmt.Errorf("interrupted while starting programs: %w; some may run, and troupe down --project %s stops them", err, show.Harmless(u.project.Name))}
 		}
 		signals <- sig // all programs were started before the signal could stop that: what follows has it
 	}
