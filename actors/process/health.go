@@ -168,7 +168,12 @@ func (p *process) actHealth(ctx actor.Context) {
 				p.feed.Log.AppendReady(p.life.Run())
 				p.happened(protocol.ServerEvent{Kind: protocol.ServerReady, Run: p.life.Run()})
 			}
+			h.Done() // at once: a failure of what follows does not log the event again
 			p.life.Report(p.now())
+			if a.Logged {
+				p.spread(ctx)
+			}
+			continue
 		case health.Probe:
 			p.probe(ctx, a.N)
 		case health.Blame:
@@ -183,9 +188,6 @@ func (p *process) actHealth(ctx actor.Context) {
 			p.env.Log.Error("unexpected action", "actor", p.name, "action", a)
 		}
 		h.Done()
-		if say, ok := a.(health.Say); ok && say.Logged {
-			p.spread(ctx)
-		}
 	}
 }
 
