@@ -163,19 +163,26 @@ func TestReadsWithoutWait(t *testing.T) {
 	})
 }
 
-// answered asks a process, and returns when the answer comes.
-func answered(system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, pid *actor.PID, params any) *time.Time {
-	came := new(time.Time)
+// answered asks a process, and returns a function that returns when the answer came; zero: it has not.
+func answered(system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, pid *actor.PID, params any) func() time.Time {
+	var mu sync.Mutex
+	var came time.Time
 	asker := spawn(func() actor.Actor {
 		return actor.ReceiveFunc(func(ctx actor.Context) {
 			if _, ok := ctx.Message().(message.Reply); ok {
-				*came = time.Now()
+				mu.Lock()
+				came = time.Now()
+				mu.Unlock()
 			}
 		})
 	})
 	system.Root.RequestWithCustomSender(pid, message.Request{Params: params}, asker)
 	synctest.Wait()
-	return came
+	return func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return came
+	}
 }
 
 // Without news, each request is answered when its own time is up.
@@ -188,8 +195,8 @@ func TestReadsInTime(t *testing.T) {
 		never := answered(system, spawn, pid, protocol.ProcessWaitParams{ProcessID: "p"})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if soon.Sub(begun) != 3*time.Second || late.Sub(begun) != 5*time.Second || !never.IsZero() {
-			t.Errorf("answers after %v and %v, and at %v, want 3s, 5s and none", soon.Sub(begun), late.Sub(begun), never)
+		if soon().Sub(begun) != 3*time.Second || late().Sub(begun) != 5*time.Second || !never().IsZero() {
+			t.Errorf("answers after %v and %v, and at %v, want 3s, 5s and none", soon().Sub(begun), late().Sub(begun), never())
 		}
 	})
 }
@@ -217,7 +224,7 @@ func TestWaitForOutputWithoutRoom(t *testing.T) {
 		came := answered(system, spawn, pid, protocol.ProcessWaitParams{ProcessID: "p"})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if took := came.Sub(begun); took != heldTime {
+		if took := came().Sub(begun); took != heldTime {
 			t.Errorf("the answer came after %v, want %v", took, heldTime)
 		}
 		record.intake.Abort()
@@ -235,12 +242,12 @@ func TestWriteThatIsRefused(t *testing.T) {
 		})
 		c.Deaf = true
 		came := answered(system, spawn, pid, protocol.ProcessWriteParams{ProcessID: "p", WriteID: "w", Chunk: []byte("x")})
-		if !came.IsZero() {
+		if !came().IsZero() {
 			t.Error("the write was answered at once")
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if came.IsZero() {
+		if came().IsZero() {
 			t.Error("a minute later the write is not answered")
 		}
 		system.Root.Stop(pid)
