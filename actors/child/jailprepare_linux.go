@@ -21,7 +21,7 @@ func (h *Host) prepareJail(pid int, spec *Spec, plan *jail.Plan) error {
 	}
 	for _, r := range rlimitsOf(spec.Limits) {
 		if err := raiseHardLimit(pid, r); err != nil {
-			return fmt.Errorf("%w.%s is %d: %w", ErrLimitRefused, r.name, r.value, err)
+			return limitError(r, err)
 		}
 	}
 	// The jail sets the limits of setrlimit(2) itself, for the program only.
@@ -105,11 +105,7 @@ func raiseHardLimit(pid int, r namedLimit) error {
 	if limit.Max <= now.Max {
 		return nil
 	}
-	err := unix.Prlimit(pid, r.resource, &unix.Rlimit{Cur: now.Cur, Max: limit.Max}, nil)
-	if errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("the hard limit here is %d", now.Max)
-	}
-	return err
+	return unix.Prlimit(pid, r.resource, &unix.Rlimit{Cur: now.Cur, Max: limit.Max}, nil)
 }
 
 // idMap maps each id to itself, in the form of user_namespaces(7).

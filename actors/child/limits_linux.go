@@ -116,7 +116,6 @@ func scoreLate(pid int, spec *Spec) error {
 
 // setScore sets the oom_score_adj of a process. The error is nil if the process has ended.
 func setScore(pid, value int) error {
-	// Not os.WriteFile: under go test, package os writes the name to a file, and the thread of a forker does not have that file open.
 	err := writeFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", strconv.Itoa(value))
 	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return nil

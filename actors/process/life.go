@@ -94,22 +94,19 @@ func (p *process) advance(ctx actor.Context) {
 // doDue does everything due but for the life, which advance asks.
 func (p *process) doDue(ctx actor.Context) {
 	now := time.Now()
-	due := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
-	if due(p.health.Wake()) {
+	if due(p.health.Wake(), now) {
 		p.health.Tick(p.healthNow())
 	}
 	p.actHealth(ctx)
 	if p.feed.Tick(now) {
 		p.held()
 	}
-	if due(p.reads.wake()) {
-		p.answerDue(ctx)
-	}
-	if due(p.stdinAt) {
+	p.answerDue(ctx, now)
+	if due(p.stdinAt, now) {
 		p.stdinAt = time.Time{}
 		p.acceptStdin(ctx)
 	}
-	if due(p.treeAt) {
+	if due(p.treeAt, now) {
 		p.treeAt = time.Time{}
 		p.lookForTree(ctx)
 	}

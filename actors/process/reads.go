@@ -40,6 +40,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
+// due reports whether the time at has come. The zero Time is never.
+func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
+
 // pause begins a readPause. A pause under way is not prolonged.
 func (r *reads) pause() {
 	if r.pausedUntil.IsZero() {
@@ -69,17 +72,15 @@ func (p *process) park(ctx actor.Context, r *parked, ms *uint64) {
 }
 
 // answerDue answers the requests whose time is up, and looks at the others when a pause is over.
-func (p *process) answerDue(ctx actor.Context) {
-	now := time.Now()
-	due := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
+func (p *process) answerDue(ctx actor.Context, now time.Time) {
 	over := false
 	for _, at := range []*time.Time{&p.reads.pausedUntil, &p.reads.heldUntil} {
-		if due(*at) {
+		if due(*at, now) {
 			*at, over = time.Time{}, true
 		}
 	}
 	for i := 0; i < len(p.reads.waiting); {
-		if r := p.reads.waiting[i]; due(r.until) {
+		if r := p.reads.waiting[i]; due(r.until, now) {
 			p.answer(ctx, r, true)
 			p.env.At(ctx, env.ReadAnswered)
 			p.reads.waiting = slices.Delete(p.reads.waiting, i, i+1)
