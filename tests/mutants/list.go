@@ -378,6 +378,8 @@ var mutants = []mutant{
 			pin = min(pin, v.acked)
 		}
 `, new: ``, breaks: "a log that evicts drops nothing that a viewer with hold has not acknowledged"},
+	{file: "actors/process/feed/trim.go", old: `if v.Hold || v.Owner && !f.Evicts {`, new: `if v.Owner && !f.Evicts {`, breaks: "a viewer with hold that has read ahead misses nothing of its live stream"},
+	{file: "actors/process/feed/feed.go", old: ` || v.Hold && v.cursor.Seq < v.acked`, new: ``, breaks: "a log holds less once a viewer with hold was sent what it has read"},
 	{file: "actors/process/feed/trim.go", old: `(!f.Evicts || f.Holding())`, new: `!f.Evicts`, breaks: "a log that evicts is full for a viewer with hold"},
 	{file: "actors/process/feed/trim.go", old: `v.Hold != (k == key)`, new: `k == key && !v.Hold`, breaks: "a lost viewer with hold is not awaited when another is there", in: "actors/process", run: "^TestHold$"},
 	{file: "actors/process/process.go", old: `				p.awaitHolder() // the client may come back

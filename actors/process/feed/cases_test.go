@@ -48,6 +48,29 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// A viewer with Hold may acknowledge, by a process/read, what it was not sent yet. The log keeps that until it is sent.
+func TestHoldKeepsWhatIsToBeSent(t *testing.T) {
+	for _, owner := range []bool{true, false} {
+		f := lines(Feed[string, string]{Evicts: true}, 2, 100)
+		v := f.Subscribe(start, "v", "v", Subscription{Hold: true, Owner: owner})
+		if !f.Ack("v", 0, 2) {
+			t.Fatalf("owner %t: a viewer with Hold may not acknowledge", owner)
+		}
+		f.Trim(math.MaxInt64)
+		f.Pull("v", 1000)
+		d, ok := f.Next(start, v)
+		if !ok || len(d.Entries) != 2 || d.Gap != (outlog.Gap{}) {
+			t.Fatalf("owner %t: a viewer that has read ahead is sent %d entries after the gap %v, want 2 after none", owner, len(d.Entries), d.Gap)
+		}
+		if !f.Sent(start, v, &d) {
+			t.Errorf("owner %t: all is sent and acknowledged, and the log may not hold less", owner)
+		}
+		if f.Trim(math.MaxInt64); f.Log.Cost(0) != 0 {
+			t.Errorf("owner %t: all is sent and acknowledged, and the log holds %d bytes", owner, f.Log.Cost(0))
+		}
+	}
+}
+
 // A viewer holds the log alone while it has Hold and no other viewer has Hold.
 func TestHoldsAlone(t *testing.T) {
 	f := lines(Feed[string, string]{}, 1, 1)

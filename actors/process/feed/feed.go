@@ -214,10 +214,10 @@ func (f *Feed[K, A]) Next(now time.Time, v *Viewer[A]) (d Delivery, ok bool) {
 	return d, true
 }
 
-// Sent records that d was sent to v. Sent reports whether the log may now hold less for the
-// owner: no Ack follows when entries are sent again after their Ack.
+// Sent records that d was sent to v. Sent reports whether the log may now hold less for v: no Ack follows when
+// entries are sent after their Ack.
 func (f *Feed[K, A]) Sent(now time.Time, v *Viewer[A], d *Delivery) (freed bool) {
-	freed = v.Owner && v.cursor.Seq < f.owner.acked
+	freed = v.Owner && v.cursor.Seq < f.owner.acked || v.Hold && v.cursor.Seq < v.acked
 	if d.Again {
 		f.owner.sorted = f.owner.liveFrom // the cursor is the pin now
 	}

@@ -2,8 +2,8 @@ package feed
 
 import "time"
 
-// pin returns a seq: the log keeps every later entry for the owner, or for a viewer with Hold. While an owner is sent
-// again entries after their Ack, the cursor of the owner is the pin.
+// pin returns a seq: the log keeps every later entry for the owner, or for a viewer with Hold. A viewer may acknowledge entries before
+// they are sent to it: the viewer has read them, or an owner is sent them again. Until they are sent, the cursor of the viewer is the pin.
 func (f *Feed[K, A]) pin() uint64 {
 	pin := f.owner.acked
 	switch {
@@ -13,7 +13,7 @@ func (f *Feed[K, A]) pin() uint64 {
 		pin = f.Log.Last()
 	}
 	for _, v := range f.viewers {
-		if v.Owner && !f.Evicts {
+		if v.Hold || v.Owner && !f.Evicts {
 			pin = min(pin, v.cursor.Seq)
 		}
 		if v.Hold {
