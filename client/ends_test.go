@@ -339,3 +339,31 @@ func TestExitOfTheLastRunInAGap(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 }
+
+// A settling is a connection whose other side closes it after a while.
+type settling struct {
+	transport.Conn
+	settled chan struct{}
+}
+
+func (c settling) Settled() <-chan struct{} { return c.settled }
+
+// Close waits until the server has closed the connection, too, but not for a server that is gone.
+func TestCloseSettles(t *testing.T) {
+	for _, c := range []struct{ after, want time.Duration }{
+		{100 * time.Millisecond, 100 * time.Millisecond},
+		{time.Hour, transport.CloseWait},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(programs)
+			settled := make(chan struct{})
+			client := connect(t, f, &Options{Dialer: f.through(func(conn transport.Conn) transport.Conn { return settling{conn, settled} })})
+			time.AfterFunc(c.after, func() { close(settled) })
+			began := time.Now()
+			client.Close()
+			if took := time.Since(began); took != c.want {
+				t.Errorf("the server closes after %v: Close took %v, want %v", c.after, took, c.want)
+			}
+		})
+	}
+}

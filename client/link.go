@@ -70,6 +70,9 @@ func (c *Client) run(conn link) {
 	for {
 		lost := c.serve(conn)
 		err := c.after(lost)
+		if err == ErrClosed {
+			settle(conn)
+		}
 		if err == nil {
 			c.lost(lost)
 			conn, err = c.resume(&pace, lost)
@@ -81,6 +84,17 @@ func (c *Client) run(conn link) {
 		c.opts.Log.Info("session resumed", "session", c.SessionID())
 		if c.opts.Resumed != nil {
 			c.opts.Resumed()
+		}
+	}
+}
+
+// settle waits until the server has closed conn, too, at most for transport.CloseWait. If a program exited at once after Close, the kernel
+// could reset the connection, and the server would take a client that has left for one that was lost.
+func settle(conn link) {
+	if s, ok := conn.Conn.(interface{ Settled() <-chan struct{} }); ok {
+		select {
+		case <-s.Settled():
+		case <-time.After(transport.CloseWait):
 		}
 	}
 }

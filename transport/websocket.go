@@ -60,8 +60,9 @@ type webSocket struct {
 	keeping *time.Timer            // calls keepAlive
 
 	closeOnce sync.Once
-	ending    atomic.Bool // Close was called: the deadline of the Close frame also ends a write in progress
-	closed    atomic.Bool // the other side has sent its Close frame
+	settled   chan struct{} // closed when this side waits for nothing after Close; nil on a server
+	ending    atomic.Bool   // Close was called: the deadline of the Close frame also ends a write in progress
+	closed    atomic.Bool   // the other side has sent its Close frame
 	expelled  atomic.Pointer[error]
 }
 
@@ -78,6 +79,9 @@ func newWebSocket(ws *websocket.Conn, w wire, s settings) (*webSocket, error) {
 	c := &webSocket{ws: ws, wire: w, raw: raw, settings: s, remote: name(w)}
 	if s.memory != nil {
 		c.message.memory = s.memory()
+	}
+	if c.masks {
+		c.settled = make(chan struct{})
 	}
 	ws.SetPingHandler(c.pinging)
 	ws.SetPongHandler(c.ponged)
@@ -424,12 +428,27 @@ func (c *webSocket) end(code int, reason string, linger bool) {
 		c.keeping.Stop()
 		if !linger || err != nil && err != websocket.ErrCloseSent { // err is ErrCloseSent if gorilla has sent the Close frame as an answer
 			c.wire.Close()
+			c.settle()
 			return
 		}
 		c.wire.CloseWrite()
-		go c.wire.linger()
+		go func() {
+			c.wire.linger()
+			c.settle()
+		}()
 	})
 }
+
+func (c *webSocket) settle() {
+	if c.settled != nil {
+		close(c.settled)
+	}
+}
+
+// Settled returns a channel that is closed after Close, once the other side has closed the connection or is no longer waited for. If a
+// program exits before that, the kernel may reset the connection, and the other side loses code and reason. Settled is for a
+// client; on a server the channel is nil.
+func (c *webSocket) Settled() <-chan struct{} { return c.settled }
 
 // Transport names this kind of connection.
 func (c *webSocket) Transport() string { return "websocket" }

@@ -390,6 +390,34 @@ func TestCloseIsSaidOnce(t *testing.T) {
 	}
 }
 
+// Whoever waits for Settled may exit: the other side has had the Close frame, although what it has sent was never read.
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	client, err := Dial(t.Context(), s.URL(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := <-accepted
+	if err := write(server, make([]byte, 64<<10), true); err != nil {
+		t.Fatal(err)
+	}
+	client.Close(CloseNormal, "")
+	settled := client.(*webSocket).Settled()
+	select {
+	case <-settled:
+		t.Fatal("settled before the server has read the Close frame")
+	default:
+	}
+	if _, err := server.ReadMessage(); err != io.EOF { // what a Close frame with CloseNormal means
+		t.Errorf("the server reads %v, want io.EOF", err)
+	}
+	<-settled
+	if server.(*webSocket).Settled() != nil {
+		t.Error("a server has memory for Settled")
+	}
+}
+
 // fill writes until the kernel takes no more, and returns the result of WriteMessage. When the peer
 // sees the first byte, fill is amid a message too large for the kernel.
 func fill(c Conn) <-chan error {
