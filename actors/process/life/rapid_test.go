@@ -27,7 +27,7 @@ type world struct {
 	killing  bool // KillTree was asked for
 	finished bool // Finish was
 	spawning int  // the run of the last Spawn, until the answer; 0: none
-	retry    int  // the run of the last NotStarted, until the next Spawn; 0: none
+	retry    int  // the run of the last NotStarted, until the next Spawn or Reopen; 0: none
 	begun    time.Time
 	probing  bool
 	full     bool
@@ -174,6 +174,7 @@ func (w *world) do(action Action) {
 		w.log = append(w.log, a)
 	case Reopen:
 		w.must(w.closed() && w.config.AfterEnd, a, "it has not closed, or nothing is kept")
+		w.retry = 0 // a run that was never started has no number to keep
 		w.log = append(w.log, a)
 	case TellRejoins:
 		w.must(w.config.Grouped && a.N == w.rejoins, a, "it is not back")
