@@ -47,7 +47,7 @@ func (s *server) awaitNoSession(t *testing.T, id, token string) {
 // observer stays.
 func TestIdleSession(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "--detached-ttl", "-1s", "--idle-timeout", "1500ms") // many times the tick
+	s := startServer(t, "--detached-ttl", "-1s", "--idle-timeout", "1400ms") // many times the tick
 	tokens := []string{newToken(t), newToken(t), newToken(t)}
 	idle := s.session(nil)
 	idle.start("p", obj{"argv": []string{"sleep", tokens[0]}})
@@ -63,7 +63,7 @@ func TestIdleSession(t *testing.T) {
 	s.awaitNoSession(t, idle.sessionID, tokens[0])
 	// The other sessions were as old at this time.
 	again := s.session(obj{"resumeSessionId": busy.sessionID})
-	if info := again.call("session/info", obj{}); num(info["idleMs"]) != 1500 || num(info["detachedTtlMs"]) != 0 {
+	if info := again.call("session/info", obj{}); num(info["idleMs"]) != 1400 || num(info["detachedTtlMs"]) != 0 {
 		t.Errorf("session/info: %s", jsonText(info))
 	}
 	if info := describe(t, observer, "p"); info["state"] != "running" {

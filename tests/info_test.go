@@ -51,6 +51,7 @@ func TestInfo(t *testing.T) {
 	if w := info["waitsFor"].([]any)[0].(obj); w["reason"] != "terminated by request" || num(w["inMs"]) < 2_000_000 {
 		t.Errorf("deaf: %s", jsonText(w))
 	}
+	c.call("process/signal", obj{"processId": "deaf", "signal": "kill"}) // the server's end would wait for the program
 	c.start("unready", obj{"argv": []string{"sleep", "1000"}, "ready": obj{"file": "file:///no/such/file"}})
 	if info := c.awaitWait("unready", "ready"); info["waitsFor"].([]any)[0].(obj)["reason"] != "file file:///no/such/file" {
 		t.Errorf("unready: %s", jsonText(info["waitsFor"]))

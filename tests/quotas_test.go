@@ -305,8 +305,8 @@ func TestRatesOfOthers(t *testing.T) {
 	first, second := s.as("the-token-of-alice", nil), s.as("the-token-of-alice", nil)
 	begun := time.Now()
 	counted := first.start("wc", obj{"argv": []string{"wc", "-c"}, "pipeStdin": true})
-	flood := second.start("seq", obj{"argv": []string{"seq", "30000"}}) // 168,894 bytes
-	const written = 3 * rate
+	flood := second.start("seq", obj{"argv": []string{"seq", "20000"}}) // 108,894 bytes
+	const written = 2 * rate
 	id := first.request("process/write", counted.writeParams(strings.Repeat("x", written)))
 	if status := first.reply(id)["result"].(obj)["status"]; status != "accepted" {
 		t.Errorf("the write: %v", status)
@@ -318,7 +318,7 @@ func TestRatesOfOthers(t *testing.T) {
 	if _, out := counted.awaitClosed(); strings.TrimSpace(out) != strconv.Itoa(written) {
 		t.Errorf("the program read %s bytes", out)
 	}
-	want := seqOutput(30000)
+	want := seqOutput(20000)
 	if _, out := flood.awaitClosed(); out != want {
 		t.Errorf("%d bytes came, not the %d written", len(out), len(want))
 	}

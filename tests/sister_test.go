@@ -581,6 +581,7 @@ func TestCommandFlood(t *testing.T) {
 	if e := mute.call("process/kill", obj{"processHandle": "flood"}); len(e) > 0 {
 		t.Error(e)
 	}
+	mute.cutRST() // otherwise the server's end waits for it to read
 
 	c := s.session(nil)
 	c.spawn("flood", flood)

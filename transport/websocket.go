@@ -60,9 +60,9 @@ type webSocket struct {
 	keeping *time.Timer            // calls keepAlive
 
 	closeOnce sync.Once
-	settled   chan struct{} // closed when this side waits for nothing after Close; nil on a server
-	ending    atomic.Bool   // Close was called: the deadline of the Close frame also ends a write in progress
-	closed    atomic.Bool   // the other side has sent its Close frame
+	settled   chan struct{}         // closed when this side waits for nothing after Close; nil on a server
+	ending    atomic.Bool           // Close was called: the deadline of the Close frame also ends a write in progress
+	closed    atomic.Pointer[error] // what the Close frame of the other side means; nil: it has sent none, or this side was first
 	expelled  atomic.Pointer[error]
 }
 
@@ -245,10 +245,7 @@ func (c *webSocket) Flush() error {
 
 // flush writes the held frames, and then more, in one system call.
 func (c *webSocket) flush(more []byte) error {
-	switch { // nothing follows a Close frame: RFC 6455 §5.5.1
-	case c.ending.Load():
-		return errClosed
-	case c.closed.Load():
+	if c.ending.Load() || c.closed.Load() != nil { // nothing follows a Close frame: RFC 6455 §5.5.1
 		return c.wrote(websocket.ErrCloseSent)
 	}
 	err := c.writeAll(*c.held, more)
@@ -296,6 +293,8 @@ func (c *webSocket) wrote(err error) error {
 	}
 	var timeout net.Error // declared here because it is allocated
 	switch {
+	case c.closed.Load() != nil: // the reader returns the same
+		return *c.closed.Load()
 	case c.wire.state().closing.Load(), c.ending.Load():
 		return errClosed
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -368,8 +367,11 @@ func (c *webSocket) ponged(payload string) error {
 }
 
 // closing answers a Close frame, as gorilla would, and prevents later frames.
-func (c *webSocket) closing(code int, _ string) error {
-	c.closed.Store(true)
+func (c *webSocket) closing(code int, text string) error {
+	if !c.ending.Load() {
+		why := c.meaning(&websocket.CloseError{Code: code, Text: text})
+		c.closed.Store(&why) // before the answer: a write that fails because of the answer has the same reason
+	}
 	c.control(websocket.CloseMessage, websocket.FormatCloseMessage(code, ""))
 	return nil
 }
