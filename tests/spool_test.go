@@ -215,7 +215,9 @@ func TestSpoolEnds(t *testing.T) {
 				t.Fatalf("two answers to the same process/read differ, or are short: %d and %d characters, %.100s, %.100s", len(first), len(chunks), first, chunks)
 			}
 		}
-		c.request("session/close", obj{}) // the answer follows output that the client does not acknowledge
+		c.request("session/close", obj{}) // the answer would wait for 5 s, because the client does not acknowledge its output
+		eventually(t, "the session has ended", func() bool { return num(other.call("server/info", obj{})["sessions"]) == 1 })
+		c.cutRST()
 		eventually(t, "nothing is on disk", func() bool { return spooled(t, other) == 0 })
 	}
 	eventually(t, "no file is open", func() bool { return s.openFiles() <= files })

@@ -49,6 +49,7 @@ func (p *process) now() life.Now {
 		Ready:   p.health.Ready(),
 		Probing: p.health.probes(),
 		Watched: p.feed.Watched(),
+		Alone:   p.feed.Alone(),
 		Trees:   len(p.trees) > 0,
 	}
 	if h != nil {

@@ -15,6 +15,7 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/why/why.go", old: `if s.EndsAtMs > 0 {`, new: `if false {`, breaks: "ps says when a session ends without a client"},
 	{file: "cmd/troupe/run.go", old: `cmp.Compare(b.DetachedAtMs, a.DetachedAtMs)`, new: `cmp.Compare(a.DetachedAtMs, b.DetachedAtMs)`, breaks: "a shell names the programs that were left last", run: "^TestLeftLines$"},
 	{file: "cmd/troupe/run.go", old: `len(r.argv) == 0 && onTerminal(r.stdin)`, new: `len(r.argv) == 0 && false`, breaks: "a shell says which programs were left", run: "^TestShellTellsWhatWasLeft$"},
+	{file: "client/link.go", old: `			settle(conn)`, new: ``, breaks: "Close waits until the server has closed"},
 	{file: "client/link.go", old: `if proc.named() { // resumeFrom`, new: `if proc.named() && false { // resumeFrom`, breaks: "a resume takes no other process that has got the id", run: "^TestResumeOfAnInstance$"},
 	{file: "client/link.go", old: `!p.lossy && !p.discard && p.queued > p.maxQueued()`, new: `false && !p.discard && p.queued > p.maxQueued()`, breaks: "a client that holds back holds a bounded part of the output", run: "^TestHoldBack$"},
 	{file: "actors/connection/writer.go", old: `if w.caps.Times {`, new: `if true {`, breaks: "only clients that ask for times get times", in: "tests", run: "^TestTimes$"},
@@ -25,6 +26,9 @@ var mutants = []mutant{
 	{file: "supervision/group.go", old: `if over = false; g.strategy != Independent {`, new: `if over = false; true {`, breaks: "independent members of a stopped group end together"},
 	{file: "internal/audit/event.go", old: `return inert(share.Redact(append(out, members...)))`, new: `return share.Redact(append(out, members...))`, breaks: "a line of the audit log controls no terminal"},
 	{file: "internal/audit/event.go", old: `text := inert(bytes`, new: `text := (bytes`, breaks: "a line of the audit log is bounded once it is escaped"},
+	{file: "transport/websocket.go", old: `	case c.closed.Load() != nil: // the reader returns the same
+		return *c.closed.Load()
+`, new: ``, breaks: "a client that left is not taken for one that was lost", run: "^TestNothingAfterClose$"},
 	{file: "transport/websocket.go", old: `return every - time.Duration(time.Now().UnixNano())%beat`, new: `return every`, breaks: "the connections of a server are pinged together", run: "^TestPingsComeTogether$"},
 	{file: "cmd/troupe/memory.go", old: `names.IterCb(all.Set)`, new: `_ = names`, breaks: "the registry of a server keeps the actors that protoactor made", run: "^TestSystemIsSmall$"},
 	{file: "transport/lobby.go", old: `h.n < most || 2*h.n < crowd`, new: `h.n < most`, breaks: "only hosts with many guests lose one"},
@@ -115,6 +119,7 @@ var mutants = []mutant{
 	{file: "actors/child/process.go", old: `		p.in.Ended()`, new: `		_ = p.in.Ended`, breaks: "who waits for a process hears of its end before its output is read", in: "actors", run: "^TestEndBeforeItsOutputIsRead$"},
 	{file: "actors/process/life/runs.go", old: `|| l.mayRunAgain() {`, new: `{`, breaks: "a process that is run again has not ended"},
 	{file: "actors/session/processes.go", old: `		if p := s.processes.GiveWay(); p != nil {`, new: `		if p := s.processes.GiveWay(); p == nil {`, breaks: "closed processes give way to others", in: "actors", run: "^TestClosedProcessesGiveWay$"},
+	{file: "actors/process/life/end.go", old: `if !now.Alone {`, new: `if true {`, breaks: "a stopped process without a viewer waits for nobody"},
 	{file: "actors/process/life/end.go", old: `		case !now.Served:`, new: `		case false:`, breaks: "an unread process does not give way", in: "actors", run: "^TestClosedProcessesGiveWay$"},
 	{file: "actors/session/processes.go", old: `if orphan && m.Err == nil {`, new: `if orphan && m.Err != nil {`, breaks: "an orphan is stopped"},
 	{file: "actors/session/shares.go", old: `id.Guest != nil && s.shareOf(id.Name) == nil`, new: `false`, breaks: "a guest whose share has ended is not attached"},

@@ -291,6 +291,9 @@ func (f *Feed[K, A]) Watched() bool {
 	return false
 }
 
+// Alone reports whether there is no viewer.
+func (f *Feed[K, A]) Alone() bool { return len(f.viewers) == 0 }
+
 // Last returns the newest seq of the log, also after Close.
 func (f *Feed[K, A]) Last() uint64 { return max(f.last, f.Log.Last()) }
 

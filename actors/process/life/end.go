@@ -119,7 +119,9 @@ func (l *Life) treeGone(now Now, err error) {
 		l.stopping.drained = now.Time.Add(l.config.Drain)
 	}
 	l.stopping.cutAt = now.Time
-	l.Fetched(now.Time)
+	if !now.Alone {
+		l.Fetched(now.Time)
+	}
 }
 
 // Fetched says that a viewer asks for more at now: the viewers of a stopped process go on reading.

@@ -26,6 +26,7 @@ type Now struct {
 	Full      bool                // the log has no room for another run until the owner has received some of it
 	Paced     time.Time           // the earliest time for another run that the rate of starts allows; zero: now
 	Watched   bool                // a viewer has not received the whole log
+	Alone     bool                // there is no viewer
 	Served    bool                // owner and viewers have received the log of a closed process, or have had the time to
 	Trees     bool                // a process/terminate waits for AnswerTrees
 	TreeEmpty bool                // there is no child, or the child and all its descendants are gone
@@ -53,7 +54,8 @@ type Config struct {
 }
 
 const (
-	// StallTime is how long the viewers of a stopped process may fetch nothing before Config.Drain is over.
+	// StallTime is how long the viewers of a stopped process may fetch nothing before Config.Drain is over. If there is no viewer, Config.Drain
+	// is over at once.
 	StallTime = 5 * time.Second
 	// StartRetry is the pause before the next try, if the server could not start a run.
 	StartRetry = time.Second

@@ -345,6 +345,22 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// Without a viewer, a stopped process does not wait until its output is read.
+func TestStoppedAlone(t *testing.T) {
+	s := begin(t, Config{KillGrace: time.Second, Keep: time.Hour, Drain: time.Hour})
+	s.spawned()
+	s.Stop(s.Now, "enough", -1)
+	s.want("Spawn1, Announce, Begin, Signal")
+	s.Now.Alone = true
+	s.pass(time.Second) // the log is full: the exit waits after unread output
+	s.want("KillTree")
+	s.TreeGone(s.Now, s.Run(), nil)
+	s.want("AnswerTrees, Abandon, Cut")
+	s.exits(137)
+	s.check(s.StreamsEnded(s.Now))
+	s.want("Unwatch, LogExited, Abandon, AnswerTrees, Abandon, LogClosed, Cut, StopActor")
+}
+
 // A forgotten process stays until KillTree is answered, also if its tree was seen empty before.
 func TestForgottenWhileKilled(t *testing.T) {
 	s := begin(t, Config{})
