@@ -123,7 +123,7 @@ const (
 const MaxFramed = 8 << 20
 
 // CloseWait is how long Close may wait for the other side to take a Close frame. Close waits only if
-// the other side does not read.
+// the other side does not read. A client that exits after Close waits as long for Settled.
 const CloseWait = 250 * time.Millisecond
 
 // Websocket subprotocols. A connection without a subprotocol speaks JSON.

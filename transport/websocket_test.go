@@ -670,7 +670,7 @@ func TestKeepAliveRepeatsAnUnansweredPing(t *testing.T) {
 		}
 	}
 	until("position")
-	until("position") // a keep-alive ping may have been under way at the Flush, and is empty
+	until("position")                               // a keep-alive ping may have been under way at the Flush, and is empty
 	p.send(fin|pong, []byte("an earlier position")) // answers another ping
 	p.wantFrame(ping, "position")
 	p.wantFrame(ping, "position")
