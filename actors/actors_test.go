@@ -133,10 +133,7 @@ func connect(t *testing.T, troupe *actors.Troupe) *peer {
 // connectAs connects a client of an identity; the zero Identity is a client whom nobody has asked.
 func connectAs(t *testing.T, troupe *actors.Troupe, id identity.Identity) *peer {
 	ours, theirs := transport.Pipe("")
-	if id.Name != "" {
-		theirs = known{theirs, id}
-	}
-	troupe.Accept(theirs)
+	troupe.Accept(theirs, actors.About{Identity: id})
 	return reads(t, ours, 1000)
 }
 
@@ -444,7 +441,7 @@ func TestFaultBehindASlowOwner(t *testing.T) {
 	}, nil))
 	owner := &peer{t: t, in: make(chan message)} // only the test reads, and the pipe is synchronous
 	ours, theirs := transport.Pipe("")
-	troupe.Accept(theirs)
+	troupe.Accept(theirs, theirs.About())
 	owner.conn = ours
 	defer ours.Close(transport.CloseNormal, "")
 	ended := make(chan struct{})
@@ -489,7 +486,7 @@ func TestSlowOwnerGetsTheEnd(t *testing.T) {
 	const size = 400_000
 	troupe := start(t, actors.Config{ClosedRetention: -1, Window: 64 << 10})
 	ours, theirs := transport.Pipe("")
-	troupe.Accept(theirs)
+	troupe.Accept(theirs, theirs.About())
 	defer ours.Close(transport.CloseNormal, "")
 	// The pipe is synchronous: without a read nothing is written.
 	read := func() (m message) {

@@ -40,7 +40,7 @@ func newBencher(b *testing.B, codec protocol.Codec, config actors.Config) *bench
 	if err != nil {
 		b.Fatal(err)
 	}
-	go server.Serve(func(c transport.Conn) { troupe.Accept(c) })
+	go server.Serve(func(c transport.Conn) { troupe.Accept(c, c.About()) })
 	conn, err := transport.Dial(b.Context(), server.URL(), &transport.DialOptions{Subprotocols: []string{"troupe." + codec.Name()}})
 	if err != nil {
 		b.Fatal(err)

@@ -31,7 +31,7 @@ type stiff struct {
 
 func newStiff(t *testing.T, troupe *actors.Troupe) *stiff {
 	ours, theirs := transport.Pipe("")
-	troupe.Accept(theirs)
+	troupe.Accept(theirs, theirs.About())
 	t.Cleanup(func() { ours.Close(transport.CloseNormal, "") })
 	return &stiff{t, ours}
 }
@@ -224,10 +224,10 @@ func TestUnreadListsAreShared(t *testing.T) {
 // narrow is a transport for messages of 2 KiB at most.
 type narrow struct{ transport.Conn }
 
-func (narrow) MaxMessage() int { return 2 << 10 }
+func (narrow) About() actors.About { return actors.About{MaxMessage: 2 << 10} }
 
 func (c narrow) WriteMessage(msg []byte, binary bool) error {
-	if len(msg) > c.MaxMessage() {
+	if len(msg) > c.About().MaxMessage {
 		return fmt.Errorf("%d bytes", len(msg))
 	}
 	return c.Conn.WriteMessage(msg, binary)
@@ -237,7 +237,7 @@ func (c narrow) WriteMessage(msg []byte, binary bool) error {
 func TestLongErrors(t *testing.T) {
 	t.Parallel()
 	ours, theirs := transport.Pipe("")
-	start(t, actors.Config{}).Accept(narrow{theirs})
+	start(t, actors.Config{}).Accept(narrow{theirs}, narrow{}.About())
 	defer ours.Close(transport.CloseNormal, "")
 	s := &stiff{t, ours}
 	long := strings.Repeat("x", 1<<20)
@@ -264,7 +264,8 @@ func TestInputEndsBadly(t *testing.T) {
 	in = append(append(binary.LittleEndian.AppendUint32(nil, uint32(len(in))), in...), "{\"id\":2}\n"...)
 	out, theirs := io.Pipe()
 	troupe := start(t, actors.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	troupe.Accept(transport.Frames(io.NopCloser(bytes.NewReader(in)), theirs, nil))
+	frames := transport.Frames(io.NopCloser(bytes.NewReader(in)), theirs, nil)
+	troupe.Accept(frames, frames.About())
 	answer, err := io.ReadAll(out)
 	if err != nil || !bytes.Contains(answer, []byte(`"sessionId"`)) {
 		t.Errorf("%q, %v", answer, err)

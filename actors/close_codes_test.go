@@ -70,7 +70,7 @@ func TestWhatBreaksAConnectionIsNoViolation(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := &brokenConn{read: make(chan []byte, 1), err: c.err, closed: make(chan closeFrame, 1)}
-			troupe.Accept(conn)
+			troupe.Accept(conn, actors.About{})
 			for _, msg := range c.says {
 				conn.read <- []byte(msg)
 			}
@@ -97,7 +97,7 @@ func TestViolationsDoNotFillTheLog(t *testing.T) {
 	}
 	for range n {
 		conn := &brokenConn{read: make(chan []byte, 1), err: transport.ErrDead, closed: make(chan closeFrame, 1)}
-		troupe.Accept(conn)
+		troupe.Accept(conn, actors.About{})
 		conn.read <- []byte(`{"method":"initialized"}`)
 		if got := <-conn.closed; got.code != transport.CloseProtocolError {
 			t.Fatalf("Close %d %q", got.code, got.reason)

@@ -100,7 +100,7 @@ func TestStreamsHoldUpNoOutput(t *testing.T) {
 	troupe := start(t, actors.Config{AllowHTTP: true})
 	s := newStepped()
 	defer s.Close(0, "")
-	troupe.Accept(s)
+	troupe.Accept(s, actors.About{})
 	await := func(what string, most int) (message string) {
 		t.Helper()
 		for range most {

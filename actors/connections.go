@@ -70,8 +70,10 @@ func (c *connections) connect(ctx actor.Context, m message.Connect) {
 		c.refuse(ctx, m.Conn, protocol.CloseTryLater, c.env.TooManyConnections())
 		return
 	}
-	spare := live >= c.env.MaxConnections
-	if _, err := ctx.SpawnNamed(connection.New(c.env, c.troupe, m.Conn, spare), message.NewName(message.ConnectionPrefix)); err != nil {
+	if live >= c.env.MaxConnections {
+		m.About.OnlyResumes = c.env.TooManyConnections()
+	}
+	if _, err := ctx.SpawnNamed(connection.New(c.env, c.troupe, m), message.NewName(message.ConnectionPrefix)); err != nil {
 		c.env.Log.Error("spawn connection", "remote", m.Conn.RemoteAddr(), "err", err)
 		c.refuse(ctx, m.Conn, protocol.CloseInternalError, "internal error")
 		return

@@ -38,7 +38,7 @@ func slowReader(t *testing.T, config actors.Config, size int) (troupe *actors.Tr
 	config.Window = 64 << 10
 	troupe = start(t, config)
 	ours, theirs := transport.Pipe("")
-	troupe.Accept(theirs)
+	troupe.Accept(theirs, theirs.About())
 	slow = reads(t, ours, 0)
 	session := slow.open(`,"capabilities":{"gap":true}`)
 	slow.start("a", `,"retention":{"bytes":4000000}`, "sh", "-c", fmt.Sprintf("exec 2>/dev/null; trap 'exit 7' TERM; head -c %d /dev/zero; while :; do sleep 0.01; done", size))

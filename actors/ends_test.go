@@ -92,7 +92,7 @@ func TestInputEnds(t *testing.T) {
 				s.in = append(s.in, fmt.Sprintf(`{"id":%d,%s}`, i+3, m))
 				n++
 			}
-			troupe.Accept(s)
+			troupe.Accept(s, actors.About{})
 			if code := <-s.closed; code != transport.CloseNormal {
 				t.Errorf("closed with code %d, want 1000", code)
 			}

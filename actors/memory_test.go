@@ -83,7 +83,7 @@ func listen(t *testing.T, troupe *actors.Troupe) *transport.Server {
 		t.Fatal(err)
 	}
 	served := make(chan error)
-	go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c) }) }()
+	go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c, c.About()) }) }()
 	t.Cleanup(func() {
 		server.Close()
 		<-served
@@ -100,7 +100,7 @@ func TestGoneClientIsCollected(t *testing.T) {
 	ours, theirs := transport.Pipe("")
 	conn := &held{theirs}
 	gone := weak.Make(conn)
-	troupe.Accept(conn)
+	troupe.Accept(conn, conn.About())
 	client := &stiff{t, ours}
 	session := client.open("")
 	client.start("p", "", "true")

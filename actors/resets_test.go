@@ -113,7 +113,7 @@ func resets(t *testing.T, v *vandal, n int) {
 // reset connects, sends some of a batch, and closes at a random moment.
 func reset(troupe *actors.Troupe, h *hunt.Hunt, id identity.Identity, newest *atomic.Pointer[string]) {
 	ours, theirs := transport.Pipe("")
-	troupe.Accept(known{theirs, id})
+	troupe.Accept(theirs, actors.About{Identity: id})
 	var reader sync.WaitGroup
 	defer reader.Wait()
 	reads := h.IntN(4) > 0

@@ -125,7 +125,7 @@ func retireUnderClients(t *testing.T, n int) {
 			r.begin()
 			time.Sleep(time.Duration(rand.N(3000)) * time.Microsecond)
 			ours, theirs := transport.Pipe("")
-			r.troupe.Accept(theirs)
+			r.troupe.Accept(theirs, theirs.About())
 			ours.WriteMessage([]byte(`{"id":1,"method":"initialize","params":{"clientName":"late"}}`), false)
 			if _, err := ours.ReadMessage(); err != nil {
 				refused++

@@ -11,16 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/share"
 	"github.com/b6f6fdd7/troupe/protocol"
-	"github.com/b6f6fdd7/troupe/transport"
 )
-
-// known is a connection whose client has shown who it is.
-type known struct {
-	transport.Conn
-	id identity.Identity
-}
-
-func (k known) Identity() identity.Identity { return k.id }
 
 // guestOf connects with the token of a share.
 func guestOf(t *testing.T, troupe *actors.Troupe, book *share.Book, token string) *peer {

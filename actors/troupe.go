@@ -35,6 +35,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/registry"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -176,10 +177,13 @@ type Memory = budget.Account
 // before the troupe gets them. The transport closes the account with the connection.
 func (t *Troupe) Memory() *Memory { return t.env.ClientBudget.Account() }
 
+// About is what a transport knows about the client of a connection. Connections of package transport have a method About.
+type About = identity.About
+
 // Accept gives the troupe a connection of a client. The troupe closes the connection when it ends, and
 // when the troupe stops.
-func (t *Troupe) Accept(conn message.Conn) {
-	m := message.Connect{Conn: conn}
+func (t *Troupe) Accept(conn message.Conn, about About) {
+	m := message.Connect{Conn: conn, About: about}
 	t.send(m)
 	select {
 	case <-t.stopped: // perhaps no actor has got m

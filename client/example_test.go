@@ -26,7 +26,7 @@ func ExampleInProcess() {
 	defer troupe.Kill()
 
 	ctx := context.Background()
-	c, err := client.InProcess(ctx, func(conn transport.Conn) { troupe.Accept(conn) }, nil)
+	c, err := client.InProcess(ctx, func(conn transport.Conn) { troupe.Accept(conn, conn.About()) }, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

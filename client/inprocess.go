@@ -11,7 +11,7 @@ import (
 // InProcess is Dial for a troupe in the same program: nothing listens, and messages pass through
 // memory. accept gets the other end of each connection, and must not block:
 //
-//	c, err := client.InProcess(ctx, func(conn transport.Conn) { troupe.Accept(conn) }, nil)
+//	c, err := client.InProcess(ctx, func(conn transport.Conn) { troupe.Accept(conn, conn.About()) }, nil)
 //
 // In all other respects the client is the same. Several clients may use the same session one after the
 // other, or a client beside observers. Options.Dialer and Options.JSON have no effect. When the troupe stops,

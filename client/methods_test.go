@@ -65,7 +65,7 @@ func (h *host) client(t *testing.T, o *client.Options) *client.Client {
 		h.mu.Lock()
 		h.conns = append(h.conns, conn)
 		h.mu.Unlock()
-		h.troupe.Accept(&tapped{conn, h})
+		h.troupe.Accept(&tapped{conn, h}, conn.About())
 	}, o)
 	if err != nil {
 		t.Fatal(err)

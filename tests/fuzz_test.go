@@ -97,7 +97,7 @@ func serverInside(t testing.TB) *actors.Troupe {
 // first.
 func talk(t *testing.T, troupe *actors.Troupe, messages [][]byte) (answered bool) {
 	ours, theirs := transport.Pipe("")
-	troupe.Accept(theirs)
+	troupe.Accept(theirs, theirs.About())
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)

@@ -38,7 +38,7 @@ func TestInProcess(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), factTimeout)
 	defer cancel()
-	accept := func(conn transport.Conn) { troupe.Accept(conn) }
+	accept := func(conn transport.Conn) { troupe.Accept(conn, conn.About()) }
 	c, err := client.InProcess(ctx, accept, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestInProcessAfterKill(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), factTimeout)
 	defer cancel()
-	c, err := client.InProcess(ctx, func(conn transport.Conn) { troupe.Accept(conn) }, &client.Options{ReconnectFor: client.Forever})
+	c, err := client.InProcess(ctx, func(conn transport.Conn) { troupe.Accept(conn, conn.About()) }, &client.Options{ReconnectFor: client.Forever})
 	if err != nil {
 		t.Fatal(err)
 	}

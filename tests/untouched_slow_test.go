@@ -224,7 +224,7 @@ func TestUntouched(t *testing.T) {
 func attemptAll(t *testing.T, write, scratch, victims string) {
 	troupe := serverInside(t)
 	ours, theirs := transport.Pipe("")
-	troupe.Accept(theirs)
+	troupe.Accept(theirs, theirs.About())
 	defer ours.Close(transport.CloseNormal, "")
 	id := 0
 	call := func(request obj) {

@@ -43,7 +43,7 @@ func bearer(token string) *DialOptions {
 // wantIdentity checks the newest connection of a server.
 func wantIdentity(t *testing.T, accepted <-chan Conn, want string) {
 	t.Helper()
-	if got := (<-accepted).(interface{ Identity() auth.Identity }).Identity().Name; got != want {
+	if got := (<-accepted).About().Identity.Name; got != want {
 		t.Errorf("identity %q, want %q", got, want)
 	}
 }
@@ -178,7 +178,7 @@ func TestDoorOfFrames(t *testing.T) {
 		client.WriteMessage([]byte("{}"), false) // a client may send more at once; a refused client may be too late
 		if refusal == "" {
 			server := <-accepted
-			if got := server.(interface{ Identity() auth.Identity }).Identity().Name; got != "alice" {
+			if got := server.About().Identity.Name; got != "alice" {
 				t.Errorf("%.80q: identity %q", first, got)
 			}
 			wantMessage(t, server, first)

@@ -38,7 +38,7 @@ type frames struct {
 	pace         time.Duration // the time in which paceBytes of a message must come
 	waiting      func() bool   // reports whether bytes wait to be read; nil: never
 	guest        *guest        // the place of a server's connection in the lobby; nil for a client
-	identity     auth.Identity // as webSocket.identity
+	identity     auth.Identity // of a server's client; zero: the server asks for no credential
 
 	place atomic.Pointer[place] // among the connections of a server; nil for a client
 	pass  atomic.Pointer[pass]  // the credential of a server's client
@@ -181,14 +181,13 @@ func (c *frames) ReadMessage() ([]byte, error) {
 	return msg, err
 }
 
-// Peer names the user at the other end of a server's socket.
-func (c *frames) Peer() string { return c.guest.peer(c.name) }
-
-// Identity returns who the client of a server is. Zero: the server asks for no credential.
-func (c *frames) Identity() auth.Identity { return c.identity }
-
-// ReadsToken reports whether the member token of initialize may be the credential of this connection.
-func (c *frames) ReadsToken() bool { return c.conn != nil }
+func (c *frames) About() About {
+	about := About{Transport: "frames", MaxMessage: c.max}
+	if c.conn != nil { // the member token of initialize may be the credential
+		about.Peer, about.Identity, about.ReadsToken = c.guest.peer(c.name), c.identity, true
+	}
+	return about
+}
 
 // Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.
 func (c *frames) Admit() {
@@ -228,9 +227,6 @@ func (c *frames) Gone() bool {
 }
 
 func (c *frames) Subprotocol() string { return c.subprotocol }
-
-// MaxMessage returns the largest message in bytes, in either direction.
-func (c *frames) MaxMessage() int { return c.max }
 
 func (c *frames) WriteMessage(msg []byte, _ bool) error {
 	if len(msg) == 0 || len(msg) > c.max {
@@ -356,7 +352,7 @@ func (h *handler) welcome(c *frames) bool {
 
 // enterFrames gives c its identity and its place. The lobby may close c at the same time.
 func (h *handler) enterFrames(c *frames, v auth.Visitor, identity auth.Identity) error {
-	place, err := h.enter(c.conn, identity, c.Peer())
+	place, err := h.enter(c.conn, identity, c.guest.peer(c.name))
 	if err != nil {
 		return err
 	}
@@ -404,6 +400,3 @@ func dialFrames(ctx context.Context, path string, o *DialOptions) (Conn, error) 
 	}
 	return socketFrames(c, subprotocol, settings{maxMessage: o.MaxMessage, writeTimeout: o.WriteTimeout}), nil
 }
-
-// Transport names this kind of connection.
-func (c *frames) Transport() string { return "frames" }

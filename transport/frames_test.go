@@ -131,7 +131,7 @@ func TestFramesWrite(t *testing.T) {
 	if out.Len() != 16+frameHeader+MaxFramed {
 		t.Errorf("%d bytes", out.Len())
 	}
-	if s, ok := s.(interface{ MaxMessage() int }); !ok || s.MaxMessage() != MaxFramed {
+	if s.About().MaxMessage != MaxFramed {
 		t.Error("it does not say what the most is")
 	}
 	if err := s.Ping([]byte("x")); err != ErrNoPing {

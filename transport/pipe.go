@@ -80,6 +80,4 @@ func (e *end) Ping([]byte) error           { return ErrNoPing }
 func (e *end) SetPongHandler(func([]byte)) {}
 func (e *end) RemoteAddr() string          { return "pipe" }
 func (e *end) Subprotocol() string         { return e.subprotocol }
-
-// Transport names this kind of connection.
-func (c *end) Transport() string { return "pipe" }
+func (e *end) About() About                { return About{Transport: "pipe"} }

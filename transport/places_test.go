@@ -210,7 +210,7 @@ func TestCutClientFindsAPlace(t *testing.T) {
 		c, err := Dial(context.Background(), s.URL(), nil)
 		if err == nil {
 			defer c.Close(CloseNormal, "")
-			if why := (<-accepted).(interface{ OnlyResumes() string }).OnlyResumes(); !strings.Contains(why, "max-connections-each is 1") {
+			if why := (<-accepted).About().OnlyResumes; !strings.Contains(why, "max-connections-each is 1") {
 				t.Errorf("only resumes: %q", why)
 			}
 			return

@@ -235,6 +235,4 @@ func (c *piped) Ping([]byte) error           { return ErrNoPing }
 func (c *piped) SetPongHandler(func([]byte)) {}
 func (c *piped) RemoteAddr() string          { return c.name }
 func (c *lines) Subprotocol() string         { return "" }
-
-// Transport names this kind of connection.
-func (c *lines) Transport() string { return "lines" }
+func (c *lines) About() About                { return About{Transport: "lines"} }

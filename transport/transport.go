@@ -20,6 +20,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -71,11 +72,17 @@ type Conn interface {
 	// RemoteAddr names the other side for logs and error texts.
 	RemoteAddr() string
 
+	// About returns what is known about the client of a server's connection. On other connections only Transport and MaxMessage are set.
+	About() About
+
 	// Subprotocol returns the subprotocol that both sides agreed on, or "" for none. On a server's
 	// connection of frames (see Frames), the subprotocol is known once ReadMessage has returned the
 	// first message.
 	Subprotocol() string
 }
+
+// About is what a transport knows about a client.
+type About = identity.About
 
 // Memory bounds the bytes held by the messages of one connection while they are read. Any goroutine may
 // call the methods.

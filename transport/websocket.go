@@ -104,21 +104,16 @@ func name(c net.Conn) string {
 
 func (c *webSocket) RemoteAddr() string { return c.remote }
 
-// Peer names the other side of a server's connection: the machine, or the user at a unix socket.
-func (c *webSocket) Peer() string { return c.wire.state().guest.peer(c.remote) }
-
-// Identity returns who the client of a server is. Zero: the server asks for no credential.
-func (c *webSocket) Identity() auth.Identity { return c.identity }
+func (c *webSocket) About() About {
+	l := c.wire.state()
+	return About{Transport: "websocket", Peer: l.guest.peer(c.remote), Identity: c.identity, OnlyResumes: l.place.onlyResumes()}
+}
 
 // Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.
 func (c *webSocket) Admit() {
 	c.wire.state().guest.leave()
 	c.wire.state().place.admit()
 }
-
-// OnlyResumes returns why only a client that resumes a session may use this connection of a server; "":
-// any client may.
-func (c *webSocket) OnlyResumes() string { return c.wire.state().place.onlyResumes() }
 
 // Gone reports whether this side was closed, or the other side neither reads nor writes any more. A caller
 // that does not read would not notice otherwise. The kernel detects a vanished peer by the unanswered
@@ -451,6 +446,3 @@ func (c *webSocket) settle() {
 // program exits before that, the kernel may reset the connection, and the other side loses code and reason. Settled is for a
 // client; on a server the channel is nil.
 func (c *webSocket) Settled() <-chan struct{} { return c.settled }
-
-// Transport names this kind of connection.
-func (c *webSocket) Transport() string { return "websocket" }

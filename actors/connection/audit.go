@@ -13,16 +13,12 @@ import (
 
 // who returns the client of the connection.
 func (c *connection) who() audit.Who {
-	i := identityOf(c.conn)
+	i := c.about.Identity
 	return audit.Who{Identity: i.Name, Account: i.Account(), Connection: c.name, Session: c.sessionID}
 }
 
 func (c *connection) recordAccepted() {
-	e := audit.ConnectionAccepted{Who: c.who(), Remote: c.conn.RemoteAddr()}
-	if known, ok := c.conn.(interface{ Transport() string }); ok {
-		e.Transport = known.Transport()
-	}
-	c.env.Audit.Put(e)
+	c.env.Audit.Put(audit.ConnectionAccepted{Who: c.who(), Remote: c.conn.RemoteAddr(), Transport: c.about.Transport})
 }
 
 // because notes why the connection ends. The first reason counts.

@@ -131,8 +131,8 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.S
 	}
 	pid := ctx.SpawnPrefix(command.New(c.env, command.Options{
 		Spec:       spec,
-		From:       ownerKey(c.conn),
-		Identity:   identityOf(c.conn),
+		From:       c.ownerKey(),
+		Identity:   c.about.Identity,
 		Troupe:     c.troupe,
 		Connection: ctx.Self(),
 		Pull:       deliveryBytes,

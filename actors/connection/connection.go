@@ -27,6 +27,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/fifo"
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -80,8 +81,7 @@ type connection struct {
 	env    *env.Env
 	troupe *actor.PID
 	conn   message.Conn
-	most   int  // bytes of a message at most; 0: only limits() bounds messages
-	spare  bool // beyond MaxConnections: only a client that resumes may use this connection
+	about  identity.About
 	writer *writer
 	admit  *admission
 	memory *budget.Account // for requests and answers
@@ -139,31 +139,27 @@ type connection struct {
 	cut   uint64      // bytes of output that processes have left out at their end
 }
 
-// New makes the actor of a connection. spare says that the server has MaxConnections other
-// connections.
-func New(e *env.Env, troupe *actor.PID, conn message.Conn, spare bool) *actor.Props {
-	return e.Props(func() actor.Actor { return connectionOf(e, troupe, conn, spare) }, env.Escalated, actor.WithSupervisor(e.StopAtOnce))
+// New makes the actor of a connection.
+func New(e *env.Env, troupe *actor.PID, m message.Connect) *actor.Props {
+	return e.Props(func() actor.Actor { return connectionOf(e, troupe, m) }, env.Escalated, actor.WithSupervisor(e.StopAtOnce))
 }
 
-func connectionOf(e *env.Env, troupe *actor.PID, conn message.Conn, spare bool) *connection {
+func connectionOf(e *env.Env, troupe *actor.PID, m message.Connect) *connection {
 	c := &connection{
 		env:      e,
 		troupe:   troupe,
-		conn:     conn,
-		spare:    spare,
+		conn:     m.Conn,
+		about:    m.About,
 		pending:  make(map[uint64]pending),
 		starting: make(map[string]*start),
 		streams:  make(map[string]*stream),
 		window:   window.New[*stream](e.Window),
 	}
-	if id := identityOf(conn); id.Guest != nil {
+	if id := m.About.Identity; id.Guest != nil {
 		c.guest = id.Name
 	}
 	c.memory = e.ClientBudget.Account()
 	c.admit = newAdmission(e.MaxPending, c.memory)
-	if bounded, ok := conn.(interface{ MaxMessage() int }); ok {
-		c.most = bounded.MaxMessage()
-	}
 	return c
 }
 
@@ -276,7 +272,7 @@ func (c *connection) start(ctx actor.Context) {
 	})
 	c.limit(protocol.MaxGreeting)
 	c.writer = newWriter(c.conn, c.admit, pong)
-	c.writer.most = c.most
+	c.writer.most = c.about.MaxMessage
 	w, conn, admit := c.writer, c.conn, c.admit
 	w.failed = func(err error) { root.Send(self, ended{err}) }
 	write := s.Guarded(root, self, "writer", func() {
@@ -308,8 +304,8 @@ func (c *connection) start(ctx actor.Context) {
 // limit lets messages of the client have at most so many bytes from now on; 0: as many as the
 // transport allows.
 func (c *connection) limit(bytes int) {
-	if conn, ok := c.conn.(interface{ SetMaxMessage(bytes int) }); ok {
-		conn.SetMaxMessage(bytes)
+	if socket, ok := c.conn.(message.Socket); ok {
+		socket.SetMaxMessage(bytes)
 	}
 }
 

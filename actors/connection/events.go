@@ -36,7 +36,7 @@ func (c *connection) readEvents(ctx actor.Context, in inbound, p protocol.Server
 	if p.AfterUs != nil {
 		after = *p.AfterUs
 	}
-	who := identityOf(c.conn)
+	who := c.about.Identity
 	result := c.env.Journal.Read(who, after)
 	if len(result.Events) > 0 || p.WaitMs == 0 {
 		c.tellEvents(pending{id: in.id, weight: in.weight}, result)
@@ -60,7 +60,7 @@ func (c *connection) eventsDue(ctx actor.Context, m eventsDue) {
 	}
 	delete(c.pending, m.token)
 	p.events.stop()
-	c.tellEvents(p, c.env.Journal.Read(identityOf(c.conn), p.events.afterUs))
+	c.tellEvents(p, c.env.Journal.Read(c.about.Identity, p.events.afterUs))
 	c.mayClose(ctx)
 }
 

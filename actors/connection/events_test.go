@@ -13,6 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/internal/journal"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -23,7 +24,7 @@ func TestEventsWait(t *testing.T) {
 		e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(), Journal: journal.New(100)}
 		troupe := spawn(func() actor.Actor { return &crowd{} })
 		ours, theirs := transport.Pipe("")
-		spawn(func() actor.Actor { return connectionOf(e, troupe, theirs, false) })
+		spawn(func() actor.Actor { return connectionOf(e, troupe, message.Connect{Conn: theirs}) })
 		send := func(text string) {
 			t.Helper()
 			if err := ours.WriteMessage([]byte(text), false); err != nil {

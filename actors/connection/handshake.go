@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -8,7 +9,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
-	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -45,7 +45,7 @@ func (c *connection) initializeApp(ctx actor.Context, in inbound, p protocol.Cli
 
 // attach asks for a session.
 func (c *connection) attach(ctx actor.Context, in inbound, p protocol.InitializeParams) {
-	if p.Token != "" && !readsToken(c.conn) { // a client may think that the token says who it is
+	if p.Token != "" && !c.about.ReadsToken { // a client may think that the token says who it is
 		err := protocol.WrongParams("token is only for length-prefixed frames on a socket: on a websocket send the header Authorization, and elsewhere no credential")
 		if in.wire == appServer {
 			err = wrongInApp(err)
@@ -54,14 +54,14 @@ func (c *connection) attach(ctx actor.Context, in inbound, p protocol.Initialize
 		return
 	}
 	p.Token = "" // the transport has checked the token
-	m := message.Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session, From: ownerKey(c.conn), Identity: identityOf(c.conn)}
+	m := message.Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session, From: c.ownerKey(), Identity: c.about.Identity}
 	if p.ResumeSessionID != nil {
 		if m.SessionID = *p.ResumeSessionID; m.SessionID == "" {
 			c.fail(in, wireerr.UnknownSession(""))
 			return
 		}
 	}
-	if why := c.onlyResumes(); why != "" && m.SessionID == "" && c.guest == "" {
+	if why := c.about.OnlyResumes; why != "" && m.SessionID == "" && c.guest == "" {
 		c.admit.release(in.weight)
 		c.closeFor(ctx, protocol.CloseTryLater, why)
 		return
@@ -73,41 +73,10 @@ func (c *connection) attach(ctx actor.Context, in inbound, p protocol.Initialize
 	env.After(ctx, attachTime, attachDue{c.token})
 }
 
-// onlyResumes returns why only a client that resumes may use the connection; "": any client may.
-func (c *connection) onlyResumes() string {
-	if c.spare {
-		return c.env.TooManyConnections()
-	}
-	if full, ok := c.conn.(interface{ OnlyResumes() string }); ok {
-		return full.OnlyResumes()
-	}
-	return ""
-}
-
-// readsToken reports whether the transport looks for the credential of the client in initialize.
-func readsToken(conn message.Conn) bool {
-	reader, ok := conn.(interface{ ReadsToken() bool })
-	return ok && reader.ReadsToken()
-}
-
-// identityOf returns who the client of a connection is. Zero: the server asks for no credential.
-func identityOf(conn message.Conn) identity.Identity {
-	if known, ok := conn.(interface{ Identity() identity.Identity }); ok {
-		return known.Identity()
-	}
-	return identity.Identity{}
-}
-
-// ownerKey names the owner of the sessions opened over a connection. Sessions are counted by owner.
+// ownerKey names the owner of the sessions opened over the connection. Sessions are counted by owner.
 // Without authentication the owner is the remote address.
-func ownerKey(conn message.Conn) string {
-	if name := identityOf(conn).Name; name != "" {
-		return name
-	}
-	if known, ok := conn.(interface{ Peer() string }); ok {
-		return known.Peer()
-	}
-	return conn.RemoteAddr()
+func (c *connection) ownerKey() string {
+	return cmp.Or(c.about.Identity.Name, c.about.Peer, c.conn.RemoteAddr())
 }
 
 func (c *connection) attachFailed(ctx actor.Context, err *protocol.Error) {
@@ -141,8 +110,8 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 		return
 	}
 	c.stage = attached
-	if stranger, ok := c.conn.(interface{ Admit() }); ok {
-		stranger.Admit()
+	if socket, ok := c.conn.(message.Socket); ok {
+		socket.Admit()
 	}
 	c.limit(0)
 	c.session, c.sessionID = m.Session, m.SessionID
@@ -247,8 +216,8 @@ func (c *connection) replay(ctx actor.Context) {
 // limits returns the limits of the server, lowered to the limits of this connection.
 func (c *connection) limits() protocol.Limits {
 	l := c.env.Limits()
-	if c.most > 0 {
-		l.MaxFrameBytes, l.MaxMessageBytes = int64(c.most), int64(c.most)
+	if c.about.MaxMessage > 0 {
+		l.MaxFrameBytes, l.MaxMessageBytes = int64(c.about.MaxMessage), int64(c.about.MaxMessage)
 	}
 	return l
 }

@@ -82,7 +82,7 @@ func (c *connection) list(ctx actor.Context) {
 	c.listing = l
 	switch params := params.(type) {
 	case protocol.SessionListParams:
-		c.askForList(ctx, l, c.troupe, pending{}, message.SessionListRequest{Identity: identityOf(c.conn)})
+		c.askForList(ctx, l, c.troupe, pending{}, message.SessionListRequest{Identity: c.about.Identity})
 	case protocol.ProcessListParams:
 		ids := make(map[string]bool, len(params.ProcessIDs)) // as sets: a client may send long lists
 		for _, id := range params.ProcessIDs {
@@ -131,7 +131,7 @@ func (c *connection) described(ctx actor.Context, p pending, m message.Reply) {
 		l.sessions = append(l.sessions, &summary{SessionSummary: result.SessionSummary, ask: result.Started})
 	case []*actor.PID:
 		for _, session := range result {
-			c.askForList(ctx, l, session, pending{}, message.SummaryRequest{Identity: identityOf(c.conn), Started: l.detail() != ""})
+			c.askForList(ctx, l, session, pending{}, message.SummaryRequest{Identity: c.about.Identity, Started: l.detail() != ""})
 		}
 	}
 	if m.Err != nil && m.Err.Code == protocol.CodeInternal {

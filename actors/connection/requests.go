@@ -127,7 +127,7 @@ func (c *connection) tellServer(ctx actor.Context, in inbound, _ struct{}) {
 func (c *connection) serverTold(in inbound) {
 	info := c.env.ServerInfo()
 	info.Limits = c.limits()
-	if who := identityOf(c.conn); who.Name != "" && !who.Operator {
+	if who := c.about.Identity; who.Name != "" && !who.Operator {
 		c.respond(in, info.AboutServer) // the rest counts for all identities together
 		return
 	}
@@ -323,8 +323,8 @@ func (c *connection) readReply(ctx actor.Context, p pending, m message.Reply, re
 		c.reads.Push(p) // only the request waits; the output is read again
 		return
 	}
-	if c.most > 0 {
-		fit(&result, c.most)
+	if c.about.MaxMessage > 0 {
+		fit(&result, c.about.MaxMessage)
 		m.To = result.NextSeq - 1
 	}
 	n := bytesOf(&result)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -84,7 +85,7 @@ func (c *connection) stallDue(ctx actor.Context) {
 	if !full || c.stage == evicted {
 		return
 	}
-	if gone, ok := c.conn.(interface{ Gone() bool }); ok && gone.Gone() {
+	if socket, ok := c.conn.(message.Socket); ok && socket.Gone() {
 		c.broken = true
 		ctx.Stop(ctx.Self())
 		return

@@ -18,6 +18,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -62,7 +63,9 @@ type goneConn struct {
 	gone atomic.Bool
 }
 
-func (c *goneConn) Gone() bool { return c.gone.Load() }
+func (c *goneConn) Gone() bool        { return c.gone.Load() }
+func (c *goneConn) SetMaxMessage(int) {}
+func (c *goneConn) Admit()            {}
 
 // slowDisk runs a test with a connection whose client reads everything, on a machine whose disk does
 // nothing until the channel disk is closed.
@@ -77,7 +80,7 @@ func slowDisk(t *testing.T, turns *turns.Pool, test func(t *testing.T, disk chan
 				<-disk
 			}
 		}, nil)}.WithDefaults()}
-		spawn(func() actor.Actor { return connectionOf(s, troupe, conn, false) })
+		spawn(func() actor.Actor { return connectionOf(s, troupe, message.Connect{Conn: conn}) })
 		answers, ended := make(chan string, 10), make(chan error, 1)
 		go func() {
 			for {

@@ -1,21 +1,6 @@
 package message
 
-// Conn is a transport connection as the troupe uses it. Package transport has several kinds.
-//
-// A Conn may have further methods:
-//
-//   - MaxMessage() int: the largest message in either direction, in bytes.
-//   - SetMaxMessage(bytes int): sets the largest message from now on; 0 means MaxMessage.
-//   - Gone() bool: this side was closed, or the other side neither reads nor writes any more. The troupe calls Gone while nobody
-//     calls ReadMessage.
-//   - Admit(): the client has a session now, and the transport does not count it as a stranger any more.
-//   - OnlyResumes() string: why only a client that resumes a session may use the connection, such as a
-//     limit that is used up; "": any client may.
-//   - Peer() string: names the machine or the user at the other side, for Config.MaxSessionsEach.
-//   - Identity() identity.Identity: who the client is, and whose sessions the client may reach. For all
-//     other clients, a session does not exist. Zero: clients are alike.
-//   - ReadsToken() bool: the transport looks for a credential in initialize; without ReadsToken, the
-//     troupe refuses an initialize with a token, because nobody reads it.
+// Conn is a transport connection as the troupe uses it. Package transport has several kinds. A Conn on a socket may also be a Socket.
 type Conn interface {
 	// ReadMessage returns the next message, which is valid until the next call.
 	//
@@ -40,4 +25,15 @@ type Conn interface {
 	// Subprotocol returns troupe.msgpack for that encoding; anything else means JSON. The troupe
 	// calls Subprotocol once, when the first message has come.
 	Subprotocol() string
+}
+
+// Socket is what a Conn on a socket can do beside.
+type Socket interface {
+	// SetMaxMessage sets the largest message from now on; 0 means About.MaxMessage.
+	SetMaxMessage(bytes int)
+	// Gone reports whether this side was closed, or the other side neither reads nor writes any more. The troupe calls Gone while nobody
+	// calls ReadMessage.
+	Gone() bool
+	// Admit says that the client has a session now: the transport does not count the client as a stranger any more.
+	Admit()
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -14,7 +15,10 @@ const (
 )
 
 // Connect is from Troupe.Accept to the root, which passes it to the connections actor: serve Conn.
-type Connect struct{ Conn Conn }
+type Connect struct {
+	Conn  Conn
+	About identity.About
+}
 
 // GiveBack closes the connection.
 func (m Connect) GiveBack() { go m.Conn.Close(protocol.CloseGoingAway, ReasonShutdown) } // it may wait for the peer a little

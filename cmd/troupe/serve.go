@@ -299,7 +299,7 @@ func serve(o *serveOptions) (err error) {
 			fmt.Fprintf(os.Stderr, "in another terminal: troupe run --url %s -- sh\n", server.URL())
 		}
 		served := make(chan error, 1)
-		go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c) }) }()
+		go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c, c.About()) }) }()
 		select {
 		case <-stop.Done():
 		case <-retired(stop, troupe, o.exitWhenIdle):
@@ -317,7 +317,8 @@ func serve(o *serveOptions) (err error) {
 			open = transport.Frames
 		}
 		closed := make(chan struct{})
-		troupe.Accept(open(os.Stdin, os.Stdout, &transport.StdioOptions{Closed: func() { close(closed) }}))
+		stdio := open(os.Stdin, os.Stdout, &transport.StdioOptions{Closed: func() { close(closed) }})
+		troupe.Accept(stdio, stdio.About())
 		select {
 		case <-stop.Done():
 		case <-closed: // the only session has ended, and nobody can resume it
@@ -387,7 +388,7 @@ func embedded(user string) (dial func(context.Context) (transport.Conn, error), 
 	}
 	dial = func(context.Context) (transport.Conn, error) {
 		ours, theirs := transport.Pipe(transport.SubprotocolMsgpack)
-		troupe.Accept(theirs)
+		troupe.Accept(theirs, theirs.About())
 		return ours, nil
 	}
 	return dial, func() {

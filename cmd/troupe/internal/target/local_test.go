@@ -66,7 +66,7 @@ func serveForTest(version, listen string) error {
 			close(over)
 			return
 		}
-		troupe.Accept(c)
+		troupe.Accept(c, c.About())
 	})
 	<-stop.Done()
 	if version == "ends" {
@@ -404,7 +404,7 @@ func TestForeignServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer troupe.Kill()
-	go s.Serve(func(c transport.Conn) { troupe.Accept(c) })
+	go s.Serve(func(c transport.Conn) { troupe.Accept(c, c.About()) })
 	c, err := f.Dial(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

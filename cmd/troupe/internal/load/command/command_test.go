@@ -57,7 +57,7 @@ func newFixture(t *testing.T, argv ...string) *fixture {
 		f.mu.Lock()
 		f.dials = append(f.dials, server)
 		f.mu.Unlock()
-		return client.InProcess(ctx, func(c transport.Conn) { troupe.Accept(c) }, o)
+		return client.InProcess(ctx, func(c transport.Conn) { troupe.Accept(c, c.About()) }, o)
 	}
 	return f
 }

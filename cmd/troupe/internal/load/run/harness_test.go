@@ -59,7 +59,7 @@ func serveWith(t *testing.T, scheme string, config actors.Config) string {
 		t.Fatal(err)
 	}
 	var serving sync.WaitGroup
-	serving.Go(func() { server.Serve(func(c transport.Conn) { troupe.Accept(c) }) })
+	serving.Go(func() { server.Serve(func(c transport.Conn) { troupe.Accept(c, c.About()) }) })
 	t.Cleanup(func() {
 		server.Close()
 		serving.Wait()
