@@ -77,11 +77,14 @@ func told(w *Watch) []string {
 	return paths
 }
 
+var markers atomic.Int64
+
 // settled waits until all earlier events are handled and no watch looks.
 func (r *Watcher) settled(t interface{ Fatal(...any) }, dir string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	marker := filepath.Join(dir, "marker")
+	// Each marker has a name of its own: the end of an earlier marker, in an event before the others, would make the watch look.
+	marker := filepath.Join(dir, fmt.Sprint("marker", markers.Add(1)))
 	w, err := r.Watch(ctx, files.Place{Path: marker}, new(room))
 	if err != nil {
 		t.Fatal(err)
