@@ -7,6 +7,10 @@ type ServerEventsParams struct {
 	AfterUs *uint64 `json:"afterUs,omitempty"`
 	// WaitMs is how long the server waits for an event if there is none, in milliseconds. 0: the answer comes at once.
 	WaitMs uint64 `json:"waitMs,omitempty"`
+	// Instance asks only for events of one process: those with this Instance. "": of all.
+	Instance string `json:"instance,omitempty"`
+	// Last asks for the newest events, at most so many, in place of the oldest. 0: for the oldest.
+	Last uint64 `json:"last,omitempty"`
 }
 
 // ServerEventsResult has the events after AfterUs, the oldest first. An answer need not have all of them. (Ours.)

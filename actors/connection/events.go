@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/journal"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -17,9 +18,9 @@ func (eventsDue) IgnoreDeadLetterLogging() {}
 
 // eventsWait is a server/events that waits.
 type eventsWait struct {
-	afterUs uint64
-	timer   *time.Timer
-	cancel  func() // of the wait in the journal
+	question journal.Question
+	timer    *time.Timer
+	cancel   func() // of the wait in the journal
 }
 
 // stop frees what waits. The nil eventsWait has nothing.
@@ -32,12 +33,11 @@ func (w *eventsWait) stop() {
 
 // readEvents handles server/events.
 func (c *connection) readEvents(ctx actor.Context, in inbound, p protocol.ServerEventsParams) {
-	after := uint64(math.MaxUint64)
+	q := journal.Question{Who: c.about.Identity, AfterUs: math.MaxUint64, Instance: p.Instance, Last: p.Last}
 	if p.AfterUs != nil {
-		after = *p.AfterUs
+		q.AfterUs = *p.AfterUs
 	}
-	who := c.about.Identity
-	result := c.env.Journal.Read(who, after)
+	result := c.env.Journal.Read(q)
 	if len(result.Events) > 0 || p.WaitMs == 0 {
 		c.tellEvents(pending{id: in.id, weight: in.weight}, result)
 		return
@@ -45,10 +45,11 @@ func (c *connection) readEvents(ctx actor.Context, in inbound, p protocol.Server
 	c.token++
 	due := eventsDue{c.token}
 	self, root := ctx.Self(), ctx.ActorSystem().Root
+	q.AfterUs = result.NextUs
 	c.pending[c.token] = pending{id: in.id, weight: in.weight, events: &eventsWait{
-		afterUs: result.NextUs,
-		timer:   env.After(ctx, env.FromMillis(p.WaitMs), due),
-		cancel:  c.env.Journal.Wait(who, result.NextUs, func() { root.Send(self, due) }),
+		question: q,
+		timer:    env.After(ctx, env.FromMillis(p.WaitMs), due),
+		cancel:   c.env.Journal.Wait(q, func() { root.Send(self, due) }),
 	}}
 }
 
@@ -60,7 +61,7 @@ func (c *connection) eventsDue(ctx actor.Context, m eventsDue) {
 	}
 	delete(c.pending, m.token)
 	p.events.stop()
-	c.tellEvents(p, c.env.Journal.Read(c.about.Identity, p.events.afterUs))
+	c.tellEvents(p, c.env.Journal.Read(p.events.question))
 	c.mayClose(ctx)
 }
 

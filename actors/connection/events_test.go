@@ -64,6 +64,26 @@ func TestEventsWait(t *testing.T) {
 		if time.Since(begun) != 0 {
 			t.Errorf("an event waits for %v", time.Since(begun))
 		}
+		e.Journal.Source("", "s", "").Put(protocol.ServerEvent{Kind: protocol.ServerClosed, ProcessID: "p", Instance: "one"})
+		e.Journal.Source("", "s", "").Put(protocol.ServerEvent{Kind: protocol.ServerExited, ProcessID: "q", Instance: "two"})
+		e.Journal.Source("", "s", "").Put(protocol.ServerEvent{Kind: protocol.ServerClosed, ProcessID: "q", Instance: "two"})
+		for params, want := range map[string]string{`"instance":"one"`: "1 p", `"instance":"two","last":1`: "1 q", `"last":4`: "4 q"} {
+			send(`{"id":6,"method":"server/events","params":{"afterUs":0,` + params + `}}`)
+			synctest.Wait()
+			answer := receive()
+			_, id, _ := strings.Cut(answer, `"kind":"closed"`)
+			_, id, _ = strings.Cut(id, `"processId":"`)
+			if got := fmt.Sprint(strings.Count(answer, `"atUs"`), " ", id[:1]); got != want {
+				t.Errorf("%s: %s has %s, want %s", params, answer, got, want)
+			}
+		}
+		send(`{"id":7,"method":"server/events","params":{"instance":"one","waitMs":10000}}`)
+		synctest.Wait()
+		e.Journal.Source("", "s", "").Put(protocol.ServerEvent{Kind: protocol.ServerExited, ProcessID: "q", Instance: "two"})
+		begun = time.Now()
+		if answer := receive(); !strings.Contains(answer, `"events":[]`) || time.Since(begun) != 10*time.Second {
+			t.Errorf("after %v: %s, want no event of another process", time.Since(begun), answer)
+		}
 		waitMs(5, 1000_000)
 		if n := e.Journal.Waiting(); n != 1 {
 			t.Errorf("%d wait, want 1", n)

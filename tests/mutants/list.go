@@ -3,7 +3,7 @@ package main
 // mutants are changes to the code. The tests of each package must notice the changes of the package.
 var mutants = []mutant{
 	{file: "actors/internal/journal/journal.go", old: `max(uint64(j.now().UnixMicro()), j.last+1)`, new: `uint64(j.now().UnixMicro())`, breaks: "no two events of a server have the same time"},
-	{file: "actors/internal/journal/journal.go", old: `if w.who.MayObserve(e.SessionID, owner) {`, new: `if true {`, breaks: "nobody is woken by events of other identities"},
+	{file: "actors/internal/journal/journal.go", old: `if w.wants(owner, &e) {`, new: `if true {`, breaks: "nobody is woken by events of other identities"},
 	{file: "actors/internal/journal/journal.go", old: `return who.Guest.Host == owner`, new: `return true`, breaks: "a guest does not learn when other identities lose events", run: "^TestGuestOfFull$"},
 	{file: "actors/internal/journal/journal.go", old: `r.dropped = r.events[n-1].AtUs`, new: `r.dropped = 0`, breaks: "who reads too slowly is told that events are forgotten"},
 	{file: "actors/internal/journal/journal.go", old: `cmp.Or(cmp.Compare(len(j.rings[b].events), len(j.rings[a].events)), `, new: `cmp.Or(`, breaks: "who floods the journal costs nobody else an event"},

@@ -39,9 +39,22 @@ type ring struct {
 	dropped uint64 // the time of the newest event that the ring has lost; 0: none
 }
 
+// A Question asks for events after a time, as protocol.ServerEventsParams does.
+type Question struct {
+	Who      identity.Identity // sees only the events that this client may observe
+	AfterUs  uint64
+	Instance string // only events of the process with this instance; "": of all
+	Last     uint64 // at most so many events, the newest; 0: the oldest
+}
+
+// wants reports whether an event of a session that owner has opened is asked for, whatever its time.
+func (q *Question) wants(owner string, e *protocol.ServerEvent) bool {
+	return (q.Instance == "" || q.Instance == e.Instance) && q.Who.MayObserve(e.SessionID, owner)
+}
+
 // A wait is a client that waits for an event.
 type wait struct {
-	who  identity.Identity
+	Question
 	wake func()
 }
 
@@ -74,7 +87,7 @@ func (j *Journal) put(owner string, e protocol.ServerEvent) {
 		j.makeRoom()
 	}
 	for w := range j.waits {
-		if w.who.MayObserve(e.SessionID, owner) {
+		if w.wants(owner, &e) {
 			delete(j.waits, w)
 			w.wake()
 		}
@@ -102,19 +115,23 @@ func (j *Journal) makeRoom() {
 	}
 }
 
-// Read returns the oldest events after a time that a client may see, as many as an answer may have. Without events in the answer,
+// Read returns the events of a question, the oldest or the newest, as many as an answer may have. Without events in the answer,
 // every later event is after the NextUs of the answer.
-func (j *Journal) Read(who identity.Identity, afterUs uint64) protocol.ServerEventsResult {
+func (j *Journal) Read(q Question) protocol.ServerEventsResult {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	result := protocol.ServerEventsResult{Events: []protocol.ServerEvent{}, WholeUs: j.dropped, NextUs: j.time()}
 	for owner, r := range j.rings {
-		if sees(who, owner) {
+		if sees(q.Who, owner) {
 			result.WholeUs = max(result.WholeUs, r.dropped)
-			result.Events = append(result.Events, r.after(who, owner, afterUs)...)
+			result.Events = append(result.Events, r.answer(&q, owner)...)
 		}
 	}
 	slices.SortFunc(result.Events, func(a, b protocol.ServerEvent) int { return cmp.Compare(a.AtUs, b.AtUs) })
+	if q.Last > 0 {
+		result.Events = newest(result.Events, q.Last)
+		return result
+	}
 	room := maxPage
 	for i := range result.Events {
 		if room -= size(&result.Events[i]); room < 0 && i > 0 {
@@ -125,6 +142,18 @@ func (j *Journal) Read(who identity.Identity, afterUs uint64) protocol.ServerEve
 	return result
 }
 
+// newest returns the newest events, most of them at most, and as many as an answer may have.
+func newest(events []protocol.ServerEvent, most uint64) []protocol.ServerEvent {
+	room, n := maxPage, 0
+	for uint64(n) < most && n < len(events) {
+		if room -= size(&events[len(events)-n-1]); room < 0 && n > 0 {
+			break
+		}
+		n++
+	}
+	return events[len(events)-n:]
+}
+
 // sees reports whether a client may see sessions of an identity. A guest may see one of them.
 func sees(who identity.Identity, owner string) bool {
 	if who.Guest != nil {
@@ -133,17 +162,21 @@ func sees(who identity.Identity, owner string) bool {
 	return who.MayObserve("", owner)
 }
 
-// after returns the oldest events of the ring after a time that a client may see, at most as many as an answer may have.
-func (r *ring) after(who identity.Identity, owner string, afterUs uint64) (events []protocol.ServerEvent) {
-	first, found := slices.BinarySearchFunc(r.events, afterUs, func(e protocol.ServerEvent, at uint64) int { return cmp.Compare(e.AtUs, at) })
+// answer returns the events of the ring that a question asks for, the oldest or the newest, at most as many as an answer may have.
+func (r *ring) answer(q *Question, owner string) (events []protocol.ServerEvent) {
+	first, found := slices.BinarySearchFunc(r.events, q.AfterUs, func(e protocol.ServerEvent, at uint64) int { return cmp.Compare(e.AtUs, at) })
 	if found {
 		first++
 	}
-	for _, e := range r.events[first:] {
-		if len(events) > maxPage/eventBytes {
+	after := slices.All(r.events[first:])
+	if q.Last > 0 {
+		after = slices.Backward(r.events[first:])
+	}
+	for _, e := range after {
+		if len(events) > maxPage/eventBytes || q.Last > 0 && uint64(len(events)) >= q.Last {
 			break
 		}
-		if who.MayObserve(e.SessionID, owner) {
+		if q.wants(owner, &e) {
 			events = append(events, e)
 		}
 	}
@@ -159,18 +192,18 @@ func size(e *protocol.ServerEvent) int {
 	return n
 }
 
-// Wait calls wake once there is an event after a time that the client may see, perhaps before Wait returns. wake must not wait, and not
+// Wait calls wake once there is an event for a question, perhaps before Wait returns. wake must not wait, and not
 // use the Journal. After cancel, wake is not called any more. Whoever waits calls cancel in the end.
-func (j *Journal) Wait(who identity.Identity, afterUs uint64, wake func()) (cancel func()) {
+func (j *Journal) Wait(q Question, wake func()) (cancel func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for owner, r := range j.rings {
-		if sees(who, owner) && len(r.after(who, owner, afterUs)) > 0 {
+		if sees(q.Who, owner) && len(r.answer(&q, owner)) > 0 {
 			wake()
 			return func() {}
 		}
 	}
-	w := &wait{who, wake}
+	w := &wait{q, wake}
 	j.waits[w] = true
 	return func() {
 		j.mu.Lock()

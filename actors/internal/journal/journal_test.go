@@ -31,8 +31,6 @@ func expect(t *testing.T, r protocol.ServerEventsResult, want ...string) {
 	}
 }
 
-var anybody identity.Identity
-
 func process(id string, kind protocol.ServerEventKind) protocol.ServerEvent {
 	return protocol.ServerEvent{Kind: kind, ProcessID: id}
 }
@@ -42,18 +40,18 @@ func TestSource(t *testing.T) {
 	j := clocked()
 	s := j.Source("", "s1", "shop")
 	s.Become(protocol.ServerDetached, "")
-	expect(t, j.Read(anybody, 0))
+	expect(t, j.Read(Question{}))
 	s.Put(process("web", protocol.ServerStarted))
 	s.Become(protocol.ServerDetached, "")
 	s.Rename("store")
 	s.Become(protocol.ServerAttached, "")
 	s.Become(protocol.ServerGone, "closed by its owner")
 	s.Become(protocol.ServerDetached, "") // its connection ends afterwards
-	expect(t, j.Read(anybody, 0), "shop  opened", "shop  detached", "shop web started", "store  attached", "store  gone closed by its owner")
+	expect(t, j.Read(Question{}), "shop  opened", "shop  detached", "shop web started", "store  attached", "store  gone closed by its owner")
 
 	looked := j.Source("", "s2", "ps")
 	looked.Become(protocol.ServerGone, "")
-	if n := len(j.Read(anybody, 0).Events); n != 5 {
+	if n := len(j.Read(Question{}).Events); n != 5 {
 		t.Errorf("%d events: the session of a command that only looks has some", n)
 	}
 	var none *Journal
@@ -70,13 +68,13 @@ func TestReadOn(t *testing.T) {
 		for k := range i % 4 {
 			s.Put(process(fmt.Sprint(i, k), protocol.ServerStarted))
 		}
-		r := j.Read(anybody, after)
+		r := j.Read(Question{AfterUs: after})
 		if r.NextUs <= after {
 			t.Fatalf("read %d has nextUs %d after %d", i, r.NextUs, after)
 		}
 		got, after = append(got, texts(r.Events)...), r.NextUs
 	}
-	if want := texts(j.Read(anybody, 0).Events); len(want) != 151 || !slices.Equal(got, want) {
+	if want := texts(j.Read(Question{}).Events); len(want) != 151 || !slices.Equal(got, want) {
 		t.Errorf("%d events read on, %d at once", len(got), len(want))
 	}
 }
@@ -90,7 +88,7 @@ func TestWhoSees(t *testing.T) {
 		}
 	}
 	sessions := func(who identity.Identity) (all []string) {
-		for _, e := range j.Read(who, 0).Events {
+		for _, e := range j.Read(Question{Who: who}).Events {
 			if e.Kind == protocol.ServerStarted {
 				all = append(all, e.SessionID)
 			}
@@ -118,7 +116,7 @@ func TestFull(t *testing.T) {
 	j := clocked()
 	ann, bob := identity.Identity{Name: "ann"}, identity.Identity{Name: "bob"}
 	j.Source("ann", "a", "").Put(process("p", protocol.ServerStarted))
-	before := j.Read(bob, 0).NextUs
+	before := j.Read(Question{Who: bob}).NextUs
 	flood := j.Source("bob", "b", "")
 	for i := range 3 * maxEvents {
 		flood.Put(process(fmt.Sprint(i), protocol.ServerStarted))
@@ -126,10 +124,10 @@ func TestFull(t *testing.T) {
 	if n := len(j.rings["ann"].events) + len(j.rings["bob"].events); n != j.total || n > maxEvents {
 		t.Errorf("%d events, counted as %d, the limit is %d", n, j.total, maxEvents)
 	}
-	if r := j.Read(ann, 0); len(r.Events) != 2 || r.WholeUs >= r.Events[0].AtUs {
+	if r := j.Read(Question{Who: ann}); len(r.Events) != 2 || r.WholeUs >= r.Events[0].AtUs {
 		t.Errorf("ann reads %+v: events of bob have cost some of hers", r)
 	}
-	r := j.Read(bob, before)
+	r := j.Read(Question{Who: bob, AfterUs: before})
 	if r.WholeUs <= before {
 		t.Errorf("nobody tells bob of lost events: whole since %d, read after %d", r.WholeUs, before)
 	}
@@ -138,7 +136,7 @@ func TestFull(t *testing.T) {
 	}
 	var last string
 	for after := before; ; {
-		r := j.Read(bob, after)
+		r := j.Read(Question{Who: bob, AfterUs: after})
 		if len(r.Events) == 0 {
 			break
 		}
@@ -168,12 +166,12 @@ func TestGuestOfFull(t *testing.T) {
 	j := clocked()
 	j.Source("ann", "a", "").Put(process("p", protocol.ServerStarted))
 	guest := identity.Identity{Name: "share:x", Guest: &identity.Guest{Session: "a", Host: "ann"}}
-	before := j.Read(guest, 0).WholeUs
+	before := j.Read(Question{Who: guest}).WholeUs
 	flood := j.Source("bob", "b", "")
 	for range 2 * maxEvents {
 		flood.Put(process("p", protocol.ServerStarted))
 	}
-	if after := j.Read(guest, 0).WholeUs; after != before {
+	if after := j.Read(Question{Who: guest}).WholeUs; after != before {
 		t.Errorf("whole since %d, before the flood since %d", after, before)
 	}
 }
@@ -181,9 +179,9 @@ func TestGuestOfFull(t *testing.T) {
 // Whoever reads a journal that keeps no events is told that some are missing.
 func TestKeepsNone(t *testing.T) {
 	j := New(-1)
-	before := j.Read(anybody, 0).NextUs
+	before := j.Read(Question{}).NextUs
 	j.Source("", "s", "").Put(process("p", protocol.ServerStarted))
-	if r := j.Read(anybody, before); len(r.Events) != 0 || r.WholeUs <= before || len(j.rings) != 0 {
+	if r := j.Read(Question{AfterUs: before}); len(r.Events) != 0 || r.WholeUs <= before || len(j.rings) != 0 {
 		t.Errorf("%+v, %d rings", r, len(j.rings))
 	}
 }
@@ -192,9 +190,9 @@ func TestKeepsNone(t *testing.T) {
 func TestWait(t *testing.T) {
 	j := clocked()
 	ann := identity.Identity{Name: "ann"}
-	after := j.Read(ann, 0).NextUs
+	after := j.Read(Question{Who: ann}).NextUs
 	woken := 0
-	j.Wait(ann, after, func() { woken++ })
+	j.Wait(Question{Who: ann, AfterUs: after}, func() { woken++ })
 	j.Source("bob", "b", "").Put(process("p", protocol.ServerStarted))
 	if woken != 0 {
 		t.Error("an event of somebody else ends the wait")
@@ -205,11 +203,11 @@ func TestWait(t *testing.T) {
 	if woken != 1 {
 		t.Errorf("woken %d times, want once", woken)
 	}
-	j.Wait(ann, after, func() { woken++ })
+	j.Wait(Question{Who: ann, AfterUs: after}, func() { woken++ })
 	if woken != 2 {
 		t.Error("an event that has come before the wait does not end it")
 	}
-	cancel := j.Wait(ann, j.Read(ann, 0).NextUs, func() { woken++ })
+	cancel := j.Wait(Question{Who: ann, AfterUs: j.Read(Question{Who: ann}).NextUs}, func() { woken++ })
 	cancel()
 	s.Put(process("r", protocol.ServerStarted))
 	if woken != 2 || len(j.waits) != 0 {
@@ -217,11 +215,54 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// Whoever asks for the events of one process gets those of this instance alone, and with Last the newest of them.
+func TestOfOneProcess(t *testing.T) {
+	j := clocked()
+	s := j.Source("", "s1", "shop")
+	run := func(instance string, n int) {
+		for i := range n {
+			s.Put(protocol.ServerEvent{Kind: protocol.ServerRestarted, ProcessID: "web", Instance: instance, Reason: fmt.Sprint(instance, i)})
+		}
+	}
+	run("a", 300) // more than an answer may have
+	run("b", 400)
+	web := func(from, to int) (want []string) {
+		for i := from; i < to; i++ {
+			want = append(want, fmt.Sprint("shop web restarted a", i))
+		}
+		return want
+	}
+	r := j.Read(Question{Instance: "a", Last: 3})
+	expect(t, r, web(297, 300)...)
+	expect(t, j.Read(Question{Instance: "a", Last: 3, AfterUs: r.Events[1].AtUs}), web(299, 300)...)
+	expect(t, j.Read(Question{Last: 1}), "shop web restarted b399")
+	if got := texts(j.Read(Question{Instance: "a"}).Events); len(got) < 100 || !slices.Equal(got, web(0, len(got))) {
+		t.Errorf("the first page is %q", got)
+	}
+	r = j.Read(Question{Instance: "a", Last: 10_000})
+	n := 0
+	for i := range r.Events {
+		n += size(&r.Events[i])
+	}
+	if got := texts(r.Events); len(got) < 100 || n > maxPage || !slices.Equal(got, web(300-len(got), 300)) {
+		t.Errorf("the last page has %d bytes: %q", n, got)
+	}
+
+	woken := 0
+	defer j.Wait(Question{Instance: "a", AfterUs: r.NextUs}, func() { woken++ })()
+	if run("b", 1); woken != 0 {
+		t.Error("an event of another process ends the wait")
+	}
+	if run("a", 1); woken != 1 {
+		t.Errorf("woken %d times, want once", woken)
+	}
+}
+
 // Long texts are cut, and keep no memory of a client.
 func TestCut(t *testing.T) {
 	j := clocked()
 	j.Source("", "s", "").Put(protocol.ServerEvent{Kind: protocol.ServerStarted, ProcessID: "p", Argv: []string{"sh", strings.Repeat("é", 400), "more"}, Reason: strings.Repeat("x", 1000)})
-	e := j.Read(anybody, 0).Events[1]
+	e := j.Read(Question{}).Events[1]
 	if n := len(e.Reason); n > maxText+3 || !strings.HasSuffix(e.Reason, "x…") {
 		t.Errorf("a reason of %d bytes", n)
 	}
