@@ -184,6 +184,8 @@ func TestOne(t *testing.T) {
 		{"raw", Options{Tail: -1, Chunks: true}, &Printer{Raw: true}, "one\ntwerr\no\nthree# a: exited: exit code 3\n# a: run 2 begins: exit code 3\nfour\n"},
 		{"tail", Options{Tail: 2}, &Printer{}, "# a: run 2 begins: exit code 3\nfour\n"},
 		{"tail 0", Options{Tail: 0}, &Printer{}, ""},
+		{"tail without notes", Options{Tail: 2, Bare: true}, &Printer{}, "three\nfour\n"},
+		{"cut", Options{Tail: 2}, &Printer{Cut: 3, News: true}, "ru…\nfo…\n"},
 		{"stderr", Options{Tail: -1, Stream: protocol.Stderr}, &Printer{}, "err\n# a: exited: exit code 3\n# a: run 2 begins: exit code 3\n"},
 		{"since a time", Options{Tail: -1, Since: start.Add(3 * time.Second)}, &Printer{}, "three\n# a: exited: exit code 3\n# a: run 2 begins: exit code 3\nfour\n"},
 		{"since a seq", Options{Tail: -1, After: 5}, &Printer{}, "four\n"},
@@ -233,6 +235,37 @@ func TestTailOfALongLog(t *testing.T) {
 		err := Merge(t.Context(), []Source{{Read: read, Last: uint64(len(l.entries))}}, c.o, printer(&out), func(_ int, err error) { t.Error(err) })
 		if text := out.String(); err != nil || !strings.HasPrefix(text, c.want) || reads > c.reads {
 			t.Errorf("%+v: %.40q after %d reads, %v; want %.40q after %d at most", c.o, text, reads, err, c.want, c.reads)
+		}
+	}
+}
+
+// With Reach, the tail of a log without lines is read from near its end alone, and a line that begins before has a mark.
+func TestReach(t *testing.T) {
+	l := newLog()
+	for i := range 5000 {
+		l.add(0, fmt.Sprintf("\r%4d %%", i))
+	}
+	l.add(0, "\nlast\n").close()
+	for _, c := range []struct {
+		reach, reads int // each has two entries
+		want         string
+	}{
+		{1, 10, "…\\r4994 %"},
+		{100_000, 500, "…\\r48"},
+		{4 << 20, 8000, "\\r   0 %"},
+		{0, 8000, "\\r   0 %"},
+	} {
+		reads := 0
+		read := func(ctx context.Context, o *client.ReadOptions) (protocol.ProcessReadResult, error) {
+			if reads++; c.reach > 0 && o.MaxBytes > uint64(c.reach) {
+				t.Errorf("reach %d: a read asks for %d bytes", c.reach, o.MaxBytes)
+			}
+			return l.read(ctx, o)
+		}
+		var out bytes.Buffer
+		err := Merge(t.Context(), []Source{{Read: read, Last: uint64(len(l.entries))}}, Options{Tail: 2, Reach: c.reach}, printer(&out), func(_ int, err error) { t.Error(err) })
+		if text := out.String(); err != nil || !strings.HasPrefix(text, c.want) || !strings.HasSuffix(text, "\\r4999 %\nlast\n") || reads > c.reads {
+			t.Errorf("reach %d: %.40q after %d reads, %v; want %q after %d at most", c.reach, text, reads, err, c.want, c.reads)
 		}
 	}
 }

@@ -21,6 +21,7 @@ type Printer struct {
 	Raw        bool      // write the output unchanged
 	Timestamps bool      // write the time before each line
 	News       bool      // notes are lines of Out, with the mark *; holes go to Notes in any case
+	Cut        int       // a line has at most so many cells, with its time; zero: any number. Not with Raw
 
 	mu       sync.Mutex
 	buf      []byte           // not yet written to Out
@@ -37,6 +38,9 @@ type place struct {
 
 // styles are the styles of the names of several sources, in turn.
 var styles = []show.Style{"36", "33", "32", "35", "34", "31", "96", "93", "92", "95", "94"}
+
+// timestamp is the layout of Printer.Timestamps.
+const timestamp = "2006-01-02T15:04:05.000Z07:00"
 
 // fullBuffer is the size of Printer.buf, in bytes, from which Print writes.
 const fullBuffer = 64 << 10
@@ -83,15 +87,17 @@ func (p *Printer) add(source int, l *Line) {
 	if p.open != from || l.Stream == 0 {
 		p.end()
 		if p.Timestamps {
-			p.buf = append(append(p.buf, p.Out.Paint(show.Dim, l.At.Format("2006-01-02T15:04:05.000Z07:00"))...), ' ')
+			p.buf = append(append(p.buf, p.Out.Paint(show.Dim, l.At.Format(timestamp))...), ' ')
 		}
 		p.buf = append(p.buf, p.prefix(from)...)
 	}
 	switch {
 	case l.Stream == 0:
-		p.buf = append(p.buf, p.Out.Paint(show.Dim, show.Harmless(string(l.Text)))...)
+		p.buf = append(p.buf, p.Out.Paint(show.Dim, p.cut(show.Harmless(string(l.Text))))...)
 	case p.Raw:
 		p.buf = append(p.buf, l.Text...)
+	case p.Cut > 0:
+		p.buf = append(p.buf, p.cut(show.Harmless(string(bytes.TrimRight(l.Text, "\r"))))...)
 	default:
 		p.buf = show.AppendHarmless(p.buf, bytes.TrimRight(l.Text, "\r"))
 	}
@@ -100,6 +106,18 @@ func (p *Printer) add(source int, l *Line) {
 	} else {
 		p.buf = append(p.buf, '\n')
 	}
+}
+
+// cut returns the text of a line, and leaves out what does not fit beside its time.
+func (p *Printer) cut(text string) string {
+	room := p.Cut
+	if room == 0 {
+		return text
+	}
+	if p.Timestamps {
+		room -= len(timestamp) + 1
+	}
+	return show.Cut(text, max(room, 1))
 }
 
 func (p *Printer) write() {

@@ -18,6 +18,8 @@ type Options struct {
 	Tail   int             // only this many of the last lines held by the server; negative: all
 	Stream protocol.Stream // only this stream; zero: all
 	Chunks bool            // chunks as they come in place of lines; not with Tail
+	Reach  int             // with Tail, look for the lines in about the last so many bytes of output; zero: in all
+	Bare   bool            // no notes, and each line has an end
 }
 
 // Times.
@@ -89,47 +91,65 @@ func (s *reader) read(ctx context.Context) error {
 }
 
 const (
-	firstSpan = 64 // entries from the end of a log in which seek first looks for lines
-	openLines = 4  // lines of three streams that may begin before a span, and an open line at its end
-	growth    = 4  // of the span
+	firstSpan = 8   // entries from the end of a log in which seek first looks for lines
+	openLines = 4   // lines of three streams that may begin before a span, and an open line at its end
+	growth    = 4   // of the span
+	entrySize = 256 // bytes for which Options.Reach counts an entry, beside its output
+
+	maxPage = 1 << 20 // bytes of output that a read asks for
 )
 
-// seek moves forward to a place that has the last Tail lines after it, if the log is long. seek looks for the place
+// seek moves forward to a place that has the last Tail lines after it, or Reach bytes, if the log is long. seek looks for the place
 // from the end of the log on backwards, because reading a whole log takes long.
 func (s *reader) seek(ctx context.Context) error {
 	for span := uint64(firstSpan); s.from.Last > s.After+span; span *= growth {
-		lines, err := s.count(ctx, s.from.Last-span)
+		lines, size, err := s.count(ctx, s.from.Last-span)
 		if err != nil {
 			return err
 		}
-		if lines >= s.Tail+openLines {
+		switch {
+		case lines >= s.Tail+openLines:
 			s.after = s.from.Last - span
+			return nil
+		case s.Reach > 0 && size >= s.Reach:
+			s.after = s.from.Last - max(span/growth, firstSpan) // the last span that is not too large
+			s.lines.Hole(s.yield)                               // the first line of each stream may have begun before
 			return nil
 		}
 	}
 	return nil
 }
 
-// count returns how many lines of the wanted stream end after the entry with the seq after, up to Source.Last.
-func (s *reader) count(ctx context.Context, after uint64) (lines int, err error) {
-	for after < s.from.Last {
-		r, err := s.from.Read(ctx, &client.ReadOptions{After: after, Detail: protocol.ReadTimes, MaxBytes: 1 << 20})
+// count returns how many lines of the wanted stream end after the entry with the seq after, up to Source.Last, and the bytes of output
+// there, with something for each entry. count stops at Reach bytes.
+func (s *reader) count(ctx context.Context, after uint64) (lines, size int, err error) {
+	for after < s.from.Last && (s.Reach == 0 || size < s.Reach) {
+		r, err := s.from.Read(ctx, &client.ReadOptions{After: after, Detail: protocol.ReadTimes, MaxBytes: s.page()})
 		if err != nil || r.NextSeq <= after+1 {
-			return lines, err
+			return lines, size, err
 		}
 		for _, c := range r.Chunks {
-			if s.Stream == 0 || c.Stream == s.Stream {
+			if size += len(c.Chunk); s.Stream == 0 || c.Stream == s.Stream {
 				lines += bytes.Count(c.Chunk, []byte{'\n'})
 			}
 		}
+		size += entrySize * int(r.NextSeq-1-after)
 		after = r.NextSeq - 1
 	}
-	return lines, nil
+	return lines, size, nil
+}
+
+// page is how many bytes of output a read asks for.
+func (s *reader) page() uint64 {
+	if s.Reach > 0 {
+		return min(maxPage, uint64(s.Reach))
+	}
+	return maxPage
 }
 
 // step makes a read. done: all output that was held at the start was read.
 func (s *reader) step(ctx context.Context) (done bool, err error) {
-	r, err := s.from.Read(ctx, &client.ReadOptions{After: s.after, Detail: protocol.ReadTimes, MaxBytes: 1 << 20})
+	r, err := s.from.Read(ctx, &client.ReadOptions{After: s.after, Detail: protocol.ReadTimes, MaxBytes: s.page()})
 	if errors.Is(err, client.ErrProcessGone) {
 		return true, errGone
 	} else if err != nil {
@@ -189,8 +209,9 @@ func (s *reader) event(e protocol.ReadEvent) {
 
 // yield sends a wanted line, or keeps a line for the tail.
 func (s *reader) yield(l Line) {
+	l.Open = l.Open && !s.Bare
 	switch {
-	case !l.At.IsZero() && l.At.Before(s.Since):
+	case l.Stream == 0 && s.Bare, !l.At.IsZero() && l.At.Before(s.Since):
 	case s.Tail >= 0:
 		s.tail.add(l)
 	default:
