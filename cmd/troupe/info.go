@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,13 +20,19 @@ import (
 )
 
 func newInfo(t *target.Flags) *cobra.Command {
-	asJSON, withEnv := false, false
+	asJSON, withEnv, most := false, false, uint(0)
 	cmd := &cobra.Command{
 		Use:        "info [flags] [SESSION/]PROCESS...",
 		SuggestFor: []string{"status", "inspect", "show", "describe"},
 		Short:      "Print everything known about processes",
-		Long:       "Prints everything that the server knows about a process: its state, its use of the machine, its output, and who watches it.",
+		Long: `Prints everything that the server knows about a process: its state, its use of the machine, its output, and who watches it.
+Its last events and the last lines of its output follow, with their times on the clock of the server. They are left out if
+your identity may not read them.
+
+info changes nothing: it acknowledges no output, and no program waits for it. A line is cut at the width of the terminal, or
+at 1,000 characters; of a program that writes no lines, info shows the end of its output. troupe logs prints all of it.`,
 		Example: `  troupe info web
+  troupe info --lines 0 web
   troupe info --env web
   troupe info --json web | jq '.[0].waitsFor'`,
 		Args: cobra.MinimumNArgs(1),
@@ -39,6 +46,8 @@ func newInfo(t *target.Flags) *cobra.Command {
 			if err != nil {
 				return exitError{1, err}
 			}
+			defer s.close()
+			s.observe = true
 			found, errs := s.find(args)
 			list := []psEntry{}
 			for _, n := range found {
@@ -59,6 +68,15 @@ func newInfo(t *target.Flags) *cobra.Command {
 					fmt.Fprintln(out)
 				}
 				printInfo(out, &list[i])
+				if err := printRecent(ctx, s, &found[i], int(min(most, math.MaxInt32)), out); err != nil && ctx.Err() == nil {
+					errs = errors.Join(errs, fmt.Errorf("%s: %w", show.Harmless(found[i].name), err))
+				}
+				if i+1 == len(found) || found[i+1].Session != found[i].Session {
+					s.close() // one connection at a time, however many sessions
+				}
+			}
+			if ctx.Err() != nil {
+				return interrupted(ctx)
 			}
 			if errs != nil {
 				return exitError{1, errs}
@@ -67,7 +85,9 @@ func newInfo(t *target.Flags) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&withEnv, "env", false, "also print the environment of the present run, without what looks like a secret")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list with all facts of each process and its session")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list with all facts of each process and its session, without events and output")
+	cmd.Flags().UintVarP(&most, "lines", "n", 10, "also print the last `N` events, and the last N lines of output; 0: neither")
+	cmd.MarkFlagsMutuallyExclusive("json", "lines")
 	return cmd
 }
 

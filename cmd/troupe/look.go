@@ -55,6 +55,7 @@ func (s *sight) close() {
 	for _, c := range s.clients {
 		c.Close()
 	}
+	clear(s.clients)
 }
 
 // find finds processes by names and patterns from a person, each process once. The error has all names without a
