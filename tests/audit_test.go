@@ -17,6 +17,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/hunt"
 	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"golang.org/x/sys/unix"
 )
 
@@ -210,7 +211,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestAuditUsers: the record says as whom a program was to run, before it runs.
+// TestAuditUsers: the record says as whom a program was to run, before it runs, and as whom a file was changed.
 func TestAuditUsers(t *testing.T) {
 	needs.Root(t)
 	r := newRecord(t)
@@ -241,6 +242,23 @@ func TestAuditUsers(t *testing.T) {
 	r.want(`{"event":"process.refused",` + who + `p","argv":["true"],"dir":"/tmp","requestedUser":"` + strings.Repeat("u", 257) + `","reason":"user has 257 bytes, the limit is 256"}`)
 	c.callError("process/start", startParams("p", obj{"argv": []string{"true"}, "user": "4294967295"}))
 	r.want(`{"event":"process.refused",` + who + `p","run":1,"argv":["true"],"dir":"/tmp","requestedUser":"4294967295","reason":"user \"4294967295\": \"4294967295\" is not a number from 0 to 4294967294"}`)
+
+	dir := testroot.Dir(t, "")
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	change := func(method, more, after string) {
+		t.Helper()
+		r.want(`{"event":"file.change","connection":"C1","session":"S1","method":"` + method + `","path":"` + more + `,"user":{"name":"nobody","uid":65534,"gid":65534}` + after + `}`)
+	}
+	c.call("fs/writeFile", obj{"path": "file://" + dir + "/a", "dataBase64": "YQ=="})
+	change("fs/writeFile", dir+`/a"`, "")
+	c.call("fs/open", obj{"handleId": "h", "path": "file://" + dir + "/b", "mode": "replace"})
+	change("fs/open", dir+`/b","handle":"h"`, "")
+	c.call("fs/close", obj{"handleId": "h"})
+	change("fs/close", dir+`/b","handle":"h"`, "")
+	c.callError("fs/writeFile", obj{"path": "file:///etc/nobody", "dataBase64": "YQ=="})
+	change("fs/writeFile", `/etc/nobody"`, `,"error":"Permission denied (os error 13)"`)
 }
 
 // TestAuditFull: while the disk is full, programs start or not, as the operator wants, and everything that

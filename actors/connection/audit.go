@@ -99,6 +99,7 @@ func (c *connection) recordFile(call *fileCall) func(error) {
 		}
 	}
 	return func(err error) {
+		e.User = call.as
 		switch {
 		case errors.Is(err, rules.ErrRefused):
 			e.Error = audit.Text(rules.ErrRefused.Error())

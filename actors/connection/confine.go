@@ -11,6 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files/remote"
 	"github.com/b6f6fdd7/troupe/actors/internal/account"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -77,6 +78,7 @@ func (call *fileCall) on(ctx context.Context, writes bool) (files.Calls, error) 
 		view = remote.AsUser(user)
 	}
 	if user != nil {
+		call.as = &audit.User{Name: audit.Text(user.Name), UID: user.UID, GID: user.GID}
 		call.leave()
 	}
 	return call.jails.owner.Under(view), nil

@@ -91,7 +91,13 @@ func openFile(f *fileCalls, call *fileCall, p protocol.FsOpenParams) error {
 		return protocol.FsOpenResult{HandleID: p.HandleID}, f.handles.Open(ctx, p.HandleID, on, at, p.Mode)
 	}
 	if p.Mode.Writes() {
-		err := call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) { return open(ctx, on, at) })
+		err := call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+			result, err := open(ctx, on, at)
+			if err == nil && call.as != nil {
+				f.openedBy.Store(p.HandleID, call.as)
+			}
+			return result, err
+		})
 		call.change.Handle = audit.Text(p.HandleID)
 		return err
 	}
@@ -122,7 +128,12 @@ func writeBlock(f *fileCalls, call *fileCall, p protocol.FsWriteBlockParams) err
 
 func closeFile(f *fileCalls, call *fileCall, p protocol.FsCloseParams) error {
 	call.change = &audit.FileChange{Handle: audit.Text(p.HandleID)}
-	call.do = f.byHandle(call, p.HandleID, empty(func(ctx context.Context) error { return f.handles.Close(ctx, p.HandleID) }))
+	call.do = f.byHandle(call, p.HandleID, empty(func(ctx context.Context) error {
+		if by, ok := f.openedBy.LoadAndDelete(p.HandleID); ok {
+			call.as = by.(*audit.User)
+		}
+		return f.handles.Close(ctx, p.HandleID)
+	}))
 	return call.about(p.HandleID)
 }
 

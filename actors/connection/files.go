@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -63,6 +64,7 @@ type fileCall struct {
 
 	// user names the user as whom the call is made; "": the user of the server. Owned by the goroutine.
 	user string
+	as   *audit.User // the user of the process that makes the call; nil: the server, or nobody so far. Owned by the goroutine
 	// serves: a process of user can make the call.
 	serves bool
 
@@ -92,6 +94,7 @@ type fileCalls struct {
 	home      string                // the user's directory
 	hidden    files.Hidden          // files of the server
 	jails     *jails                // nil: no call is confined, in tests
+	openedBy  sync.Map              // *audit.User by the id of a handle with which a process of this user changes a file
 }
 
 func newFileCalls(watcher *files.Watcher, memory *budget.Account) *fileCalls {

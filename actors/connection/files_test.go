@@ -3,14 +3,19 @@ package connection
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/remote"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
+	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"pgregory.net/rapid"
 )
@@ -96,6 +101,87 @@ func TestWhichCallsAreConfined(t *testing.T) {
 	err := new(fileCall).confine(protocol.Confinement{Sandbox: relative.JSON()})
 	if err == nil || err.Error() != errNoCwd.Error() {
 		t.Errorf("without a cwd: %v", err)
+	}
+}
+
+// auditLines is a sink for an audit log.
+type auditLines struct{ text strings.Builder }
+
+func (l *auditLines) Write(line []byte) error { l.text.Write(line); return nil }
+func (*auditLines) Close() error              { return nil }
+
+// userJail makes calls as a user, whose process holds the files.
+type userJail struct {
+	files.Local
+	view *remote.View
+}
+
+func (j userJail) View() *remote.View   { return j.view }
+func (userJail) Intact() bool           { return true }
+func (userJail) Ended() <-chan struct{} { return nil }
+func (userJail) Close()                 {}
+
+func (j userJail) Open(ctx context.Context, at files.At, mode protocol.FsMode) (files.Opened, error) {
+	o, err := j.Local.Open(ctx, at, mode)
+	o.File = heldByUser{o.File}
+	return o, err
+}
+
+type heldByUser struct{ files.Content }
+
+func (heldByUser) HeldElsewhere() {}
+
+// The record of a call that changes a file has the user of the process that made the call. It has no user if the server made
+// the call, or if nobody did.
+func TestRecordHasTheUserOfFiles(t *testing.T) {
+	dir := t.TempDir()
+	lines := new(auditLines)
+	log := audit.New(lines, audit.Options{Log: slog.New(slog.DiscardHandler)})
+	f := newFileCalls(nil, nil)
+	defer f.end(turns.New(9))
+	f.jails = &jails{owner: remote.NewPool(func(_ context.Context, _ string, v *remote.View) (remote.Jail, error) {
+		return userJail{view: v}, nil
+	}).Owner("c")}
+	c := &connection{env: &env.Env{Config: config.Config{Audit: log}}, files: f}
+	const nobody = `"user":{"name":"nobody","uid":65534,"gid":65534}`
+	var want []string
+	do := func(method, user string, prepare func(*fileCall) error, has string) {
+		t.Helper()
+		call := &fileCall{in: inbound{method: method, entry: methods[method]}, user: user, jails: f.jails, leave: func() {}, enter: func(string) error { return nil }}
+		if err := prepare(call); err != nil {
+			t.Fatal(err)
+		}
+		recorded := c.recordFile(call)
+		_, err := call.do(t.Context())
+		recorded(err)
+		want = append(want, has)
+	}
+	write := func(name string) func(*fileCall) error {
+		return func(call *fileCall) error {
+			return writeFile(f, call, protocol.FsWriteFileParams{Path: "file://" + dir + "/" + name})
+		}
+	}
+	open := func(call *fileCall) error {
+		return openFile(f, call, protocol.FsOpenParams{HandleID: "h", Path: "file://" + dir + "/c", Mode: protocol.FsReplace})
+	}
+	shut := func(call *fileCall) error { return closeFile(f, call, protocol.FsCloseParams{HandleID: "h"}) }
+	do(protocol.MethodFsWriteFile, "nobody", write("a"), `/a",`+nobody+"}")
+	do(protocol.MethodFsWriteFile, "nobody", write("none/a"), `/none/a",`+nobody+`,"error":"`)
+	do(protocol.MethodFsWriteFile, "", write("b"), `/b"}`)
+	do(protocol.MethodFsWriteFile, "no such user", write("b"), `/b","error":"`)
+	do(protocol.MethodFsOpen, "nobody", open, `/c","handle":"h",`+nobody+"}")
+	do(protocol.MethodFsClose, "root", shut, `/c","handle":"h",`+nobody+"}") // the file is closed by the process that holds it
+	do(protocol.MethodFsOpen, "", open, `/c","handle":"h"}`)
+	do(protocol.MethodFsClose, "", shut, `/c","handle":"h"}`)
+	log.Close()
+	all := strings.Split(strings.TrimSpace(lines.text.String()), "\n")
+	if len(all) != len(want) {
+		t.Fatalf("%d lines, want %d: %q", len(all), len(want), all)
+	}
+	for i := range want {
+		if !strings.Contains(all[i], want[i]) {
+			t.Errorf("%s\nwant %s", all[i], want[i])
+		}
 	}
 }
 

@@ -127,7 +127,7 @@ type (
 		Umask      Text  `json:"umask,omitempty"` // "": the umask of the server
 		NoNewPrivs bool  `json:"noNewPrivs,omitempty"`
 	}
-	// User is a user of the system, as whom a program runs.
+	// User is a user of the system, as whom a program runs, or as whom files are changed.
 	User struct {
 		Name Text   `json:"name"` // as the client or the policy names the user; may be a number
 		UID  uint32 `json:"uid"`
@@ -178,6 +178,7 @@ type (
 		Path   Text   `json:"path,omitempty"`
 		From   Text   `json:"from,omitempty"`   // of fs/copy
 		Handle Text   `json:"handle,omitempty"` // of fs/open, fs/close
+		User   *User  `json:"user,omitempty"`   // nil: the user of the server, or the call was refused before
 		Error  Text   `json:"error,omitempty"`  // "": done
 	}
 	// HTTPRequest is a request sent for a client.

@@ -9,6 +9,7 @@ var mutants = []mutant{
 	{file: "actors/internal/journal/journal.go", old: `cmp.Or(cmp.Compare(len(j.rings[b].events), len(j.rings[a].events)), `, new: `cmp.Or(`, breaks: "who floods the journal costs nobody else an event"},
 	{file: "actors/internal/journal/source.go", old: `state == s.state || s.state == protocol.ServerGone`, new: `state == s.state`, breaks: "nothing follows the end of a session in its events"},
 	{file: "actors/connection/end.go", old: `p.events.stop()`, new: `_ = p`, breaks: "a server/events that waits ends with its connection", run: "^TestEventsWait$"},
+	{file: "actors/connection/audit.go", old: `e.User = call.as`, new: `_ = call.as`, breaks: "the record has the user as whom a file was changed", run: "^TestRecordHasTheUserOfFiles$"},
 	{file: "actors/connection/events.go", old: `len(result.Events) > 0 || p.WaitMs == 0`, new: `true`, breaks: "a server/events waits for an event", run: "^TestEventsWait$"},
 	{file: "cmd/troupe/internal/pick/of.go", old: `len(s.List) == 0 && older`, new: `len(s.List) == 0 && older && false`, breaks: "of two commands that start a program of the same name at the same moment, one does"},
 	{file: "cmd/troupe/internal/pick/of.go", old: `starts || `, new: `starts && false || `, breaks: "a command that has looked is not overtaken by an older session"},
