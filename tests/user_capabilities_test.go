@@ -48,6 +48,9 @@ func TestUserByCapabilities(t *testing.T) {
 			t.Errorf("the process for calls about files has no line %q:\n%s", want, data)
 		}
 	}
+	_, tgid, _ := strings.Cut(string(data), "\nTgid:\t")
+	tgid, _, _ = strings.Cut(tgid, "\n")
+	wantNoThreadBecomes(t, tgid)
 	p := c.start("tty", obj{"argv": sh("id -u && echo written >$(tty)"), "tty": true})
 	p.awaitClosed()
 	if out := p.outputSoFar("pty"); strings.ReplaceAll(out, "\r", "") != "54321\nwritten\n" {
@@ -58,4 +61,31 @@ func TestUserByCapabilities(t *testing.T) {
 	eventually(t, "the daemon runs", func() bool { return len(kin(token)) > 0 })
 	c.call("session/close", obj{})
 	wantNoKin(t, "once session/close was answered", token)
+}
+
+// wantNoThreadBecomes wants that no thread of a process can change its user. In a binary with cgo, threads that make no calls keep the
+// capabilities for it, and then a filter refuses the calls.
+func wantNoThreadBecomes(t *testing.T, pid string) {
+	t.Helper()
+	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0)
+	cgo := errno == syscall.ENOTSUP // in troupe as in the test
+	threads, err := filepath.Glob("/proc/" + pid + "/task/*/status")
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("process %s has no threads: %v", pid, err)
+	}
+	for _, thread := range threads {
+		data, err := os.ReadFile(thread)
+		if err != nil {
+			continue // the thread has ended
+		}
+		text := string(data)
+		for _, want := range []string{"Uid:\t54321\t54321\t54321\t54321\n", "NoNewPrivs:\t1\n", "Seccomp:\t2\n"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("a thread of the process for calls about files has no line %q:\n%s", want, text)
+			}
+		}
+		if none := strings.Contains(text, "CapPrm:\t0000000000000000\n"); !none && (!cgo || !strings.Contains(text, "CapPrm:\t00000000000000c0\n")) {
+			t.Errorf("a thread of the process for calls about files has more capabilities than CAP_SETUID and CAP_SETGID, or any without cgo:\n%s", text)
+		}
+	}
 }
