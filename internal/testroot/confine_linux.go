@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,9 +120,18 @@ func coordinates(t testing.TB) bool {
 // a server that makes sandboxes. Call Confine after everything else of cmd is set. A machine without namespaces has cmd as it was.
 func Confine(t testing.TB, cmd *exec.Cmd, dirs ...string) {
 	t.Helper()
-	if needs.ProbeMount() == nil || needs.ProbeNamespaces(os.Getuid()) == nil {
-		confine(cmd, append([]string{Dir(t, "")}, dirs...), false)
+	if err := ConfineIn(Dir(t, ""), cmd, dirs...); err != nil {
+		t.Fatal(err)
 	}
+}
+
+// ConfineIn is Confine for a program that is no test. tmp is the directory that cmd sees as its /tmp. Everybody may write to tmp from now on.
+func ConfineIn(tmp string, cmd *exec.Cmd, dirs ...string) error {
+	if needs.ProbeMount() != nil && needs.ProbeNamespaces(os.Getuid()) != nil {
+		return nil
+	}
+	confine(cmd, append([]string{tmp}, dirs...), false)
+	return os.Chmod(tmp, 0o777|fs.ModeSticky)
 }
 
 // again is this program with flags in addition to its own. Those of its own that the pattern drop names, and those that write files
@@ -170,15 +180,28 @@ func confine(cmd *exec.Cmd, dirs []string, locked bool) {
 	}
 	a := cmd.SysProcAttr
 	a.Cloneflags |= unix.CLONE_NEWNS
+	uids, gids := []int{os.Getuid()}, []int{os.Getgid()}
+	if c := a.Credential; c != nil { // whoever enters the view is already this user
+		uids, gids = append(uids, int(c.Uid)), append(gids, int(c.Gid))
+		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
+	}
 	if locked {
 		a.Cloneflags |= unix.CLONE_NEWNET | unix.CLONE_NEWIPC
 	}
 	if locked || needs.ProbeMount() != nil {
 		a.Cloneflags |= unix.CLONE_NEWUSER
-		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
-		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
+		a.UidMappings, a.GidMappings, a.GidMappingsEnableSetgroups = same(uids), same(gids), a.Credential != nil
 		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN} // otherwise a user other than 0 enters without any
 	}
+}
+
+// same maps each id of a user namespace to itself.
+func same(ids []int) (all []syscall.SysProcIDMap) {
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		all = append(all, syscall.SysProcIDMap{ContainerID: id, HostID: id, Size: 1})
+	}
+	return all
 }
 
 // enter makes a view for this process, alone in its mount namespace, and executes the program.

@@ -13,18 +13,42 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
-// TestConfine: a program writes to the directories that it was given and to a /tmp of its own, and nowhere else.
+// TestConfine: a program of any user writes to the directories that it was given and to a /tmp of its own, and nowhere else.
 func TestConfine(t *testing.T) {
 	t.Parallel()
 	if needs.ProbeMount() != nil {
 		needs.Namespaces(t, os.Getuid())
 	}
+	users := map[string]*syscall.Credential{"the own user": nil}
+	if os.Getuid() == 0 {
+		users["another user"] = &syscall.Credential{Uid: 65534, Gid: 65534}
+	}
+	for name, user := range users {
+		t.Run(name, func(t *testing.T) { confineOne(t, user) })
+	}
+}
+
+func confineOne(t *testing.T, user *syscall.Credential) {
 	own, outside := Dir(t, ""), Dir(t, "/var/tmp")
+	for _, dir := range []string{own, outside} {
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
 	inTmp := filepath.Join("/tmp", filepath.Base(own)+"-new")
-	cmd := exec.Command("/bin/sh", "-c", `echo x >"$0/new"; echo x >"$1/new"; echo x >/proc/self/root"$1/new"; echo x >"$2" && cat "$2"`, own, outside, inTmp)
+	cmd := exec.Command("/bin/sh", "-c", `id -u; grep CapEff /proc/self/status; echo x >"$0/new"; echo x >"$1/new"; echo x >/proc/self/root"$1/new"; echo x >"$2" && cat "$2"`, own, outside, inTmp)
+	cmd.SysProcAttr, cmd.Dir = &syscall.SysProcAttr{Credential: user}, "/" // another user may lack access to the source tree
+	want := fmt.Sprint(os.Getuid(), "\n")
+	if user != nil {
+		want = fmt.Sprint(user.Uid, "\n")
+	}
 	Confine(t, cmd, own)
-	if out, err := cmd.Output(); err != nil || string(out) != "x\n" {
-		t.Errorf("%v, %q: no /tmp to write to", err, out)
+	out, err := cmd.Output()
+	if err != nil || !strings.HasPrefix(string(out), want) || !strings.HasSuffix(string(out), "\nx\n") {
+		t.Errorf("%v, %q: not the user %q, or no /tmp to write to", err, out, want)
+	}
+	if want != "0\n" && !strings.Contains(string(out), "CapEff:\t0000000000000000\n") {
+		t.Errorf("a user other than root has capabilities in the view: %q", out)
 	}
 	for path, want := range map[string]bool{own + "/new": true, outside + "/new": false, inTmp: false} {
 		if _, err := os.Lstat(path); (err == nil) != want {
