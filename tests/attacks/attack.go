@@ -65,6 +65,7 @@ type target struct {
 	binary string   // path of the server
 	args   []string // the server's flags
 	dir    string   // temporary files; removed at the end
+	tmp    string   // what the server sees as /tmp
 	token  string   // an argument of every program of the attack, and a time to sleep
 	keys   *keyring // for servers with the same door
 	bearer string   // the attacker's right token; "": the server asks for none

@@ -16,6 +16,7 @@ var children = map[string]func(args []string) error{
 	"stream":     func(args []string) error { stream.Main(args); return nil },
 	"fork":       forkBomb,
 	"undumpable": undumpable,
+	"mount":      mountInside,
 }
 
 func childMain(args []string) {

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Attacks on the access to the server.
@@ -57,7 +55,7 @@ var doorAttacks = []*attack{
 		run:  doorWithoutFiles,
 	},
 	{
-		name: "full disk", short: true, own: true, refusals: true, skip: needsRoot, bound: 3 * time.Minute, configure: mountSmallDisk,
+		name: "full disk", short: true, own: true, refusals: true, skip: noMount, bound: 3 * time.Minute, configure: mountSmallDisk,
 		flags: []string{"--audit", "DIR/small/audit", "--spool-dir", "DIR/small"},
 		does:  "Fills the disk of 2 MiB that has the audit log and the spools, with the output of 8 programs, and starts programs meanwhile.",
 		must:  "Starts are refused. The terminal and the stream of others go on. Once there is room, programs start, and the audit log counts the lost lines.",
@@ -210,17 +208,11 @@ func doorWithoutFiles(ctx context.Context, t *target) error {
 	return t.othersGoOn(ctx)
 }
 
-// mountSmallDisk mounts a disk of 2 MiB until the server has ended.
-func mountSmallDisk(t *target, _ *exec.Cmd) error {
+// mountSmallDisk mounts a disk of 2 MiB in the view of the server, before the server opens its files there.
+func mountSmallDisk(t *target, cmd *exec.Cmd) error {
 	dir := filepath.Join(t.dir, "small")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
-		return skipped(fmt.Sprint("no file system can be mounted here: ", err))
-	}
-	t.onRelease(func() { unix.Unmount(dir, unix.MNT_DETACH) })
-	return nil
+	before(cmd, `mount -t tmpfs -o size=2m attacks "$0"`, dir)
+	return os.Mkdir(dir, 0o755)
 }
 
 func fullDisk(ctx context.Context, t *target) error {
@@ -278,7 +270,7 @@ func fullDisk(ctx context.Context, t *target) error {
 		return fmt.Errorf("with room on the disk again: %w", err)
 	}
 	return eventually(ctx, answerWithin, func() error {
-		events, err := auditLog(filepath.Join(t.dir, "small", "audit"))
+		events, err := auditLog(t.server.seen(filepath.Join(t.dir, "small", "audit")))
 		if err != nil {
 			return err
 		}

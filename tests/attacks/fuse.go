@@ -6,14 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"golang.org/x/sys/unix"
 )
 
-// A disk is a filesystem of this program, mounted with FUSE. A dead disk answers nothing, like a
+// A disk is a filesystem of this program, mounted with FUSE where only the server and its programs see it. A dead disk answers nothing, like a
 // network filesystem without its server. A slow disk is a flat directory in memory, and pauses before
 // each write. Source: linux/fuse.h, protocol 7.31.
 type disk struct {
@@ -35,8 +38,8 @@ type diskFile struct {
 
 // noFUSE returns why this machine allows no disk, or "".
 func noFUSE() string {
-	if os.Getuid() != 0 {
-		return "needs root, to mount"
+	if reason := noMount(); reason != "" {
+		return reason
 	}
 	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
@@ -46,13 +49,40 @@ func noFUSE() string {
 	return ""
 }
 
+// noMount returns why this program may mount nothing, or "".
+func noMount() string {
+	if os.Getuid() != 0 {
+		return "needs root, to mount"
+	}
+	if err := needs.ProbeMount(); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// mountInside mounts a FUSE filesystem where the process with a pid sees it. It runs alone in a process: the arguments are the pid and the directory, and
+// descriptor 3 is an open /dev/fuse.
+func mountInside(args []string) error {
+	view, err := os.Open("/proc/" + args[0] + "/ns/mnt")
+	if err != nil {
+		return err
+	}
+	runtime.LockOSThread()                              // a view belongs to a thread
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // threads with a common working directory stay where they are
+		return fmt.Errorf("unshare the working directory: %w", err)
+	}
+	if err := unix.Setns(int(view.Fd()), unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("enter the view of process %s: %w", args[0], err)
+	}
+	if err := unix.Mount("attacks", args[1], "fuse", unix.MS_NOSUID|unix.MS_NODEV, "fd=3,rootmode=40000,user_id=0,group_id=0,allow_other"); err != nil {
+		return fmt.Errorf("mount a FUSE filesystem: %w", err)
+	}
+	return nil
+}
+
 // mount mounts a disk until the attack has ended. If names are given, a dead disk has files with these
 // names and allows opening them.
 func (t *target) mount(pause time.Duration, names ...string) (*disk, error) {
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("/dev/fuse: %w", err)
-	}
 	d := &disk{
 		dir: filepath.Join(t.dir, "disk-"+newToken()), pause: pause,
 		names: map[string]uint64{}, files: map[uint64]*diskFile{1: {mode: unix.S_IFDIR | 0o777}}, last: 1,
@@ -63,15 +93,28 @@ func (t *target) mount(pause time.Duration, names ...string) (*disk, error) {
 		d.names[name], d.files[d.last] = d.last, &diskFile{mode: unix.S_IFREG | 0o666, size: 1000}
 	}
 	if err := os.Mkdir(d.dir, 0o755); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("/dev/fuse: %w", err)
+	}
+	unmounted := os.NewFile(uintptr(fd), "/dev/fuse")
+	defer unmounted.Close()
+	child := exec.Command("/proc/self/exe", childArg, "mount", fmt.Sprint(t.server.pid()), d.dir)
+	child.ExtraFiles = []*os.File{unmounted}
+	if out, err := child.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	// Go polls a file from its NewFile on, and there is nothing to poll before the mount.
+	if fd, err = unix.FcntlInt(unmounted.Fd(), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
-	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd)
-	if err := unix.Mount("attacks", d.dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		unix.Close(fd)
-		return nil, skipped("mount of a FUSE filesystem: " + err.Error())
-	}
-	d.fuse = os.NewFile(uintptr(fd), "/dev/fuse") // Go can poll the file once the disk is mounted
+	d.fuse = os.NewFile(uintptr(fd), "/dev/fuse")
 	served := make(chan struct{})
 	go func() {
 		d.serve()
@@ -80,7 +123,7 @@ func (t *target) mount(pause time.Duration, names ...string) (*disk, error) {
 	t.onEnd(sync.OnceFunc(func() {
 		d.fuse.Close() // everybody waiting for an answer gets an error
 		<-served
-		unix.Unmount(d.dir, unix.MNT_DETACH)
+		os.Remove(d.dir) // Linux unmounts a disk whose directory is removed where it is not mounted
 	}))
 	return d, nil
 }

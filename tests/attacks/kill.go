@@ -391,7 +391,7 @@ func killed(ctx context.Context, t *target) error {
 	t.server.kill()
 	hold(ctx, time.Second)
 	left := len(t.kin())
-	next, err := serve(ctx, t.binary, t.dir, nil, t.args...)
+	next, err := t.serve(nil, t.args...)
 	if err != nil {
 		return err
 	}

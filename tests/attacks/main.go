@@ -10,7 +10,8 @@
 //	go run ./tests/attacks --all-at-once 30m      all attacks at once, for this long
 //
 // docs/THREAT_MODEL.md, section "Attacks to run", explains the table. Every attack is bounded in count and
-// time, connects only to servers of this program, and removes its files, processes and sessions. The
+// time, connects only to servers of this program, and removes its files, processes and sessions. An attacked server
+// can write only below the directory of its attack (package testroot), and sees disks that nobody else sees. The
 // program needs Linux; some attacks need root.
 //
 // To add an attack, add an entry to the list of its family (starts.go, kill.go, doors.go, …): a name, a sentence

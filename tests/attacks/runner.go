@@ -72,17 +72,18 @@ type result struct {
 	wrong               []error // nil: the server withstood the attack
 }
 
-// target makes a target without a server.
-func (r *runner) target(d door) (*target, error) {
-	dir, err := os.MkdirTemp(r.dir, "target-")
+// target makes a target without a server, whose files are below dir.
+func (r *runner) target(dir string, d door) (*target, error) {
+	dir, err := os.MkdirTemp(dir, "target-")
 	if err != nil {
 		return nil, err
 	}
+	tmp := dir + "-tmp"
 	// A server of any user makes its own directory there.
-	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(dir+"/runtime", 0o777), os.Chmod(dir+"/runtime", 0o777|os.ModeSticky)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(dir+"/runtime", 0o777), os.Chmod(dir+"/runtime", 0o777|os.ModeSticky), os.Mkdir(tmp, 0o755)); err != nil {
 		return nil, err
 	}
-	t := &target{binary: r.binary, self: r.self, dir: dir, token: newToken(), quick: r.quick}
+	t := &target{binary: r.binary, self: r.self, dir: dir, tmp: tmp, token: newToken(), quick: r.quick}
 	if t.keys, err = newKeyring(d, dir); err != nil {
 		return nil, err
 	}
@@ -102,6 +103,7 @@ func (t *target) release() {
 		t.releases[len(t.releases)-1-i]()
 	}
 	os.RemoveAll(t.dir)
+	os.RemoveAll(t.tmp)
 }
 
 // attack makes an attack on a new server.
@@ -135,7 +137,7 @@ func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 	if slices.Contains(a.flags, "--listen") {
 		d = openDoor // the flags say how the server is exposed
 	}
-	t, err := r.target(d)
+	t, err := r.target(r.dir, d)
 	if err != nil {
 		return err
 	}
@@ -153,7 +155,7 @@ func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 	}
 	t.args = flags
 	var configured error
-	s, err := serve(ctx, r.binary, t.dir, func(cmd *exec.Cmd) {
+	s, err := t.serve(func(cmd *exec.Cmd) {
 		if a.configure != nil {
 			configured = a.configure(t, cmd)
 		}

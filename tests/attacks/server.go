@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
 const (
@@ -82,23 +83,24 @@ func (t *tap) String() string {
 	return string(t.last)
 }
 
-// An attack writes below the directory of its target. The server sees whatever its machine has mounted, because attacks mount disks while it runs, so no
-// private view of the files keeps it from others (as testroot.Confine would).
-
-// serve starts a server, whose runtime directory is below dir, and waits for its address. configure changes the command, and may be nil.
-func serve(ctx context.Context, binary, dir string, configure func(*exec.Cmd), args ...string) (*server, error) {
+// serve starts a server, and waits for its address. configure changes the command, and may be nil. The server and its programs can write only to t.dir, to
+// a /tmp of their own, and to what testroot.Confine names: a wrong path in an attack, or a fault of the server, changes nothing else.
+func (t *target) serve(configure func(*exec.Cmd), args ...string) (*server, error) {
 	if !strings.Contains(strings.Join(args, " "), "--listen") {
 		args = append([]string{"--listen", "ws://127.0.0.1:0"}, args...)
 	}
-	s := &server{cmd: exec.Command(binary, append([]string{"serve"}, args...)...), exited: make(chan struct{})}
-	s.cmd.Env = append(slices.Clone(serverEnv), "XDG_RUNTIME_DIR="+filepath.Join(dir, "runtime"))
-	s.cmd.Dir = "/"
+	s := &server{cmd: exec.Command(t.binary, append([]string{"serve"}, args...)...), exited: make(chan struct{})}
+	s.cmd.Env = append(slices.Clone(serverEnv), "XDG_RUNTIME_DIR="+filepath.Join(t.dir, "runtime"))
+	s.cmd.Dir = filepath.Dir(t.binary) // a view shows this directory, which also has the programs of the attacks
 	// Pdeathsig kills the server when the thread that started it ends. No thread of this program ends
 	// before the program.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s.cmd.Stderr = &s.stderr
 	if configure != nil {
 		configure(s.cmd)
+	}
+	if err := testroot.ConfineIn(t.tmp, s.cmd, t.dir); err != nil {
+		return nil, err
 	}
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -121,6 +123,9 @@ func serve(ctx context.Context, binary, dir string, configure func(*exec.Cmd), a
 }
 
 func (s *server) pid() int { return s.cmd.Process.Pid }
+
+// seen returns a path by which this program reaches a file as the server sees it: perhaps on a disk that only the server has.
+func (s *server) seen(path string) string { return fmt.Sprintf("/proc/%d/root%s", s.pid(), path) }
 
 func (s *server) alive() bool {
 	select {

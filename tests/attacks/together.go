@@ -151,7 +151,7 @@ func turnedAway(err error) bool {
 
 // round makes an attack on a server under other attacks.
 func (r *runner) round(ctx context.Context, a *attack, whole *target) error {
-	t, err := r.target(whole.keys.door)
+	t, err := r.target(whole.dir, whole.keys.door) // the server can write only below whole.dir
 	if err != nil {
 		return err
 	}
