@@ -20,8 +20,7 @@ type attack struct {
 	does string // a sentence about the attack
 	must string // the rules that must hold besides the rules for every attack
 
-	// bound is how long the whole attack may take. Zero: five minutes. bound is a timeout, not a
-	// measurement.
+	// bound is how long the whole attack may take. Zero: attackWithin.
 	bound time.Duration
 	// short attacks are part of go test -tags slow.
 	short bool

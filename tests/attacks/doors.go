@@ -40,13 +40,13 @@ var doorAttacks = []*attack{
 		},
 	},
 	{
-		name: "empty sessions", bound: 5 * time.Minute,
+		name: "empty sessions",
 		does: "Opens 10,500 sessions that may live for 24 h, and leaves each at once.",
 		must: "Others still open sessions, and no session with a program ends.",
 		run:  emptySessions,
 	},
 	{
-		name: "no descriptors at the door", short: true, own: true, refusals: true, bound: 2 * time.Minute,
+		name: "no descriptors at the door", short: true, own: true, refusals: true,
 		harms: func(err error) bool {
 			return !strings.HasPrefix(err.Error(), "stream") && !strings.HasPrefix(err.Error(), "echo") && !strings.HasPrefix(err.Error(), "end")
 		},
@@ -55,7 +55,7 @@ var doorAttacks = []*attack{
 		run:  doorWithoutFiles,
 	},
 	{
-		name: "full disk", short: true, own: true, refusals: true, skip: noMount, bound: 3 * time.Minute, configure: mountSmallDisk,
+		name: "full disk", short: true, own: true, refusals: true, skip: noMount, configure: mountSmallDisk,
 		flags: []string{"--audit", "DIR/small/audit", "--spool-dir", "DIR/small"},
 		does:  "Fills the disk of 2 MiB that has the audit log and the spools, with the output of 8 programs, and starts programs meanwhile.",
 		must:  "Starts are refused. The terminal and the stream of others go on. Once there is room, programs start, and the audit log counts the lost lines.",
@@ -140,7 +140,14 @@ func (t *target) occupy(ctx context.Context, n, addresses int, use func(net.Conn
 
 // silent occupies the server until the well-behaved client has gone on.
 func silent(ctx context.Context, t *target, n, addresses int) error {
-	held, release := t.occupy(ctx, n, addresses, listen)
+	var expired atomic.Int64 // connections that the server has ended at the deadline for silent ones
+	held, release := t.occupy(ctx, n, addresses, func(c net.Conn) {
+		begin := time.Now()
+		listen(c)
+		if time.Since(begin) > handshakeWithin-time.Second {
+			expired.Add(1)
+		}
+	})
 	defer release()
 	err := eventually(ctx, answerWithin, func() error {
 		if n := held.Load(); n < 280 {
@@ -151,14 +158,18 @@ func silent(ctx context.Context, t *target, n, addresses int) error {
 	if err != nil {
 		return err
 	}
-	begin := time.Now()
-	if err := t.othersGoOn(ctx); err != nil {
-		return err
-	}
-	if took := time.Since(begin); took > handshakeWithin-time.Second && !t.shared {
-		return fmt.Errorf("others came in after %v: when the deadline for silent connections, %v, had passed", took.Round(time.Second/10), handshakeWithin)
-	}
-	return nil
+	// Others must come in beside silent connections, and not in the places of those that have expired. On a busy machine some expire meanwhile; then
+	// others must go on once more.
+	return eventually(ctx, answerWithin, func() error {
+		before := expired.Load()
+		if err := t.othersGoOn(ctx); err != nil {
+			return err
+		}
+		if n := expired.Load() - before; n > 0 && !t.shared {
+			return fmt.Errorf("others came in only while %d silent connections expired, %v after their beginning", n, handshakeWithin)
+		}
+		return nil
+	})
 }
 
 // handshakeWithin is when the server ends silent connections. Source:
@@ -215,6 +226,12 @@ func mountSmallDisk(t *target, cmd *exec.Cmd) error {
 	return os.Mkdir(dir, 0o755)
 }
 
+// isFull reports whether the server has refused a start for a full disk.
+func isFull(err error) bool {
+	e := refusal(err)
+	return e != nil && e.Code == -32603 && strings.Contains(e.Message, "no space left on device")
+}
+
 func fullDisk(ctx context.Context, t *target) error {
 	p, err := t.open(ctx, obj{"capabilities": obj{"gap": true}, "session": obj{"detachedTtlMs": 60_000}}, nil)
 	if err != nil {
@@ -223,11 +240,13 @@ func fullDisk(ctx context.Context, t *target) error {
 	for i := range 8 {
 		params := program(fmt.Sprint("full", i), t.self, childArg, "stream", "source", "100000000")
 		params["retention"] = obj{"bytes": 64 << 10, "onFull": "spool"}
-		if err := p.call(ctx, "process/start", params, nil); err != nil {
+		if err := p.call(ctx, "process/start", params, nil); isFull(err) {
+			break // the first programs have filled the disk: the server spools what its client is slow to read
+		} else if err != nil {
 			return err
 		}
 	}
-	p.cutAndWait() // now the server spools
+	p.cutAndWait() // now the server spools everything
 	q, err := t.open(ctx, nil, nil)
 	if err != nil {
 		return err
@@ -240,7 +259,7 @@ func fullDisk(ctx context.Context, t *target) error {
 	err = eventually(ctx, answerWithin, func() error {
 		n++
 		err := start(n)
-		if e := refusal(err); e != nil && e.Code == -32603 && strings.Contains(e.Message, "no space left on device") {
+		if isFull(err) {
 			if refused++; refused >= 20 {
 				return nil
 			}

@@ -32,7 +32,7 @@ var fileAttacks = []*attack{
 		run:  walk,
 	},
 	{
-		name: "slow disk", skip: noFUSE, bound: 2 * time.Minute,
+		name: "slow disk", skip: noFUSE,
 		does: "Writes a file of 13 MiB to a disk that needs 20 s for it.",
 		must: "The write is done, and its connection lives.",
 		run:  slowDisk,

@@ -19,7 +19,7 @@ var handshakeAttacks = []*attack{
 	halfOpenAttack("half-open TLS", tlsDoor, "Begins TLS on 10,000 connections from 20 addresses, with half a ClientHello or a whole one, and says no more.", stallTLS),
 	halfOpenAttack("half-open upgrades", openDoor, "Sends half a request for a websocket on 10,000 connections from 20 addresses.", stallUpgrade),
 	{
-		name: "slow headers", short: true, bound: 2 * time.Minute,
+		name: "slow headers", short: true,
 		does: "Sends requests of which a byte comes every 100 ms, on 1,000 connections from 20 addresses.",
 		must: "The server ends each connection, although bytes keep coming.",
 		run:  slowHeaders,
@@ -28,7 +28,7 @@ var handshakeAttacks = []*attack{
 
 func halfOpenAttack(name string, d door, does string, begin func(context.Context, *target, int, net.Conn)) *attack {
 	return &attack{
-		name: name, does: does, short: true, door: d, bound: 4 * time.Minute,
+		name: name, does: does, short: true, door: d,
 		must: "Others connect, resume and ask for /healthz meanwhile. The server ends each connection.",
 		run: func(ctx context.Context, t *target) error {
 			return outlast(ctx, t, t.n(10_000, 400), func(i int, c net.Conn) error {

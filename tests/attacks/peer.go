@@ -178,6 +178,19 @@ func (p *peer) write(kind int, data []byte) error {
 	return p.ws.WriteMessage(kind, data)
 }
 
+// writeRaw writes the parts of a frame as they are. No Pong of the reader comes between them.
+func (p *peer) writeRaw(within time.Duration, parts ...[]byte) error {
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	p.raw.SetWriteDeadline(time.Now().Add(within))
+	for _, part := range parts {
+		if _, err := p.raw.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // request sends a request. The channel gets the answer, or is closed with the connection.
 func (p *peer) request(method string, params any) (chan peerAnswer, error) {
 	answer := make(chan peerAnswer, 1)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,10 +128,7 @@ func (r *runner) attack(ctx context.Context, a *attack) (res result) {
 
 // against returns an error if the attack could not be judged. res gets the rules that were broken.
 func (r *runner) against(ctx context.Context, a *attack, res *result) error {
-	bound := a.bound
-	if bound == 0 {
-		bound = 5 * time.Minute
-	}
+	bound := cmp.Or(a.bound, attackWithin)
 	ctx, cancel := context.WithTimeoutCause(ctx, bound+stopWithin+2*giveBackWithin, errors.New("the attack took too long"))
 	defer cancel()
 	d := max(r.door, a.door)

@@ -157,11 +157,7 @@ func (r *runner) round(ctx context.Context, a *attack, whole *target) error {
 	}
 	defer t.release()
 	t.server, t.others, t.keys, t.shared = whole.server, whole.others, whole.keys, true
-	bound := a.bound
-	if bound == 0 {
-		bound = time.Minute
-	}
-	bounded, cancel := context.WithTimeoutCause(ctx, 3*bound, fmt.Errorf("not done within %v", 3*bound))
+	bounded, cancel := context.WithTimeoutCause(ctx, attackWithin, fmt.Errorf("not done within %v", attackWithin))
 	defer cancel()
 	err = a.run(bounded, t)
 	t.end()
