@@ -180,18 +180,19 @@ func confine(cmd *exec.Cmd, dirs []string, locked bool) {
 	}
 	a := cmd.SysProcAttr
 	a.Cloneflags |= unix.CLONE_NEWNS
-	uids, gids := []int{os.Getuid()}, []int{os.Getgid()}
-	if c := a.Credential; c != nil { // whoever enters the view is already this user
-		uids, gids = append(uids, int(c.Uid)), append(gids, int(c.Gid))
-		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
-	}
 	if locked {
 		a.Cloneflags |= unix.CLONE_NEWNET | unix.CLONE_NEWIPC
 	}
-	if locked || needs.ProbeMount() != nil {
+	if (locked || needs.ProbeMount() != nil) && a.Cloneflags&unix.CLONE_NEWUSER == 0 {
 		a.Cloneflags |= unix.CLONE_NEWUSER
+		uids, gids := []int{os.Getuid()}, []int{os.Getgid()}
+		if c := a.Credential; c != nil {
+			uids, gids = append(uids, int(c.Uid)), append(gids, int(c.Gid))
+		}
 		a.UidMappings, a.GidMappings, a.GidMappingsEnableSetgroups = same(uids), same(gids), a.Credential != nil
-		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN} // otherwise a user other than 0 enters without any
+	}
+	if a.Cloneflags&unix.CLONE_NEWUSER != 0 || a.Credential != nil {
+		a.AmbientCaps = append(a.AmbientCaps, unix.CAP_SYS_ADMIN) // otherwise a user other than 0 enters without any
 	}
 }
 
@@ -219,7 +220,7 @@ func enter(text string) error {
 			return err
 		}
 	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_LOWER, unix.CAP_SYS_ADMIN, 0, 0); err != nil {
 		return fmt.Errorf("give up capabilities: %w", err)
 	}
 	return fmt.Errorf("execute %s: %w", v.Path, syscall.Exec(v.Path, v.Args, os.Environ()))
@@ -234,16 +235,21 @@ func (v *view) mount() error {
 	if err != nil {
 		return err
 	}
-	// The private /tmp must show whatever this process still needs below the old one, at the same path.
+	// The private /tmp must show whatever this process still needs below the old one, at the same path: the writable directories, the
+	// working directory, the program, and, read-only, the files that its arguments name.
 	type place struct {
 		path string
 		fd   int
 	}
 	var places []place
-	for _, path := range append([]string{below("/tmp", v.Path), below("/tmp", cwd)}, v.Dirs...) {
-		if path == "" {
-			continue
+	shown := v.Dirs
+	for _, path := range append([]string{v.Path, cwd}, v.Args...) {
+		path = below("/tmp", path)
+		if _, err := os.Stat(path); err == nil && !slices.Contains(shown, path) {
+			shown = append([]string{path}, shown...) // before a directory below it
 		}
+	}
+	for _, path := range shown {
 		fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("open %s: %w", path, err)

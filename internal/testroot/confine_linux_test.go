@@ -29,14 +29,17 @@ func TestConfine(t *testing.T) {
 }
 
 func confineOne(t *testing.T, user *syscall.Credential) {
-	own, outside := Dir(t, ""), Dir(t, "/var/tmp")
+	own, outside, named := Dir(t, ""), Dir(t, "/var/tmp"), Dir(t, "")+"/named"
+	if err := os.WriteFile(named, []byte("named\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	for _, dir := range []string{own, outside} {
 		if err := os.Chmod(dir, 0o777); err != nil {
 			t.Fatal(err)
 		}
 	}
 	inTmp := filepath.Join("/tmp", filepath.Base(own)+"-new")
-	cmd := exec.Command("/bin/sh", "-c", `id -u; grep CapEff /proc/self/status; echo x >"$0/new"; echo x >"$1/new"; echo x >/proc/self/root"$1/new"; echo x >"$2" && cat "$2"`, own, outside, inTmp)
+	cmd := exec.Command("/bin/sh", "-c", `id -u; grep CapEff /proc/self/status; cat "$3"; echo x >"$3"; cat "$3"; echo x >"$0/new"; echo x >"$1/new"; echo x >/proc/self/root"$1/new"; echo x >"$2" && cat "$2"`, own, outside, inTmp, named)
 	cmd.SysProcAttr, cmd.Dir = &syscall.SysProcAttr{Credential: user}, "/" // another user may lack access to the source tree
 	want := fmt.Sprint(os.Getuid(), "\n")
 	if user != nil {
@@ -46,6 +49,9 @@ func confineOne(t *testing.T, user *syscall.Credential) {
 	out, err := cmd.Output()
 	if err != nil || !strings.HasPrefix(string(out), want) || !strings.HasSuffix(string(out), "\nx\n") {
 		t.Errorf("%v, %q: not the user %q, or no /tmp to write to", err, out, want)
+	}
+	if strings.Count(string(out), "named\n") != 2 {
+		t.Errorf("a file in /tmp that an argument names is not there, or can be written: %q", out)
 	}
 	if want != "0\n" && !strings.Contains(string(out), "CapEff:\t0000000000000000\n") {
 		t.Errorf("a user other than root has capabilities in the view: %q", out)

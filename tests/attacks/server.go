@@ -93,7 +93,7 @@ func (t *target) serve(configure func(*exec.Cmd), args ...string) (*server, erro
 	}
 	s := &server{cmd: exec.Command(t.binary, append([]string{"serve"}, args...)...), exited: make(chan struct{})}
 	s.cmd.Env = append(slices.Clone(serverEnv), "XDG_RUNTIME_DIR="+filepath.Join(t.dir, "runtime"))
-	s.cmd.Dir = filepath.Dir(t.binary) // a view shows this directory, which also has the programs of the attacks
+	s.cmd.Dir = "/"
 	// Pdeathsig kills the server when the thread that started it ends. No thread of this program ends
 	// before the program.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
