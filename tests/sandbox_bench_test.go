@@ -14,7 +14,7 @@ import (
 func BenchmarkSandboxLevels(b *testing.B) {
 	needs.NewProc(b, os.Geteuid())
 	complete, oldProc := newWarden(b, os.Geteuid()), newWarden(b, os.Geteuid())
-	complete.server = startServerWith(b, complete.as, "--closed-retention", "0")
+	complete.serve(b, nil, "--closed-retention", "0")
 	startMounted(b, oldProc, coverProc, "")
 	kinds := []struct {
 		name        string

@@ -58,9 +58,22 @@ func ordinary() int { return 1_000_000 + os.Getpid()*10 + 9 }
 func startWarden(t *testing.T, uid int, args ...string) *warden {
 	t.Helper()
 	w := newWarden(t, uid)
-	w.server = startServerWith(t, w.as, args...)
+	w.serve(t, nil, args...)
 	w.needsSandbox(t)
 	return w
+}
+
+// serve starts the server of the warden, with a /tmp of its own: sandboxes that may write to /tmp make placeholders there. configure
+// changes the command, and may be nil.
+func (w *warden) serve(t testing.TB, configure func(*exec.Cmd), args ...string) {
+	t.Helper()
+	w.server = startServerWith(t, func(cmd *exec.Cmd) {
+		w.as(cmd)
+		if configure != nil {
+			configure(cmd)
+		}
+		testroot.Confine(t, cmd, w.dir)
+	}, args...)
 }
 
 // newWarden returns a warden whose server does not run yet.

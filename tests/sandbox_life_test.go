@@ -430,7 +430,7 @@ var lifeRows = []struct {
 	}},
 	{"two servers", func(y *yard) {
 		other := &warden{uid: y.warden.uid, dir: y.warden.dir}
-		other.server = startServerWith(y.t, other.as)
+		other.serve(y.t, nil)
 		second := *y
 		second.warden, second.c = other, other.in(y.t).session(nil)
 		a := y.start(`echo up; read x; mkdir .codex`, obj{"pipeStdin": true})
@@ -523,7 +523,7 @@ func TestSandboxShutdown(t *testing.T) {
 		w.server = nil
 		y.check()
 
-		w.server = startServerWith(t, w.as, "--kill-grace", "1m")
+		w.serve(t, nil, "--kill-grace", "1m")
 		y = w.yard(t)
 		p := y.start(`trap 'echo x >saved; exit 0' TERM; echo up; while :; do sleep 0.05; done`, nil)
 		p.awaitOutput("stdout", "up\n")

@@ -275,7 +275,7 @@ func TestSandboxNamespacesAreFreed(t *testing.T) {
 	}
 	eachUser(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)
-		w.server = startServerWith(t, func(cmd *exec.Cmd) {
+		w.serve(t, func(cmd *exec.Cmd) {
 			w.inUserNamespace(t, cmd, fmt.Sprintf("for kind in user mnt pid net ipc uts cgroup; do echo %d >/proc/sys/user/max_${kind}_namespaces || exit; done", most))
 		})
 		y := w.yard(t)

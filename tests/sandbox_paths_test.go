@@ -108,8 +108,7 @@ func TestSandboxDirectoryIsNoDescriptor(t *testing.T) {
 		}
 		defer root.Close()
 		w := newWarden(t, uid)
-		w.server = startServerWith(t, func(cmd *exec.Cmd) {
-			w.as(cmd)
+		w.serve(t, func(cmd *exec.Cmd) {
 			for range 10 { // the server looks at its own descriptor of the same number first
 				cmd.ExtraFiles = append(cmd.ExtraFiles, root)
 			}

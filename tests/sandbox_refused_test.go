@@ -75,7 +75,7 @@ func TestSandboxRefused(t *testing.T) {
 				if m.complete {
 					args = []string{"--require-sandbox=complete"}
 				}
-				w.server = startServerWith(t, enter, args...)
+				w.serve(t, enter, args...)
 				m.refuses(t, w)
 				m.tells(t, w, enter)
 			})

@@ -136,7 +136,7 @@ func testRequiredSandbox(t *testing.T, as func(*testing.T, func(*testing.T, int)
 			t.Parallel()
 			as(t, func(t *testing.T, uid int) {
 				w := newWarden(t, uid)
-				w.server = startServerWith(t, w.as, args...)
+				w.serve(t, nil, args...)
 				w.needsSandbox(t)
 				y := w.yard(t)
 				y.c.close()

@@ -33,7 +33,7 @@ func TestSandboxHidesServer(t *testing.T) {
 			w.as(cmd)
 			cmd.Env = append(cmd.Env, "TROUPE_TOKEN="+secret)
 		}
-		w.server = startServerWith(t, as, "--listen", "unix://"+socket, "--auth-token-file", tokens, "--auth-roles-file", roles, "--audit", record)
+		w.serve(t, as, "--listen", "unix://"+socket, "--auth-token-file", tokens, "--auth-roles-file", roles, "--audit", record)
 		bin, err := troupeBinary()
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func TestRequiredSandboxHoldsForFiles(t *testing.T) {
 	eachUser(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)
 		policy := w.policy(t, "never-shown")
-		w.server = startServerWith(t, w.as, "--policy-file", policy, "--require-sandbox", "--default-sandbox", "workspace-write")
+		w.serve(t, nil, "--policy-file", policy, "--require-sandbox", "--default-sandbox", "workspace-write")
 		w.needsSandbox(t)
 		y := w.yard(t)
 		everything := sandboxOf(managed("restricted", specialEntry("write", "project_roots")), "/")
@@ -136,10 +136,7 @@ func TestFilesShowNoMoreThanPrograms(t *testing.T) {
 	eachUser(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)
 		policy := w.policy(t, "planted")
-		w.server = startServerWith(t, func(cmd *exec.Cmd) {
-			w.as(cmd)
-			cmd.Env = append(cmd.Env, "PLANTED=planted")
-		}, "--policy-file", policy)
+		w.serve(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "PLANTED=planted") }, "--policy-file", policy)
 		w.needsSandbox(t)
 		y := w.yard(t)
 		link := y.w + "/link"
@@ -182,7 +179,7 @@ func TestSandboxRefusesSocketBelowDenied(t *testing.T) {
 		if err := os.Chmod(own, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		w.server = startServerWith(t, w.as, "--require-sandbox")
+		w.serve(t, nil, "--require-sandbox")
 		socket := filepath.Join(own, "server.sock")
 		listener, err := net.Listen("unix", socket)
 		if err != nil {
@@ -295,10 +292,7 @@ func TestSandboxKeepsServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.server = startServerWith(t, func(cmd *exec.Cmd) {
-			w.as(cmd)
-			cmd.Path = own
-		})
+		w.serve(t, func(cmd *exec.Cmd) { cmd.Path = own })
 		w.needsSandbox(t)
 		y := w.yard(t)
 		y.prepared()

@@ -687,7 +687,7 @@ func TestSandboxSubmounts(t *testing.T) {
 // script is dir.
 func startMounted(t testing.TB, w *warden, script, dir string) {
 	t.Helper()
-	w.server = startServerWith(t, func(cmd *exec.Cmd) { w.afterMounts(t, cmd, script, dir) })
+	w.serve(t, func(cmd *exec.Cmd) { w.afterMounts(t, cmd, script, dir) })
 	w.needsSandbox(t)
 }
 
@@ -782,7 +782,7 @@ func TestSandboxEndsWithServer(t *testing.T) {
 		w.exitCode()
 		awaitNoKin(t, token)
 		t.Logf("%v after the kill of the server its programs are gone", time.Since(began))
-		w.server = startServerWith(t, w.as)
+		w.serve(t, nil)
 		y.check() // before a new sandbox of the same directory
 		y.c = w.in(t).session(nil)
 		y.run(`mkdir .codex`, nil).wantErrors(exist)

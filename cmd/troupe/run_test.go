@@ -92,7 +92,13 @@ func troupe(t *testing.T, args ...string) *exec.Cmd {
 // startServer starts a server and returns its URL.
 func startServer(t *testing.T, flags ...string) (url string, server *exec.Cmd) {
 	t.Helper()
+	return startServerWith(t, func(*exec.Cmd) {}, flags...)
+}
+
+func startServerWith(t *testing.T, configure func(*exec.Cmd), flags ...string) (url string, server *exec.Cmd) {
+	t.Helper()
 	server = troupe(t, append([]string{"serve", "--listen", "ws://127.0.0.1:0"}, flags...)...)
+	configure(server)
 	stdout, err := server.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,13 +13,20 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
-// confined runs troupe with args in dir, and returns its exit code and what it printed.
-func confined(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
+// confine makes cmd write only to dirs, and to a /tmp of its own: workspace-write makes placeholders in /tmp.
+func confine(t *testing.T, cmd *exec.Cmd, dirs ...string) {
+	t.Helper()
+	testroot.Confine(t, cmd, append(slices.Clip(dirs), os.Getenv("XDG_RUNTIME_DIR"))...)
+}
+
+// confined runs troupe with args in dirs[0], and returns its exit code and what it printed. troupe can write only to dirs.
+func confined(t *testing.T, dirs []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	cmd := troupe(t, args...)
 	cmd.Env = append(cmd.Env, "TMPDIR=") // else workspace-write writes to the directories of all tests
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errs
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dirs[0], &out, &errs
+	confine(t, cmd, dirs...)
 	code = exitCode(t, cmd.Run())
 	return code, out.String(), errs.String()
 }
@@ -26,8 +35,9 @@ func TestRunSandbox(t *testing.T) {
 	t.Parallel()
 	needs.Namespaces(t, os.Getuid())
 	base := testroot.Dir(t, "/var/tmp") // workspace-write writes to /tmp
-	outside := filepath.Join(base, "outside")
-	for _, here := range []string{"--here", "--no-tty"} {
+	outside, tests := filepath.Join(base, "outside"), filepath.Dir(t.TempDir())
+	url, _ := startServerWith(t, func(cmd *exec.Cmd) { confine(t, cmd, tests, base) })
+	for _, here := range [][]string{{"--here"}, {"--no-tty", "--url", url, "--cwd"}} {
 		for _, c := range []struct {
 			sandbox, line string
 			code          int
@@ -41,7 +51,11 @@ func TestRunSandbox(t *testing.T) {
 			{"read-only,net", "readlink /proc/self/ns/net", 0, readlink(t, "/proc/self/ns/net") + "\n"},
 		} {
 			dir := t.TempDir()
-			code, stdout, stderr := confined(t, dir, "run", here, "--sandbox", c.sandbox, "--", "sh", "-c", c.line)
+			args := append([]string{"run"}, here...)
+			if len(here) > 1 {
+				args = append(args, dir)
+			}
+			code, stdout, stderr := confined(t, []string{dir, base}, append(args, "--sandbox", c.sandbox, "--", "sh", "-c", c.line)...)
 			if code != c.code || stdout != c.stdout {
 				t.Errorf("%s --sandbox %s: %s: exit %d with %q and %q, want %d with %q", here, c.sandbox, c.line, code, stdout, stderr, c.code, c.stdout)
 			}
@@ -70,11 +84,11 @@ func TestRunSandboxDenied(t *testing.T) {
 	if code, rest := d.exit(); code != 5 || !strings.Contains(rest, note) {
 		t.Errorf("at a terminal: exit %d with %q, want 5 with %q", code, rest, note)
 	}
-	if code, _, stderr := confined(t, t.TempDir(), run...); code != 5 || strings.Contains(stderr, note) {
+	if code, _, stderr := confined(t, []string{t.TempDir()}, run...); code != 5 || strings.Contains(stderr, note) {
 		t.Errorf("without a terminal: exit %d with %q, want 5 without %q", code, stderr, note)
 	}
 
-	if code, _, stderr := confined(t, t.TempDir(), append([]string{"run", "--detach", "--tty", "--url", url, "--name", "later"}, fails...)...); code != 0 {
+	if code, _, stderr := confined(t, []string{t.TempDir()}, append([]string{"run", "--detach", "--tty", "--url", url, "--name", "later"}, fails...)...); code != 0 {
 		t.Fatalf("exit %d, %q", code, stderr)
 	}
 	d = atDesk(t, 30, 100, "attach", "--url", url, "later")
@@ -96,18 +110,18 @@ func TestRunSandboxBehindALink(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PWD", link)
-	code, stdout, stderr := confined(t, link, "run", "--here", "--sandbox", "workspace-write", "--", "sh", "-c", "echo x > f; pwd -P")
+	code, stdout, stderr := confined(t, []string{link}, "run", "--here", "--sandbox", "workspace-write", "--", "sh", "-c", "echo x > f; pwd -P")
 	if code != 0 || stdout != real+"\n" {
 		t.Errorf("exit %d with %q and %q, want 0 with %q", code, stdout, stderr, real)
 	}
-	code, _, stderr = confined(t, link, "run", "--here", "--sandbox", "workspace-write", "--cwd", link, "--", "true")
+	code, _, stderr = confined(t, []string{link}, "run", "--here", "--sandbox", "workspace-write", "--cwd", link, "--", "true")
 	if code != exitFailed || !strings.Contains(stderr, "crosses the symbolic link") {
 		t.Errorf("--cwd %s: exit %d, %q", link, code, stderr)
 	}
 }
 
 func TestRunSandboxUnknown(t *testing.T) {
-	code, _, stderr := confined(t, t.TempDir(), "run", "--here", "--sandbox", "none", "--", "true")
+	code, _, stderr := confined(t, []string{t.TempDir()}, "run", "--here", "--sandbox", "none", "--", "true")
 	if code != exitFailed || !strings.Contains(stderr, `"none" is not a sandbox, want read-only or workspace-write`) {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
@@ -129,10 +143,13 @@ func TestServeSandbox(t *testing.T) {
 	write(t, tokens, "alice alicesecretalicesecretalicesecret\nbob bobsecretbobsecretbobsecretbobsecret\n")
 	write(t, policy, "* run /**\n* cwd /\n* write /\nalice run /**\nalice cwd /\nalice write /\nalice sandbox read-only required\n")
 	os.Chmod(tokens, 0o600)
-	none, _ := startServer(t)
-	require, _ := startServer(t, "--require-sandbox")
-	both, _ := startServer(t, "--require-sandbox", "--default-sandbox", "workspace-write")
-	byName, _ := startServer(t, "--auth-token-file", tokens, "--policy-file", policy)
+	start := func(flags ...string) string {
+		url, _ := startServerWith(t, func(cmd *exec.Cmd) { confine(t, cmd, filepath.Dir(t.TempDir())) }, flags...)
+		return url
+	}
+	none, require := start(), start("--require-sandbox")
+	both := start("--require-sandbox", "--default-sandbox", "workspace-write")
+	byName := start("--auth-token-file", tokens, "--policy-file", policy)
 	const alice, bob = "alicesecretalicesecretalicesecret", "bobsecretbobsecretbobsecretbobsecret"
 	const canWrite, canMake = "echo x > f", "mkdir .codex"
 	for _, c := range []struct {
@@ -155,7 +172,7 @@ func TestServeSandbox(t *testing.T) {
 		dir := t.TempDir()
 		t.Setenv("TROUPE_TOKEN", c.token)
 		args := append([]string{"run", "--url", c.url, "--cwd", dir}, c.args...)
-		code, _, stderr := confined(t, dir, append(args, "--", "sh", "-c", c.line)...)
+		code, _, stderr := confined(t, []string{dir}, append(args, "--", "sh", "-c", c.line)...)
 		if code != c.code || !strings.Contains(stderr, c.stderr) {
 			t.Errorf("%s %v: %s: exit %d, %q; want %d, %q", c.name, c.args, c.line, code, stderr, c.code, c.stderr)
 		}
@@ -174,11 +191,11 @@ func TestServeSandbox(t *testing.T) {
 		dir := t.TempDir()
 		write(t, dir+"/from", "text")
 		t.Setenv("TROUPE_TOKEN", c.token)
-		code, _, stderr := confined(t, dir, "cat", "--url", c.url, ":"+dir+"/from")
+		code, _, stderr := confined(t, []string{dir}, "cat", "--url", c.url, ":"+dir+"/from")
 		if (code == 0) != c.read {
 			t.Errorf("%s: cat: exit %d, %q", c.name, code, stderr)
 		}
-		code, _, stderr = confined(t, dir, "cp", "--url", c.url, "from", ":"+dir+"/to")
+		code, _, stderr = confined(t, []string{dir}, "cp", "--url", c.url, "from", ":"+dir+"/to")
 		if (code == 0) != c.write || !c.write && !strings.Contains(stderr, "needs the member sandbox") {
 			t.Errorf("%s: cp: exit %d, %q", c.name, code, stderr)
 		}

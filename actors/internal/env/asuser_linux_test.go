@@ -220,7 +220,7 @@ func TestSandboxAsUser(t *testing.T) {
 	for _, dir := range []string{"w", "w/a"} {
 		must(t, os.Chown(j.path(dir), 54321, 54322))
 	}
-	view, err := j.env.FileView(t.Context(), protocol.WorkspaceSandbox(j.path("w")), alice)
+	view, err := j.env.FileView(t.Context(), j.writesW(), alice)
 	must(t, err)
 	on := j.owner.Under(view)
 	must(t, files.WriteFile(t.Context(), on, j.at("w/new"), []byte("x")))

@@ -73,9 +73,18 @@ func (j *jailed) path(name string) string { return filepath.Join(j.dir, name) }
 
 func (j *jailed) at(name string) files.At { return files.At{Place: files.Place{Path: j.path(name)}} }
 
+// writesW returns a sandbox that writes w, and nothing else: in /tmp, which all processes of the machine share, the sandbox would make placeholders.
+func (j *jailed) writesW() *protocol.Sandbox {
+	s := protocol.WorkspaceSandbox(j.path("w"))
+	s.Entries = slices.DeleteFunc(s.Entries, func(e protocol.SandboxEntry) bool {
+		return e.Kind == protocol.SandboxSlashTmp || e.Kind == protocol.SandboxTmpdir
+	})
+	return s
+}
+
 // workspace returns a sandbox that writes w, and hides w/no and w/nofile.
 func (j *jailed) workspace() *protocol.Sandbox {
-	s := protocol.WorkspaceSandbox(j.path("w"))
+	s := j.writesW()
 	for _, name := range []string{"w/no", "w/nofile"} {
 		s.Entries = append(s.Entries, protocol.SandboxEntry{Kind: protocol.SandboxPath, Path: j.path(name), Access: protocol.SandboxDeny})
 	}
@@ -217,7 +226,7 @@ func TestCallsShareAJail(t *testing.T) {
 		j.env.Host.Start(spec, in, done)
 	}
 	for range 5 {
-		must(t, files.WriteFile(t.Context(), j.calls(protocol.WorkspaceSandbox(j.path("w"))), j.at("w/x"), []byte("x")))
+		must(t, files.WriteFile(t.Context(), j.calls(j.writesW()), j.at("w/x"), []byte("x")))
 	}
 	if started != 1 {
 		t.Errorf("%d jails for one policy", started)
@@ -258,7 +267,7 @@ func TestRemovedProtectionComesBack(t *testing.T) {
 		t.Run(remove.name, func(t *testing.T) {
 			j := newJailed(t)
 			try := func() error {
-				return j.calls(protocol.WorkspaceSandbox(j.path("w"))).Copy(t.Context(), j.at("w/a").Place, j.at(remove.name).Place, true, nil)
+				return j.calls(j.writesW()).Copy(t.Context(), j.at("w/a").Place, j.at(remove.name).Place, true, nil)
 			}
 			if err := try(); err == nil {
 				t.Error("written before the removal")
@@ -295,7 +304,7 @@ func TestRemovedFileStaysDenied(t *testing.T) {
 // A jail that was started while a denied file had another name is not for calls whose view denies the file.
 func TestJailHasTheViewOfItsCalls(t *testing.T) {
 	j := newJailed(t)
-	s := protocol.WorkspaceSandbox(j.path("w"))
+	s := j.writesW()
 	s.Entries = append(s.Entries, protocol.SandboxEntry{Kind: protocol.SandboxGlob, Path: j.path("w") + "/no*", Access: protocol.SandboxDeny})
 	before := j.calls(s)
 	must(t, os.Rename(j.path("w/nofile"), j.path("w/away")))
@@ -445,7 +454,7 @@ func TestWrongView(t *testing.T) {
 	j := newJailed(t)
 	must(t, os.RemoveAll(j.path("w/.git")))
 	must(t, os.Symlink(j.path("o"), j.path("w/.git")))
-	_, err := j.env.FileView(t.Context(), protocol.WorkspaceSandbox(j.path("w")), nil)
+	_, err := j.env.FileView(t.Context(), j.writesW(), nil)
 	refused, ok := errors.AsType[*protocol.Error](err)
 	if !ok || refused.Code != protocol.CodeInvalidParams || refused.Kind() != protocol.KindSandbox || !strings.Contains(refused.Message, ".git") {
 		t.Errorf("%v", err)
