@@ -20,7 +20,7 @@ func TestBufferedOutputIsWhole(t *testing.T) {
 
 // testBufferedOutput runs so many commands at once, on a server with memory for all of their output, and on another with less.
 func testBufferedOutput(t *testing.T, atOnce int) {
-	const mega = 1_000_000
+	const each, large = 500_000, 5_000_000 // bytes; large is more than a frame has
 	wantWhole := func(t *testing.T, c *conn, id int64, size int) {
 		t.Helper()
 		answer := c.reply(id)
@@ -28,24 +28,24 @@ func testBufferedOutput(t *testing.T, atOnce int) {
 			t.Errorf("%d bytes came of %d; error %v", len(out), size, errorOf(answer))
 		}
 	}
-	server, small, framed := startServer(t), startServer(t, "--memory-budget", fmt.Sprint(16*mega)), startFramed(t).session(nil)
+	server, small, framed := startServer(t), startServer(t, "--memory-budget", fmt.Sprint(16*each)), startFramed(t).session(nil)
 	c := server.session(nil)
-	for _, params := range []obj{{"disableOutputCap": true}, {"outputBytesCap": 20 * mega}} {
-		params["command"], params["disableTimeout"] = printed(8*mega), true
-		wantWhole(t, c, c.request("command/exec", params), 8*mega)
+	for _, params := range []obj{{"disableOutputCap": true}, {"outputBytesCap": 20 * each}} {
+		params["command"], params["disableTimeout"] = printed(large), true
+		wantWhole(t, c, c.request("command/exec", params), large)
 	}
-	c.spawn("p", obj{"command": printed(8 * mega), "outputBytesCap": nil, "timeoutMs": nil})
-	if e := c.spawnExited("p"); len(e["stdout"].(string)) != 8*mega || e["stdoutCapReached"] != false {
+	c.spawn("p", obj{"command": printed(large), "outputBytesCap": nil, "timeoutMs": nil})
+	if e := c.spawnExited("p"); len(e["stdout"].(string)) != large || e["stdoutCapReached"] != false {
 		t.Errorf("process/spawn: %d bytes came, cap reached: %v", len(e["stdout"].(string)), e["stdoutCapReached"])
 	}
-	wantWhole(t, framed, framed.request("command/exec", obj{"command": printed(mega)}), mega)
+	wantWhole(t, framed, framed.request("command/exec", obj{"command": printed(each)}), each)
 	for _, c := range []*conn{c, small.session(nil)} {
 		var ids []int64
 		for range atOnce {
-			ids = append(ids, c.request("command/exec", obj{"command": printed(mega), "disableTimeout": true}))
+			ids = append(ids, c.request("command/exec", obj{"command": printed(each), "disableTimeout": true}))
 		}
 		for _, id := range ids {
-			wantWhole(t, c, id, mega)
+			wantWhole(t, c, id, each)
 		}
 	}
 	// More than a message holds is refused, and nothing of the command runs on. Where the answer to the start is given, the end says so.
@@ -61,7 +61,7 @@ func testBufferedOutput(t *testing.T, atOnce int) {
 		t.Fatal(err)
 	}
 	eventually(t, "the program to end", func() bool { return !alive(program) })
-	framed.spawn("p", obj{"command": printed(8 * mega), "outputBytesCap": nil, "timeoutMs": nil})
+	framed.spawn("p", obj{"command": printed(large), "outputBytesCap": nil, "timeoutMs": nil})
 	if e := framed.spawnExited("p"); len(e["stdout"].(string)) != 4_190_206 || e["stdoutCapReached"] != true || num(e["exitCode"]) != 0 {
 		t.Errorf("process/spawn over frames: %d bytes came, cap reached: %v, exit code %v", len(e["stdout"].(string)), e["stdoutCapReached"], e["exitCode"])
 	}
