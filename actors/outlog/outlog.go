@@ -242,6 +242,12 @@ func (l *Log) Cost(after uint64) int64 {
 	return all - had
 }
 
+// Bytes returns how many bytes of output follow seq.
+func (l *Log) Bytes(after uint64) uint64 {
+	_, had := l.upTo(after)
+	return l.Written() - had
+}
+
 // Dropped returns how many bytes of output were dropped since the log began.
 func (l *Log) Dropped() uint64 { return l.droppedBytes }
 

@@ -107,7 +107,7 @@ const (
 	// little output. A program that writes a line at a time thus costs one answer for each readPause, not for each line, and the
 	// echo of a keystroke, which comes long after the last answer, does not wait. Timers may be late by half a millisecond.
 	readPause = 500 * time.Microsecond
-	// littleOutput is the cost of a little output, in bytes, as in outlog.Log.Cost.
+	// littleOutput is how much is a little output, in bytes, as in feed.After.
 	littleOutput = 32 << 10
 )
 
@@ -125,7 +125,7 @@ func (p *process) readable(params protocol.ProcessReadParams) bool {
 	if params.MaxBytes != nil {
 		enough = min(enough, *params.MaxBytes)
 	}
-	return uint64(p.feed.Log.Cost(params.AfterSeq)) >= enough
+	return uint64(p.feed.After(params.AfterSeq)) >= enough
 }
 
 // answer answers a process/read or process/wait if there is something to say,

@@ -279,7 +279,7 @@ var mutants = []mutant{
 	{file: "actors/process/process.go", old: `			p.life.Fetched(time.Now())
 `, new: ``, breaks: "who goes on reading has more than StallTime"},
 	{file: "actors/process/feed/feed.go", old: `from+aheadEvents)`, new: `from+aheadEvents+1)`, breaks: "an owner gets at most 128 events ahead of the output it missed"},
-	{file: "actors/process/feed/feed.go", old: `min(bytes, int(aheadBytes-ahead))`, new: `bytes`, breaks: "an owner gets at most 512 KiB ahead of the output it missed"},
+	{file: "actors/process/feed/feed.go", old: `min(bytes, aheadBytes-ahead)`, new: `bytes`, breaks: "an owner gets at most 512 KiB ahead of the output it missed"},
 	{file: "actors/process/feed/feed.go", old: `		f.owner.sorted = min(f.owner.acked, v.cursor.Seq)`, new: ``, breaks: "an owner that resumes without replay cannot hold everything"},
 	{file: "actors/process/feed/feed.go", old: `f.owner.sorted = max(f.owner.sorted, after)`, new: `_ = after`, breaks: "an owner that reads on has everything in order"},
 	{file: "actors/process/feed/trim.go", old: `keep = min(keep, f.owner.sorted)`, new: `_ = keep`, breaks: "the log keeps missed output until the owner has it in order"},

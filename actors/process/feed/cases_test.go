@@ -287,6 +287,31 @@ func TestReadOutputStays(t *testing.T) {
 	}
 }
 
+// Output on disk counts as output in memory for how far a viewer is behind, and how far the owner may be ahead.
+func TestAheadOnDisk(t *testing.T) {
+	f := lines(Feed[string, string]{}, 1, 10)
+	v := f.Subscribe(start, "o", "o", Subscription{Now: true, Owner: true})
+	file := spool.NewDisk(t.TempDir(), 1<<30, nil).New(1 << 30)
+	for i := range int64(8) {
+		f.Log.AppendSpooled(protocol.Stream(1+i%2), file, i*(128<<10), 128<<10)
+	}
+	for i := range uint64(4) {
+		f.Pull("o", 128<<10)
+		d, _ := f.Next(start, v)
+		if d.Again || len(d.Entries) != 1 || d.Entries[0].Seq != i+2 {
+			t.Fatalf("%+v, want seq %d alone", d, i+2)
+		}
+		f.Sent(start, v, &d)
+	}
+	if lag, _ := f.Lag(v); lag != 512<<10 {
+		t.Errorf("the owner lacks %d bytes, want 512 KiB", lag)
+	}
+	f.Pull("o", 128<<10)
+	if d, _ := f.Next(start, v); !d.Again {
+		t.Error("the owner gets more live output than its client buffers")
+	}
+}
+
 // Until the predecessor of an owner is removed, the log keeps the entries not yet sent to either.
 func TestTwoOwners(t *testing.T) {
 	f := lines(Feed[string, string]{}, 5, 10)

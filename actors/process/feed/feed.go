@@ -203,11 +203,11 @@ func (f *Feed[K, A]) Next(now time.Time, v *Viewer[A]) (d Delivery, ok bool) {
 	bytes, to := v.pull, f.Log.Last()
 	if v.Owner && f.owner.unsorted() {
 		from := f.owner.liveFrom
-		ahead := f.Log.Cost(from) - f.Log.Cost(v.cursor.Seq)
+		ahead := int(f.Log.Bytes(from) - f.Log.Bytes(v.cursor.Seq))
 		if ahead >= aheadBytes || v.cursor.Seq >= from+aheadEvents {
 			d.end, d.Again = f.Log.At(f.owner.sorted), true
 		} else {
-			bytes, to = min(bytes, int(aheadBytes-ahead)), min(to, from+aheadEvents)
+			bytes, to = min(bytes, aheadBytes-ahead), min(to, from+aheadEvents)
 		}
 	}
 	d.Entries, d.Gap = f.Log.ReadTo(&d.end, to, bytes, nil)
@@ -240,7 +240,12 @@ func (f *Feed[K, A]) Lag(v *Viewer[A]) (bytes int64, since time.Time) {
 	if v.behind.IsZero() {
 		return 0, since
 	}
-	return f.Log.Cost(v.cursor.Seq), v.behind
+	return f.After(v.cursor.Seq), v.behind
+}
+
+// After returns how many bytes of output the log has after seq: on disk, or with what they take in memory.
+func (f *Feed[K, A]) After(seq uint64) int64 {
+	return max(f.Log.Cost(seq), int64(f.Log.Bytes(seq)))
 }
 
 // Ack records that the owner, or a viewer with Hold, has all entries after from up to to. For any other key, Ack does

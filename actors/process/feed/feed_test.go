@@ -198,7 +198,7 @@ func (m *model) next(key string, fails bool) bool {
 		return false // before sending
 	}
 	if d.Again {
-		if !limited || w.seq < m.live+aheadEvents && m.feed.Log.Cost(m.live)-m.feed.Log.Cost(w.seq) < aheadBytes {
+		if !limited || w.seq < m.live+aheadEvents && m.ends[w.seq]-m.ends[m.live] < aheadBytes {
 			m.Fatalf("%s begins again after seq %d, and live output after %d: limited %v", key, w.seq, m.live, limited)
 		}
 		w.seq, limited = m.sorted, false
