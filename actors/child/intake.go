@@ -410,7 +410,7 @@ func (in *Intake) Close() {
 	budget.Wake(wake)
 	for _, f := range facts {
 		if f.Spool != nil {
-			f.Spool.Extent(f.At, len(f.Data)).Release()
+			f.Spool.Free(f.At, int64(len(f.Data)))
 		}
 	}
 }

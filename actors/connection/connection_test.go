@@ -248,6 +248,7 @@ func TestStoppedWriterReleases(t *testing.T) {
 	w := newWriter(nil, nil, nil)
 	w.begin = func() {} // nothing is written
 	w.output(outgoing{delivery: &message.Delivery{Entries: []outlog.Entry{{Seq: 1, Kind: outlog.Output, Spooled: file.Extent(at, 3)}}}})
+	file.Free(at, 3) // as the log does
 	released := 0
 	w.output(outgoing{release: func() { released++ }})
 	if w.stop(); file.Held() != 0 || released != 1 {

@@ -4,8 +4,11 @@
 package outlog
 
 import (
+	"encoding/binary"
 	"fmt"
+	"iter"
 	"math"
+	"sort"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/slab"
@@ -19,24 +22,18 @@ type Entry struct {
 	AtMs    int64 // when the entry was added, since the Unix epoch: for Output, when its first byte came
 	Kind    Kind
 	Stream  protocol.Stream      // of Output
+	Denied  bool                 // of Exited: a sandbox has probably denied something to the run
 	Data    []byte               // of Output: empty only if Spooled is set, for AppendLost, and after Reopen
 	Slab    *slab.Slab           // the memory of Data
-	Spooled *spool.Extent        // the place of Output on disk; nil: in memory
+	Spooled *spool.Extent        // of Output that was read from a log: its place on disk; nil: in memory
 	Status  *protocol.ExitStatus // of Exited
-	Denied  bool                 // of Exited: a sandbox has probably denied something to the run
 	Restart *Restart             // of Restarted; of Ready its Run, of Evicted its Reason
 }
 
 // Len is the length of an Output, in bytes.
 func (e *Entry) Len() int { return len(e.Data) + e.Spooled.Len() }
 
-// Hold adds a holder of the memory or the disk of e.
-func (e *Entry) Hold() {
-	e.Slab.Hold()
-	e.Spooled.Hold()
-}
-
-// Release takes a holder away.
+// Release says that a reader looks at e no more.
 func (e *Entry) Release() {
 	e.Slab.Release()
 	e.Spooled.Release()
@@ -82,15 +79,60 @@ const (
 	// growMs is how long an entry may be extended, so that its time tells when its output came.
 	growMs = 100
 	// spooledMax is the largest length, in bytes, to which later output extends a chunk on disk. spooledCost is
-	// the memory of a spooled entry, in bytes, in addition to entryCost.
+	// the memory of a stretch, in bytes, in addition to entryCost and to its rest.
 	spooledMax  = 128 << 10
-	spooledCost = 256
+	spooledCost = 128
+	// restMax bounds the rest of a stretch, in bytes: whoever looks for an entry in the rest decodes all before.
+	restMax = 1 << 10
 )
 
+// An item is an entry, or several entries on disk: the Entry is the first of them, and the stretch has the others.
 type item struct {
 	Entry
-	cost  int64  // of all entries since the log began, this entry included
-	bytes uint64 // of output since the log began, this entry included
+	on    *stretch // nil: in memory
+	cost  int64    // of all entries since the log began, those of this item included
+	bytes uint64   // of output since the log began, that of this item included
+}
+
+// A stretch is a piece of a file that has entries one after the other. So a program that writes small pieces to stdout and stderr in
+// turn costs 2 to 4 bytes of memory for each.
+type stretch struct {
+	file  *spool.File
+	at    int64 // of the first entry
+	n     int   // the length of the first entry
+	end   int64 // of the last entry
+	endMs int64 // when the last entry was added
+	// rest has the entries after the first. Each is coded as two numbers: its length and stream, and how many milliseconds after the
+	// entry before it was added. A clock that was set back makes a large number, and the sum is right again.
+	rest []byte
+}
+
+const streamBits = 2
+
+// add adds an entry to the rest, and returns by how much the rest grows. added is false if the entry does not fit.
+func (s *stretch) add(e *Entry, on *stretch) (more int, added bool) {
+	if on.file != s.file || on.at != s.end || len(s.rest) > restMax-2*binary.MaxVarintLen64 {
+		return 0, false
+	}
+	had := len(s.rest)
+	s.rest = binary.AppendUvarint(s.rest, uint64(on.n)<<streamBits|uint64(e.Stream))
+	s.rest = binary.AppendUvarint(s.rest, uint64(e.AtMs-s.endMs))
+	s.end, s.endMs = on.end, e.AtMs
+	return len(s.rest) - had, true
+}
+
+// next takes the next entry out of the rest: from now on e and s begin with it. There may be none.
+func (s *stretch) next(e *Entry) (ok bool) {
+	if len(s.rest) == 0 {
+		return false
+	}
+	length, k := binary.Uvarint(s.rest)
+	ms, j := binary.Uvarint(s.rest[k:])
+	s.at, s.n, s.rest = s.at+int64(s.n), int(length>>streamBits), s.rest[k+j:]
+	e.Seq++
+	e.AtMs += int64(ms)
+	e.Stream = protocol.Stream(length & (1<<streamBits - 1))
+	return true
 }
 
 // Log holds the entries from First to Last. The zero Log is empty and ready.
@@ -101,7 +143,7 @@ type Log struct {
 	// Fixed before the first entry.
 	MaxChunk int
 
-	items   []item // items[i] has seq first+i
+	items   []item // in the order of their seqs; the last has a single entry
 	first   uint64 // seq of items[0], less 1: the number of dropped entries
 	seen    uint64 // highest seq read or passed by a cursor: only later output may still grow
 	spooled int64  // bytes on disk
@@ -115,7 +157,12 @@ type Log struct {
 func (l *Log) First() uint64 { return l.first + 1 }
 
 // Last returns the newest seq, or 0 before the first entry.
-func (l *Log) Last() uint64 { return l.first + uint64(len(l.items)) }
+func (l *Log) Last() uint64 {
+	if n := len(l.items); n > 0 {
+		return l.items[n-1].Seq
+	}
+	return l.first
+}
 
 // Written returns how many bytes of output the log has got, the dropped ones included.
 func (l *Log) Written() uint64 {
@@ -131,7 +178,7 @@ func (l *Log) Written() uint64 {
 func (l *Log) Append(s protocol.Stream, data []byte, lent *slab.Slab) {
 	if n := len(l.items); n > 0 {
 		it := &l.items[n-1]
-		if it.Kind == Output && it.Spooled == nil && it.Stream == s && it.Seq > l.seen && l.young(it) && len(it.Data)+len(data) <= l.atMost(growMax) {
+		if it.Kind == Output && it.on == nil && it.Stream == s && it.Seq > l.seen && l.young(it) && len(it.Data)+len(data) <= l.atMost(growMax) {
 			it.Data = append(it.Data, data...)
 			it.cost += int64(len(data))
 			it.bytes += uint64(len(data))
@@ -158,12 +205,18 @@ func (l *Log) AppendSpooled(s protocol.Stream, f *spool.File, at int64, n int) {
 	l.spooled += int64(n)
 	if k := len(l.items); k > 0 {
 		it := &l.items[k-1]
-		if it.Spooled != nil && it.Stream == s && it.Seq > l.seen && l.young(it) && it.Len()+n <= l.atMost(spooledMax) && it.Spooled.Grow(at, n) {
+		if it.on != nil && it.Stream == s && it.Seq > l.seen && l.young(it) && it.on.n+n <= l.atMost(spooledMax) && it.on.file == f && it.on.end == at {
+			it.on.n += n
+			it.on.end += int64(n)
 			it.bytes += uint64(n)
 			return
 		}
 	}
-	l.push(Entry{Kind: Output, Stream: s, Spooled: f.Extent(at, n)})
+	l.push(Entry{Kind: Output, Stream: s})
+	it := &l.items[len(l.items)-1]
+	it.on = &stretch{file: f, at: at, n: n, end: at + int64(n), endMs: it.AtMs}
+	it.cost += spooledCost
+	it.bytes += uint64(n)
 }
 
 // AppendLost adds n bytes of output that nobody can read. Only ReadEvents tells of them, as a gap.
@@ -215,23 +268,97 @@ func (l *Log) Reopen() {
 
 func (l *Log) push(e Entry) {
 	e.Seq, e.AtMs = l.Last()+1, l.NowMs
-	cost, bytes := l.upTo(l.Last())
-	cost += entryCost + int64(len(e.Data))
-	if e.Spooled != nil {
-		cost += spooledCost
+	l.fold()
+	cost, bytes := l.before(len(l.items))
+	l.items = append(l.items, item{Entry: e, cost: cost + entryCost + int64(len(e.Data)), bytes: bytes + uint64(len(e.Data))})
+}
+
+// fold adds the newest entry to the stretch before it, if both lie next to each other on disk. The newest entry grows no more.
+func (l *Log) fold() {
+	i := len(l.items) - 1
+	if i < 1 || l.items[i].on == nil || l.items[i-1].on == nil {
+		return
 	}
-	l.items = append(l.items, item{e, cost, bytes + uint64(e.Len())})
+	it, last := &l.items[i-1], &l.items[i]
+	if more, ok := it.on.add(&last.Entry, last.on); ok {
+		it.cost += int64(more)
+		it.bytes = last.bytes
+		*last = item{}
+		l.items = l.items[:i]
+	}
+}
+
+// index returns the item that has seq, which is in the log or follows Last.
+func (l *Log) index(seq uint64) int {
+	if len(l.items) == 0 {
+		return 0
+	}
+	i := min(int(seq-l.items[0].Seq), len(l.items)) // if each item before has a single entry
+	if i < len(l.items) && l.items[i].Seq == seq {
+		return i
+	}
+	if i = sort.Search(i, func(i int) bool { return l.items[i].Seq > seq }); seq > l.Last() {
+		return i
+	}
+	return i - 1
+}
+
+// before returns the cost and the output bytes of all entries before an item. Dropped entries count as a whole.
+func (l *Log) before(i int) (cost int64, bytes uint64) {
+	if i == 0 {
+		return l.droppedCost, l.droppedBytes
+	}
+	return l.items[i-1].cost, l.items[i-1].bytes
 }
 
 // upTo returns the cost and the output bytes of all entries up to seq, seq included. Dropped entries count as a
 // whole.
 func (l *Log) upTo(seq uint64) (cost int64, bytes uint64) {
-	seq = min(seq, l.Last())
-	if seq <= l.first {
+	i := len(l.items) - 1
+	if seq <= l.first || i < 0 {
 		return l.droppedCost, l.droppedBytes
 	}
-	it := &l.items[seq-l.first-1]
-	return it.cost, it.bytes
+	if seq < l.items[i].Seq {
+		i = l.index(seq)
+	}
+	it := &l.items[i]
+	if it.on == nil || len(it.on.rest) == 0 {
+		return it.cost, it.bytes
+	}
+	// The last entry of a stretch has the cost of the stretch. Each other has the cost of the code of the next, which becomes the first when
+	// it goes.
+	cost, bytes = l.before(i)
+	for e, on := it.Entry, *it.on; e.Seq <= seq; {
+		bytes += uint64(on.n)
+		if !on.next(&e) {
+			return it.cost, it.bytes
+		}
+		if e.Seq > seq {
+			cost += int64(len(it.on.rest) - len(on.rest))
+		}
+	}
+	return cost, bytes
+}
+
+// after visits the entries after seq, which is not dropped. on is the place of output on disk, or nil.
+func (l *Log) after(seq uint64) iter.Seq2[*Entry, *stretch] {
+	return func(visit func(*Entry, *stretch) bool) {
+		for i := l.index(seq + 1); i < len(l.items); i++ {
+			it := &l.items[i]
+			if it.on == nil {
+				if !visit(&it.Entry, nil) {
+					return
+				}
+				continue
+			}
+			e, on := it.Entry, *it.on
+			for more := true; more; more = on.next(&e) {
+				if e.Seq > seq && !visit(&e, &on) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Cost returns the cost of the entries after seq, in bytes: their data, and a fixed overhead for each. Cost(0)
@@ -254,25 +381,36 @@ func (l *Log) Dropped() uint64 { return l.droppedBytes }
 // Drop drops the oldest entries, but no entry after keep: while the entries after them have at least least bytes, or
 // while the log has more than most. Bytes on disk count, too.
 func (l *Log) Drop(least, most int64, keep uint64) {
-	n := 0
-	for n < len(l.items) && l.items[n].Seq <= keep {
-		it := &l.items[n]
-		disk := int64(it.Spooled.Len())
+	var file *spool.File
+	var at, end int64 // dropped and not freed yet: half a million entries may go at once
+	for len(l.items) > 0 && l.items[0].Seq <= keep {
+		it := &l.items[0]
+		cost, bytes, disk := it.cost, it.bytes, int64(0)
+		if it.on != nil {
+			cost, bytes = l.upTo(it.Seq)
+			disk = int64(it.on.n)
+		}
 		all := l.Cost(0) + l.spooled
-		if rest := all - disk - (it.cost - l.droppedCost); rest < least && all <= most {
+		if rest := all - disk - (cost - l.droppedCost); rest < least && all <= most {
 			break
 		}
-		l.droppedCost, l.droppedBytes = it.cost, it.bytes
+		l.droppedCost, l.droppedBytes = cost, bytes
 		l.spooled -= disk
-		it.Release()
 		l.first++
-		n++
+		it.Slab.Release()
+		if on := it.on; on != nil {
+			if on.file != file || on.at != end {
+				file.Free(at, end-at)
+				file, at = on.file, on.at
+			}
+			if end = on.at + int64(on.n); on.next(&it.Entry) {
+				continue
+			}
+		}
+		*it = item{} // frees the data, even while the array stays
+		l.items = l.items[1:]
 	}
-	if n == 0 {
-		return
-	}
-	clear(l.items[:n]) // frees the data, even while the array stays
-	l.items = l.items[n:]
+	file.Free(at, end-at)
 	if len(l.items) == 0 {
 		l.items = nil
 	}
@@ -283,7 +421,7 @@ func (l *Log) Close() { l.Drop(0, 0, l.Last()) }
 
 // Events returns the entries after seq that are no output, most at most, and the seq up to which they are all.
 func (l *Log) Events(after uint64, most int) (events []Entry, to uint64) {
-	for i := max(after, l.first) - l.first; i < uint64(len(l.items)); i++ {
+	for i := l.index(max(after, l.first) + 1); i < len(l.items); i++ {
 		e := &l.items[i].Entry
 		if e.Kind == Output {
 			continue
@@ -341,14 +479,20 @@ func (l *Log) ReadTo(c *Cursor, to uint64, limit int, dst []Entry) (entries []En
 		c.Seq = l.first
 	}
 	n := 0
-	for c.Seq < to {
-		e := &l.items[c.Seq-l.first].Entry
-		if n > 0 && n+e.Len() > limit {
+	for e, on := range l.after(c.Seq) {
+		size := len(e.Data)
+		if on != nil {
+			size = on.n
+		}
+		if c.Seq >= to || n > 0 && n+size > limit {
 			break
 		}
-		n += e.Len()
-		e.Hold()
+		n += size
+		e.Slab.Hold()
 		dst = append(dst, *e)
+		if on != nil {
+			dst[len(dst)-1].Spooled = on.file.Extent(on.at, on.n)
+		}
 		c.Seq++
 	}
 	_, c.bytes = l.upTo(c.Seq)
@@ -359,18 +503,24 @@ func (l *Log) ReadTo(c *Cursor, to uint64, limit int, dst []Entry) (entries []En
 // ReadEvents moves the cursor over the output before the next events, which gap tells, and then over these events, which
 // ReadEvents returns. Repeated calls thus return all events of the log, and a gap in place of output.
 func (l *Log) ReadEvents(c *Cursor) (events []Entry, gap Gap) {
-	i := max(c.Seq, l.first) - l.first
-	for ; i < uint64(len(l.items)) && l.items[i].Kind == Output; i++ {
+	i := l.index(max(c.Seq, l.first) + 1)
+	for ; i < len(l.items) && l.items[i].Kind == Output; i++ {
 	}
-	if to := l.first + i; to > c.Seq {
+	seq := func() uint64 { // the last before items[i]
+		if i < len(l.items) {
+			return l.items[i].Seq - 1
+		}
+		return l.Last()
+	}
+	if to := seq(); to > c.Seq {
 		gap = Gap{From: c.Seq + 1, To: to}
 		if _, bytes := l.upTo(to); c.bytes != unknown {
 			gap.Bytes = bytes - c.bytes
 		}
 	}
-	for ; i < uint64(len(l.items)) && l.items[i].Kind != Output; i++ {
+	for ; i < len(l.items) && l.items[i].Kind != Output; i++ {
 		events = append(events, l.items[i].Entry)
 	}
-	*c = l.At(l.first + i)
+	*c = l.At(seq())
 	return events, gap
 }

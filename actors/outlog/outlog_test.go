@@ -18,9 +18,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Readers get a prefix of the written bytes, each byte once, and a gap for each loss. This holds for any number
-// of readers, any order of appends, drops and reads, and for memory and disk. In the end all memory and disk
-// space is given back.
+// Readers get a prefix of the written bytes, each byte once, and a gap for each loss. All readers get the same entries. This holds for
+// any number of readers, any order of appends, drops and reads, and for memory and disk. In the end all memory and disk space is given
+// back.
 func TestReadersGetEveryByteOnce(t *testing.T) {
 	dir := t.TempDir()
 	eventually := func(t *rapid.T, what string, ok func() bool) {
@@ -30,12 +30,20 @@ func TestReadersGetEveryByteOnce(t *testing.T) {
 			}
 		}
 	}
+	type entry struct {
+		atMs     int64
+		kind     Kind
+		stream   protocol.Stream
+		from, to uint64 // of the output
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		var (
 			disk    = spool.NewDisk(dir, 1<<30, nil)
 			file    = disk.New(1 << 30)
 			l       Log
-			written []byte // all output, of one stream
+			written []byte               // all output, of both streams
+			streams []protocol.Stream    // of each byte
+			known   = map[uint64]entry{} // by seq, what a reader had
 			cursors [3]Cursor
 			got     [3]uint64 // bytes had, those in gaps included
 			next    = [3]uint64{1, 1, 1}
@@ -63,6 +71,16 @@ func TestReadersGetEveryByteOnce(t *testing.T) {
 				}
 				next[i]++
 				n += e.Len()
+				had := entry{e.AtMs, e.Kind, e.Stream, got[i], got[i] + uint64(e.Len())}
+				if was, ok := known[e.Seq]; ok && had != was {
+					t.Fatalf("a reader gets %+v, and another had %+v", had, was)
+				}
+				known[e.Seq] = had
+				for _, stream := range streams[got[i] : got[i]+uint64(e.Len())] {
+					if e.Stream != stream {
+						t.Fatalf("seq %d of %s has output of %s", e.Seq, e.Stream, stream)
+					}
+				}
 				data := e.Data
 				if e.Spooled != nil {
 					var err error
@@ -84,30 +102,62 @@ func TestReadersGetEveryByteOnce(t *testing.T) {
 				t.Fatalf("nothing read at %d of %d", cursors[i].Seq, l.Last())
 			}
 		}
+		write := func(t *rapid.T) (b []byte, s protocol.Stream) {
+			b = rapid.SliceOfN(rapid.Byte(), 1, 200).Draw(t, "data")
+			s = rapid.SampledFrom([]protocol.Stream{protocol.Stdout, protocol.Stderr}).Draw(t, "stream")
+			written, streams = append(written, b...), append(streams, slices.Repeat([]protocol.Stream{s}, len(b))...)
+			return b, s
+		}
+		put := func(b []byte) int64 {
+			file.Reserve(int64(len(b)))
+			at, err := file.Write(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return at
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"append": func(t *rapid.T) {
-				b := rapid.SliceOfN(rapid.Byte(), 1, 200).Draw(t, "data")
-				written = append(written, b...)
-				l.Append(protocol.Stdout, b, nil)
+				b, s := write(t)
+				l.Append(s, b, nil)
 			},
 			"spool": func(t *rapid.T) {
-				b := rapid.SliceOfN(rapid.Byte(), 1, 200).Draw(t, "data")
-				written = append(written, b...)
-				file.Reserve(int64(len(b)))
-				at, err := file.Write(b)
-				if err != nil {
-					t.Fatal(err)
+				for range rapid.IntRange(1, 10).Draw(t, "pieces") {
+					b, s := write(t)
+					l.AppendSpooled(s, file, put(b), len(b))
 				}
-				l.AppendSpooled(protocol.Stdout, file, at, len(b))
+			},
+			"hole": func(*rapid.T) { file.Free(put([]byte("lost")), 4) },
+			"clock": func(t *rapid.T) {
+				l.NowMs += rapid.SampledFrom([]int64{1, 10, 200, 1 << 40, -1}).Draw(t, "ms")
 			},
 			"event": func(t *rapid.T) { l.AppendExited(protocol.ExitStatus{}, false) },
 			"drop": func(t *rapid.T) {
 				keep := rapid.Uint64Range(0, l.Last()+1).Draw(t, "keep")
-				held := l.Cost(keep)
+				held, last := l.Cost(keep), l.Last()
 				least := rapid.Int64Range(0, 2000).Draw(t, "least")
 				l.Drop(least, least+rapid.Int64Range(0, 2000).Draw(t, "more"), keep)
-				if now := l.Cost(keep); now != held {
-					t.Fatalf("drop that keeps all after %d changed its cost from %d to %d", keep, held, now)
+				if now := l.Cost(keep); now != held || l.Last() != last {
+					t.Fatalf("drop that keeps all after %d changed its cost from %d to %d, and the last seq from %d to %d", keep, held, now, last, l.Last())
+				}
+			},
+			"": func(t *rapid.T) {
+				if l.Written() != uint64(len(written)) {
+					t.Fatalf("%d bytes are written, want %d", l.Written(), len(written))
+				}
+				for seq := l.First() - 1; seq < l.Last(); seq++ {
+					if l.Cost(seq) <= l.Cost(seq+1) {
+						t.Fatalf("the entries after %d cost %d, and those after the next %d", seq, l.Cost(seq), l.Cost(seq+1))
+					}
+				}
+				events := 0
+				reads := l // the reader of a copy does not keep output from growing
+				for c := reads.At(0); c.Seq < l.Last(); {
+					es, _ := reads.ReadEvents(&c)
+					events += len(es)
+				}
+				if es, to := l.Events(0, math.MaxInt); len(es) != events || to != l.Last() {
+					t.Fatalf("%d events up to %d, want %d up to %d", len(es), to, events, l.Last())
 				}
 			},
 			"read0": func(t *rapid.T) { read(0) },
@@ -275,6 +325,36 @@ func TestCostIsMemory(t *testing.T) {
 	runtime.KeepAlive(&l)
 }
 
+// An entry on disk costs little memory, also if it is small and the next is of the other stream. Its cost is this memory.
+func TestCostOnDisk(t *testing.T) {
+	const n = 1_000_000
+	inUse := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	file := spool.NewDisk(t.TempDir(), 1<<40, nil).New(1 << 40)
+	before := inUse()
+	var l Log
+	for i := range int64(n) {
+		l.AppendSpooled(protocol.Stream(1+i%2), file, i*80, 80)
+	}
+	used, cost := inUse()-before, l.Cost(0)
+	if l.Last() != n || cost > 4*n || used > cost*13/10 {
+		t.Errorf("%d entries cost %d KiB and take %d", l.Last(), cost>>10, used>>10)
+	}
+	c := l.At(n / 2)
+	if read, _ := l.Read(&c, 160, nil); len(read) != 2 || read[0].Seq != n/2+1 || read[1].Stream != protocol.Stream(1+(n/2+1)%2) {
+		t.Errorf("in the midst of the log: %+v", read)
+	}
+	l.Close()
+	if l.Cost(0) != 0 || l.Spooled() != 0 {
+		t.Errorf("without entries the log costs %d, and has %d bytes on disk", l.Cost(0), l.Spooled())
+	}
+	runtime.KeepAlive(file)
+}
+
 // BenchmarkLog is a flood: a chunk is added, read, acknowledged and dropped.
 func BenchmarkLog(b *testing.B) {
 	for _, size := range []int{100, 4 << 10, slab.Size} {
@@ -293,6 +373,40 @@ func BenchmarkLog(b *testing.B) {
 					entries[i].Release()
 				}
 				l.Drop(64<<10, math.MaxInt64, c.Seq)
+			}
+		})
+	}
+}
+
+// BenchmarkSpooled is a flood on disk, to both streams in turn: chunks are written, added, read, acknowledged and dropped.
+func BenchmarkSpooled(b *testing.B) {
+	for _, size := range []int{80, 64 << 10} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			file := spool.NewDisk(b.TempDir(), 1<<30, nil).New(1 << 30)
+			if err := file.Open(); err != nil {
+				b.Fatal(err)
+			}
+			defer file.Close()
+			var l Log
+			var c Cursor
+			var entries []Entry
+			data := make([]byte, size)
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				file.Reserve(int64(size))
+				at, _ := file.Write(data)
+				l.AppendSpooled(protocol.Stream(1+i%2), file, at, size)
+				if i%64 < 63 {
+					continue
+				}
+				for c.Seq < l.Last() {
+					entries, _ = l.Read(&c, 128<<10, entries[:0])
+					for i := range entries {
+						entries[i].Release()
+					}
+				}
+				l.Drop(0, 0, c.Seq)
 			}
 		})
 	}

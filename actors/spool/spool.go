@@ -1,8 +1,8 @@
 // Package spool keeps output on disk until its readers have taken the output, so that the program need not wait.
 // A File has no name in its directory. So nothing is left there, even if the server is killed.
 //
-// A File is a ring of extents: the pump of a stream writes bytes to a reserved place, the log keeps the Extent, and whoever delivers output
-// reads it. Offsets and lengths count stored bytes, which are the bytes of the output.
+// A File is a ring: the pump of a stream writes bytes to a reserved place, the log keeps the place until it frees it, and
+// whoever delivers output reads an Extent. Offsets and lengths count stored bytes, which are the bytes of the output.
 //
 // # Where to look
 //
@@ -54,20 +54,31 @@ type File struct {
 	room    func()   // there is room again
 	file    *os.File // nil before Open, and after Close when all was freed
 	end     int64    // where the next Write goes
-	held    int64    // bytes reserved, or written and not freed
-	written int64    // bytes written and not freed
+	held    *int64   // bytes reserved, or written and not given back: apart from f, which the collector may free first
+	written int64    // bytes written and not given back
 	failed  error    // of a Write: there is no other
 	closed  bool     // no Write follows
 
-	live     map[int64]int64 // by number of the block: its bytes that are written and not freed
-	dead     []int64         // blocks to be given back
-	punching bool            // a goroutine gives dead back
+	// blocks has, by their numbers, the blocks of which some bytes are freed or an Extent is held: few, because the log frees its
+	// oldest output first.
+	blocks   map[int64]part
+	dead     []int64 // blocks to be punched out
+	punching bool    // a goroutine punches dead out
+}
+
+// A part is what is not needed of a block, in bytes.
+type part struct {
+	freed   int64 // the log needs these bytes no more
+	due     int64 // of freed: not given back, because somebody may read the block
+	readers int   // how many Extents have bytes of the block
 }
 
 // New returns a spool for at most max bytes at a time. On the disk each end of a range of bytes may take a block
 // more.
 func (d *Disk) New(max int64) *File {
-	return &File{disk: d, max: max, room: func() {}, live: make(map[int64]int64)}
+	f := &File{disk: d, max: max, room: func() {}, held: new(int64), blocks: make(map[int64]part)}
+	runtime.AddCleanup(f, func(held *int64) { budget.Wake(d.Give(*held)) }, f.held) // of a log that was lost
+	return f
 }
 
 // Notify sets room, which any goroutine may call. After a Reserve that found no room, room is called when there
@@ -128,11 +139,11 @@ func (f *File) Reserve(want int64) (n int64) {
 	if f.failed != nil || f.closed || f.file == nil {
 		return 0
 	}
-	if n = min(want, f.max-f.held); n <= 0 {
+	if n = min(want, f.max-*f.held); n <= 0 {
 		return 0
 	}
 	n = f.disk.Take(1, n, f)
-	f.held += n
+	*f.held += n
 	return n
 }
 
@@ -142,7 +153,7 @@ func (f *File) Return(n int64) {
 		return
 	}
 	f.mu.Lock()
-	f.held -= n
+	*f.held -= n
 	f.mu.Unlock()
 	budget.Wake(f.disk.Give(n))
 	f.Wake()
@@ -157,7 +168,6 @@ func (f *File) Write(data []byte) (at int64, err error) {
 	at = f.end
 	f.end += n // the range is ours, also while another writer uses the next range
 	f.written += n
-	eachBlock(at, n, func(i, n int64) { f.live[i] += n })
 	f.mu.Unlock()
 	if _, err = file.WriteAt(data, at); err == nil {
 		return at, nil
@@ -166,18 +176,8 @@ func (f *File) Write(data []byte) (at int64, err error) {
 	f.mu.Lock()
 	f.failed = err
 	f.mu.Unlock()
-	f.free(at, n)
+	f.Free(at, n)
 	return 0, err
-}
-
-// eachBlock visits the blocks of a range, with the number of bytes of the range in each block.
-func eachBlock(at, n int64, visit func(i, n int64)) {
-	for end := at + n; at < end; {
-		i := at / block
-		part := min((i+1)*block, end) - at
-		visit(i, part)
-		at += part
-	}
 }
 
 // Short reports whether the disk is short.
@@ -193,14 +193,14 @@ func (f *File) Err() error {
 // Full reports whether the file has as many bytes as it may.
 func (f *File) Full() bool { return f.Held() >= f.max }
 
-// Held is how many bytes are reserved, or written and not freed.
+// Held is how many bytes are reserved, or written and not given back.
 func (f *File) Held() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.held
+	return *f.held
 }
 
-// Close says that no Write follows. Written bytes can be read until their last holder has released them.
+// Close says that no Write follows. Written bytes can be read until the log has freed them and their Extents are released.
 func (f *File) Close() {
 	f.mu.Lock()
 	f.closed = true
@@ -217,30 +217,52 @@ func (f *File) closeLocked() {
 	}
 }
 
-// free marks a range as no longer needed.
-func (f *File) free(at, n int64) {
+// Free says that the log needs n bytes at a place no more. The bytes are given back once nobody reads their blocks.
+func (f *File) Free(at, n int64) {
+	if n == 0 {
+		return
+	}
+	f.change(at, n, func(p part, n int64) part { return part{p.freed + n, p.due + n, p.readers} })
+}
+
+// change applies do to each block of a range, with the bytes of the range in the block, and gives back what nobody needs.
+func (f *File) change(at, n int64, do func(p part, n int64) part) {
+	back := int64(0)
 	f.mu.Lock()
-	f.held -= n
-	f.written -= n
-	eachBlock(at, n, func(i, n int64) {
-		if f.live[i] -= n; f.live[i] == 0 {
-			delete(f.live, i)
-			if (i+1)*block <= f.end { // nothing will be written there
-				f.dead = append(f.dead, i)
-			}
+	for end := at + n; at < end; {
+		i := at / block
+		n := min((i+1)*block, end) - at
+		p := do(f.blocks[i], n)
+		if p.readers == 0 {
+			back += p.due
+			p.due = 0
 		}
-	})
+		switch {
+		case p.readers > 0 || p.freed > 0 && p.freed < block:
+			f.blocks[i] = p
+		case p.freed == block:
+			f.dead = append(f.dead, i)
+			fallthrough
+		default:
+			delete(f.blocks, i)
+		}
+		at += n
+	}
+	*f.held -= back
+	f.written -= back
 	if len(f.dead) > 0 && !f.punching {
 		f.punching = true
 		go f.punch()
 	}
 	f.closeLocked()
 	f.mu.Unlock()
-	budget.Wake(f.disk.Give(n))
-	f.Wake()
+	if back > 0 {
+		budget.Wake(f.disk.Give(back))
+		f.Wake()
+	}
 }
 
-// punch is the goroutine that gives blocks back to the file system. If the file system cannot take blocks back,
+// punch is the goroutine that gives dead blocks back to the file system. If the file system cannot take blocks back,
 // the blocks stay until the file is closed.
 func (f *File) punch() {
 	f.mu.Lock()
@@ -258,28 +280,24 @@ func (f *File) punch() {
 	f.closeLocked()
 }
 
-// Extent is a piece of a File with several holders. When the last holder has released an Extent, its place on
-// the disk is free. A nil *Extent is no piece: Hold and Release do nothing. The collector frees an Extent that
-// nobody can reach, so a lost Extent leaks nothing.
-//
-// Only the first holder may call Grow. Any goroutine may call the other methods.
+// Extent is a piece of a File for a reader: until its Release, its blocks stay on the disk, also if the log frees them. A nil
+// *Extent is no piece: Release does nothing. The collector releases an Extent that nobody can reach, so a lost Extent leaks nothing.
+// Any goroutine may call any method.
 type Extent struct {
 	*extent
 }
 
 type extent struct {
-	f  *File
-	at int64
-
-	mu      sync.Mutex
-	n       int64
-	holders int // 0: freed
+	f     *File
+	at, n int64
+	held  bool // guarded by f.mu
 }
 
-// Extent returns the extent of n bytes that Write put at a place, with a holder.
+// Extent returns the n bytes that Write put at a place, which the log has not freed yet.
 func (f *File) Extent(at int64, n int) *Extent {
-	e := &Extent{&extent{f: f, at: at, n: int64(n), holders: 1}}
-	runtime.AddCleanup(e, func(e *extent) { e.release(true) }, e.extent)
+	e := &Extent{&extent{f, at, int64(n), true}}
+	f.change(at, e.n, func(p part, _ int64) part { return part{p.freed, p.due, p.readers + 1} })
+	runtime.AddCleanup(e, (*extent).release, e.extent)
 	return e
 }
 
@@ -288,63 +306,36 @@ func (e *Extent) Len() int {
 	if e == nil {
 		return 0
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	return int(e.n)
 }
 
-// Grow adds n bytes that Write put at a place, if this place follows e directly, and reports whether the place
-// does.
-func (e *Extent) Grow(at int64, n int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if at != e.at+e.n {
-		return false
-	}
-	e.n += int64(n)
-	return true
-}
-
-// Read appends the bytes to buf. Its caller holds e.
+// Read appends the bytes to buf, before the Release.
 func (e *Extent) Read(buf []byte) ([]byte, error) {
-	defer runtime.KeepAlive(e) // or the collector could free e meanwhile
+	defer runtime.KeepAlive(e) // or the collector could release e meanwhile
 	e.f.mu.Lock()
 	file := e.f.file
 	e.f.mu.Unlock()
-	n := e.Len()
 	start := len(buf)
-	buf = append(buf, make([]byte, n)...)
+	buf = append(buf, make([]byte, e.n)...)
 	if _, err := file.ReadAt(buf[start:], e.at); err != nil {
 		return buf[:start], fmt.Errorf("spool: %w", err)
 	}
 	return buf, nil
 }
 
-// Hold adds a holder. During the call the caller, or another holder, holds e.
-func (e *Extent) Hold() {
-	if e == nil {
-		return
-	}
-	e.mu.Lock()
-	e.holders++
-	e.mu.Unlock()
-}
-
-// Release takes a holder away.
+// Release says that nobody reads e any more. A second call does nothing.
 func (e *Extent) Release() {
 	if e != nil {
-		e.release(false)
+		e.release()
 	}
 }
 
-func (e *extent) release(all bool) {
-	e.mu.Lock()
-	free := e.holders > 0 && (all || e.holders == 1)
-	if e.holders--; free {
-		e.holders = 0
-	}
-	e.mu.Unlock()
-	if free {
-		e.f.free(e.at, e.n)
+func (e *extent) release() {
+	e.f.mu.Lock()
+	held := e.held
+	e.held = false
+	e.f.mu.Unlock()
+	if held {
+		e.f.change(e.at, e.n, func(p part, _ int64) part { return part{p.freed, p.due, p.readers - 1} })
 	}
 }

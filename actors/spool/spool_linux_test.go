@@ -13,6 +13,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
 )
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -33,8 +34,14 @@ func open(t *testing.T, d *Disk, max int64) *File {
 	return f
 }
 
+// piece is output on disk that the log has not freed.
+type piece struct {
+	*Extent
+	free func()
+}
+
 // put reserves and writes n bytes of value b.
-func put(t *testing.T, f *File, b byte, n int) *Extent {
+func put(t *testing.T, f *File, b byte, n int) piece {
 	t.Helper()
 	if got := f.Reserve(int64(n)); got != int64(n) {
 		t.Fatalf("%d bytes may be written, want %d", got, n)
@@ -43,7 +50,13 @@ func put(t *testing.T, f *File, b byte, n int) *Extent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f.Extent(at, n)
+	return piece{f.Extent(at, n), func() { f.Free(at, int64(n)) }}
+}
+
+// drop frees and releases p.
+func (p piece) drop() {
+	p.free()
+	p.Release()
 }
 
 func wantBytes(t *testing.T, e *Extent, b byte, n int) {
@@ -96,7 +109,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Released bytes leave the disk, and no byte leaves the disk before.
+// Bytes leave the disk when they are freed and released, and no byte leaves the disk before.
 func TestRelease(t *testing.T) {
 	const n = 1 << 20
 	dir := t.TempDir()
@@ -106,41 +119,28 @@ func TestRelease(t *testing.T) {
 	if names, _ := os.ReadDir(dir); len(names) != 0 {
 		t.Errorf("there is a file named %s", names[0].Name())
 	}
-	one.Hold()
+	one.free()
+	if d.Used() != 2*n {
+		t.Errorf("the disk holds %d while somebody may read, want %d", d.Used(), 2*n)
+	}
+	wantBytes(t, one.Extent, '1', n)
 	one.Release()
-	wantBytes(t, one, '1', n) // still held once
-	one.Release()
+	one.Release() // does nothing
 	eventually(t, "the first is gone from the disk", func() bool { return d.Used() == n && blocks(t, f) <= n+n/4 })
-	wantBytes(t, two, '2', n)
+	wantBytes(t, two.Extent, '2', n)
 	f.Close()
-	wantBytes(t, two, '2', n)
+	two.free()
+	wantBytes(t, two.Extent, '2', n)
 	two.Release()
 	eventually(t, "the file is closed", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.file == nil })
 	if d.Used() != 0 {
 		t.Errorf("the disk holds %d, want 0", d.Used())
 	}
 	var none *Extent
-	none.Hold()
 	none.Release()
 	if none.Len() != 0 {
 		t.Error("none has a length")
 	}
-}
-
-func TestGrow(t *testing.T) {
-	f := open(t, NewDisk(t.TempDir(), 100, nil), 100)
-	e := put(t, f, 'x', 10)
-	f.Reserve(20)
-	at, _ := f.Write(bytes.Repeat([]byte("x"), 10))
-	if !e.Grow(at, 10) {
-		t.Fatal("it does not grow by what was written behind it")
-	}
-	if at, _ = f.Write([]byte("yyyyyyyyyy")); e.Grow(at+1, 9) {
-		t.Error("it grew over a hole")
-	}
-	wantBytes(t, e, 'x', 20)
-	e.Release()
-	eventually(t, "all 20 bytes are given back", func() bool { return f.Held() == 10 })
 }
 
 // Who loses an extent leaks nothing.
@@ -148,10 +148,10 @@ func TestLostExtent(t *testing.T) {
 	d := NewDisk(t.TempDir(), 1000, nil)
 	f := open(t, d, 1000)
 	for range 10 {
-		put(t, f, 'x', 100).Hold() // held twice, released never
+		put(t, f, 'x', 100).free() // and never released
 	}
-	eventually(t, "what nobody can reach was freed", func() bool { runtime.GC(); return d.Used() == 0 })
-	put(t, f, 'y', 1000).Release()
+	eventually(t, "what nobody can reach was given back", func() bool { runtime.GC(); return d.Used() == 0 })
+	put(t, f, 'y', 1000).drop()
 }
 
 // A Write that fails gives its reservation back, and no Write follows.
@@ -181,7 +181,7 @@ func TestFileNeverHasAName(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := open(t, NewDisk(dir, 1<<20, nil), 1<<20)
-	defer put(t, f, 'x', 100).Release()
+	defer put(t, f, 'x', 100).drop()
 	events := make([]byte, 4<<10)
 	if n, err := unix.Read(watch, events); !errors.Is(err, unix.EAGAIN) {
 		t.Fatalf("the directory had a name for the file: %q, %v", events[:max(n, 0)], err)
@@ -203,30 +203,29 @@ func TestNoSuchDirectory(t *testing.T) {
 func TestOddPieces(t *testing.T) {
 	const max = 1 << 20
 	f := open(t, NewDisk(t.TempDir(), max, nil), max)
-	var queue []*Extent
+	var queue []piece
 	for i := range 4000 {
 		n := 1 + i*7919%20_000
 		for f.Held()+int64(n) > max {
-			queue[0].Release()
+			queue[0].drop()
 			queue = queue[1:]
 		}
 		queue = append(queue, put(t, f, byte(i), n))
 	}
 	eventually(t, "the disk has only what is held", func() bool { return blocks(t, f) <= f.Held()+2*block })
-	for _, e := range queue {
-		e.Release()
+	for _, p := range queue {
+		p.drop()
 	}
 	f.Close()
 	eventually(t, "the file is closed", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.file == nil })
 }
 
-// A closed file keeps no writer alive: the collector frees the memory of the process, and with the memory the
-// extents.
+// A closed file keeps no writer alive: the collector frees the memory of the process, and with it what the log has on the disk.
 func TestClosedFileHoldsNobody(t *testing.T) {
 	d := NewDisk(t.TempDir(), 1000, nil)
 	func() {
 		f := open(t, d, 1000)
-		owner := &struct{ log []*Extent }{}
+		owner := &struct{ log []piece }{}
 		f.Notify(func() { owner.log = owner.log[:len(owner.log):len(owner.log)] })
 		owner.log = append(owner.log, put(t, f, 'x', 100))
 		f.Close()
@@ -248,8 +247,8 @@ func TestFullDisk(t *testing.T) {
 	if _, err := f.Write(make([]byte, 1<<20)); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("%v, want ENOSPC", err)
 	}
-	wantBytes(t, first, '1', 1<<19)
-	first.Release()
+	wantBytes(t, first.Extent, '1', 1<<19)
+	first.drop()
 	f.Close()
 }
 
@@ -274,11 +273,11 @@ func TestConcurrent(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				e := f.Extent(at, n)
-				e.Hold()
-				all.Go(func() { wantBytes(t, e, b, n); e.Release() })
-				wantBytes(t, e, b, n)
-				e.Release()
+				one, two := f.Extent(at, n), f.Extent(at, n)
+				f.Free(at, int64(n))
+				all.Go(func() { wantBytes(t, one, b, n); one.Release() })
+				wantBytes(t, two, b, n)
+				two.Release()
 			}
 		})
 	}
@@ -314,4 +313,91 @@ func TestShares(t *testing.T) {
 	if alice.Used()+bob.Used()+whole.Used() != 0 {
 		t.Error("used for nobody")
 	}
+}
+
+// In any order of writes, frees, reads and releases, a reader finds the bytes that were written, and the file counts all that the log
+// or a reader needs, and beside it at most the blocks that somebody reads.
+func TestPiecesInAnyOrder(t *testing.T) {
+	dir := t.TempDir()
+	type piece struct {
+		at      int64
+		n       int
+		value   byte
+		freed   bool
+		readers []*Extent
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		d := NewDisk(dir, 1<<30, nil)
+		f := d.New(1 << 30)
+		if err := f.Open(); err != nil {
+			t.Fatal(err)
+		}
+		var all []*piece
+		some := func() *piece {
+			if len(all) == 0 {
+				t.Skip("nothing is written")
+			}
+			return rapid.SampledFrom(all).Draw(t, "piece")
+		}
+		free := func(p *piece) {
+			if !p.freed {
+				p.freed = true
+				f.Free(p.at, int64(p.n))
+			}
+		}
+		release := func(p *piece) {
+			if len(p.readers) > 0 {
+				p.readers[0].Release()
+				p.readers[0].Release() // does nothing
+				p.readers = p.readers[1:]
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"write": func(t *rapid.T) {
+				n := rapid.SampledFrom([]int{1, 1000, block - 1000, block, 2*block + 1}).Draw(t, "bytes")
+				p := &piece{n: n, value: byte(len(all))}
+				f.Reserve(int64(n))
+				var err error
+				if p.at, err = f.Write(bytes.Repeat([]byte{p.value}, n)); err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, p)
+			},
+			"read": func(*rapid.T) {
+				if p := some(); !p.freed {
+					p.readers = append(p.readers, f.Extent(p.at, p.n))
+				}
+			},
+			"free":    func(*rapid.T) { free(some()) },
+			"release": func(*rapid.T) { release(some()) },
+			"": func(t *rapid.T) {
+				needed, read := int64(0), map[int64]bool{}
+				for _, p := range all {
+					if !p.freed || len(p.readers) > 0 {
+						needed += int64(p.n)
+					}
+					for _, e := range p.readers {
+						if got, err := e.Read(nil); err != nil || !bytes.Equal(got, bytes.Repeat([]byte{p.value}, p.n)) {
+							t.Fatalf("%d bytes %.10q (%v), want %d of %q", len(got), got, err, p.n, p.value)
+						}
+						for i := p.at / block; i*block < p.at+int64(p.n); i++ {
+							read[i] = true
+						}
+					}
+				}
+				if held := f.Held(); held < needed || held > needed+int64(len(read))*block || held != d.Used() {
+					t.Fatalf("the file holds %d and the disk %d, needed are %d and %d blocks that are read", held, d.Used(), needed, len(read))
+				}
+			},
+		})
+		f.Close()
+		for _, p := range all {
+			for free(p); len(p.readers) > 0; {
+				release(p)
+			}
+		}
+		if f.Held() != 0 || f.written != 0 || len(f.blocks) > 1 {
+			t.Fatalf("in the end %d bytes are held, and parts of %d blocks", f.Held(), len(f.blocks))
+		}
+	})
 }

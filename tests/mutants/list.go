@@ -259,7 +259,7 @@ var mutants = []mutant{
 	{file: "actors/process/life/group.go", old: `l.order == nil || serial > l.order.serial`, new: `l.order == nil || serial > 0`, breaks: "an older order does nothing"},
 	{file: "actors/process/life/group.go", old: `case l.ending.ordered:`, new: `case false:`, breaks: "an order to end a run counts once"},
 	{file: "actors/process/life/runs.go", old: `case now.Full:`, new: `case false:`, breaks: "the next run waits for room in the log"},
-	{file: "actors/process/feed/read.go", old: `count := uint64(maxChunks)`, new: `count := uint64(2 * maxChunks)`, breaks: "a process/read has at most 50,000 chunks"},
+	{file: "actors/process/feed/read.go", old: `uint64(maxChunks)`, new: `uint64(2 * maxChunks)`, breaks: "a process/read has at most 50,000 chunks"},
 	{file: "actors/process/feed/read.go", old: `	r.Result.CutEvents()`, new: ``, breaks: "a process/read in parts has each event once"},
 	{file: "actors/outlog/outlog.go", old: `it.Seq > l.seen && l.young(it) && len`, new: `it.Seq > l.seen && len`, breaks: "an entry grows for 100 ms only"},
 	{file: "actors/process/feed/trim.go", old: `keep := f.pin()`, new: `keep := f.pin() + 1`, breaks: "the log drops nothing after the pin"},
@@ -738,7 +738,7 @@ var mutants = []mutant{
 	{file: "actors/session/groups.go", old: `g != nil && slices.Contains(g.tokens, params.StartToken) {`, new: `g != nil && false {`, breaks: "a repeated group/start gets the answer of the first", in: "tests", run: "^TestGroupPipelined$"},
 	{file: "actors/spool/spool.go", old: `	f.closed = true
 	f.room = func() {}`, new: `	f.room = func() {}`, breaks: "the end of a session closes the spools of its processes", in: "tests", run: "^TestSpoolEnds$"},
-	{file: "actors/outlog/outlog.go", old: `it.Spooled != nil && it.Stream == s && it.Seq > l.seen &&`, new: `it.Spooled != nil && it.Stream == s &&`, breaks: "output on disk that was read does not grow"},
+	{file: "actors/outlog/outlog.go", old: `it.on != nil && it.Stream == s && it.Seq > l.seen &&`, new: `it.on != nil && it.Stream == s &&`, breaks: "output on disk that was read does not grow"},
 	{file: "actors/peer/command/command.go", old: `p := message.Parcel{To: c.outcome.Last(), AckEvery`, new: `p := message.Parcel{To: 1, AckEvery`, breaks: "what a client acknowledges makes room for more output of a command", in: "tests", run: "^TestCommandFlood$"},
 	{file: "client/filewrite.go", old: `	for _, b := range w.blocks {
 		w.send(b)
@@ -841,8 +841,13 @@ var mutants = []mutant{
 	{file: "actors/process/feed/read.go", old: `r.Spooled = r.Spooled || e.Spooled != nil`, new: `r.Spooled = e.Spooled != nil`, breaks: "a process/read with any output on disk reads the disk"},
 	{file: "actors/outlog/outlog.go", old: `		l.seen = max(l.seen, it.Seq) // the output does not grow: some may have read Closed
 `, new: ``, breaks: "the entry in place of Closed does not grow"},
-	{file: "actors/spool/spool.go", old: `	f.free(at, n)
+	{file: "actors/spool/spool.go", old: `	f.Free(at, n)
 	return 0, err`, new: `	return 0, err`, breaks: "a failed write to the spool gives its reservation back", run: "^TestFailedWriteHoldsNothing$"},
+	{file: "actors/spool/spool.go", old: `case p.readers > 0 || p.freed`, new: `case p.freed`, breaks: "what is read stays on the disk"},
+	{file: "actors/spool/spool.go", old: `if p.readers == 0 {`, new: `if true {`, breaks: "the cap counts what is freed and still read"},
+	{file: "actors/outlog/outlog.go", old: ` || on.at != s.end`, new: ``, breaks: "entries of a stretch lie next to each other"},
+	{file: "actors/outlog/outlog.go", old: `it.cost += int64(more)`, new: `_ = more`, breaks: "entries on disk count as the memory that they take"},
+	{file: "actors/process/feed/feed.go", old: `-1)+maxDelivered)`, new: `-1)+2*maxDelivered)`, breaks: "a delivery has a bounded number of entries"},
 	{file: "actors/connection/window/window.go", old: ` && m.from == from {`, new: ` {`, breaks: "each Ack begins where its output began"},
 	{file: "actors/connection/stall.go", old: ` || finished != s.finished`, new: ``, breaks: "a connection whose calls finish has not stalled", run: "^TestStall$"},
 	{file: "actors/registry/room.go", old: `if m.ID != r.leaving {`, new: `if true {`, breaks: "a session is asked once to make room"},

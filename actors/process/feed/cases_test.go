@@ -287,6 +287,28 @@ func TestReadOutputStays(t *testing.T) {
 	}
 }
 
+// A delivery, and a read, has so many entries on disk at most.
+func TestManySmallEntries(t *testing.T) {
+	var f Feed[string, string]
+	file := spool.NewDisk(t.TempDir(), 1<<30, nil).New(1 << 30)
+	for i := range int64(2*maxDelivered + 10) {
+		f.Log.AppendSpooled(protocol.Stream(1+i%2), file, i, 1)
+	}
+	f.Log.Drop(0, 0, 5)
+	v := f.Subscribe(start, "o", "o", Subscription{Owner: true})
+	for _, want := range []uint64{maxDelivered + 5, 2*maxDelivered + 5, 2*maxDelivered + 10} {
+		f.Pull("o", 1<<20)
+		if d, ok := f.Next(start, v); !ok || d.Entries[len(d.Entries)-1].Seq != want {
+			t.Fatalf("a delivery with %d entries (%t), want up to %d", len(d.Entries), ok, want)
+		} else {
+			f.Sent(start, v, &d)
+		}
+	}
+	if r := f.Read(5, nil, ""); len(r.Entries) != maxDelivered || r.Result.NextSeq != maxDelivered+6 {
+		t.Errorf("a read has %d entries, and the next begins at %d", len(r.Entries), r.Result.NextSeq)
+	}
+}
+
 // Output on disk counts as output in memory for how far a viewer is behind, and how far the owner may be ahead.
 func TestAheadOnDisk(t *testing.T) {
 	f := lines(Feed[string, string]{}, 1, 10)

@@ -20,6 +20,10 @@ const (
 	aheadBytes  = 512 << 10
 )
 
+// maxDelivered is how many entries a Delivery has at most, and a Read while part of the log is on disk: the log may have half a
+// million small entries there.
+const maxDelivered = 2048
+
 // Feed is the log of one process and its viewers. K tells viewers apart, and its zero value
 // is nobody; A is a viewer's address, for the caller only.
 //
@@ -210,6 +214,7 @@ func (f *Feed[K, A]) Next(now time.Time, v *Viewer[A]) (d Delivery, ok bool) {
 			bytes, to = min(bytes, aheadBytes-ahead), min(to, from+aheadEvents)
 		}
 	}
+	to = min(to, max(d.end.Seq, f.Log.First()-1)+maxDelivered)
 	d.Entries, d.Gap = f.Log.ReadTo(&d.end, to, bytes, nil)
 	return d, true
 }

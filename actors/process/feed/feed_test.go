@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"pgregory.net/rapid"
 )
@@ -18,8 +19,10 @@ type model struct {
 	*rapid.T
 	feed    Feed[string, string]
 	now     time.Time
+	file    *spool.File
 	written []byte
 	ends    []int           // by seq: how much was written up to there
+	disk    []int64         // by seq: how much of it is on disk
 	had     map[uint64]bool // acknowledged by the owner
 	live    uint64          // where the owner's live output begins
 	sorted  uint64          // before live: the owner has output in order up to here, and gets only so much of its live output
@@ -37,15 +40,19 @@ type watcher struct {
 	pull            int
 }
 
-func newModel(t *rapid.T) *model {
-	return &model{
-		T: t, now: time.Unix(1e9, 0), ends: []int{0}, had: make(map[uint64]bool), viewers: make(map[string]*watcher),
+func newModel(t *rapid.T, dir string) *model {
+	m := &model{
+		T: t, now: time.Unix(1e9, 0), file: spool.NewDisk(dir, 1<<40, nil).New(1 << 40), ends: []int{0}, disk: []int64{0}, had: make(map[uint64]bool), viewers: make(map[string]*watcher),
 		feed: Feed[string, string]{
 			Retention: rapid.Int64Range(0, 100<<10).Draw(t, "retention"),
 			Evicts:    rapid.IntRange(0, 3).Draw(t, "evicts") == 0,
 			Ephemeral: rapid.IntRange(0, 7).Draw(t, "ephemeral") == 0,
 		},
 	}
+	if err := m.file.Open(); err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 func (m *model) some(what string) (string, *watcher) {
@@ -58,6 +65,7 @@ func (m *model) some(what string) (string, *watcher) {
 
 func (m *model) write(*rapid.T) {
 	size := rapid.SampledFrom([]int{1, 10, 5 << 10, 40 << 10}).Draw(m.T, "size")
+	spools := rapid.Bool().Draw(m.T, "spools")
 	for i := range rapid.IntRange(1, 60).Draw(m.T, "entries") {
 		if i == 6 && size > 10 {
 			break
@@ -67,7 +75,17 @@ func (m *model) write(*rapid.T) {
 			data[j] = byte((len(m.written) + j) * 251 >> 3)
 		}
 		m.written = append(m.written, data...)
-		m.feed.Log.Append([]protocol.Stream{protocol.Stdout, protocol.Stderr}[i%2], data, nil)
+		stream := protocol.Stream(1 + i%2)
+		if spools {
+			m.file.Reserve(int64(size))
+			at, err := m.file.Write(data)
+			if err != nil {
+				m.Fatal(err)
+			}
+			m.feed.Log.AppendSpooled(stream, m.file, at, size)
+		} else {
+			m.feed.Log.Append(stream, data, nil)
+		}
 		m.logged()
 	}
 }
@@ -78,31 +96,42 @@ func (m *model) mark(*rapid.T) {
 }
 
 func (m *model) logged() {
-	for uint64(len(m.ends)) <= m.feed.Log.Last() {
-		m.ends = append(m.ends, 0)
+	last := m.feed.Log.Last()
+	for uint64(len(m.ends)) <= last {
+		m.ends, m.disk = append(m.ends, 0), append(m.disk, 0)
 	}
-	m.ends[m.feed.Log.Last()] = len(m.written)
+	m.ends[last] = len(m.written)
+	m.disk[last] = m.disk[m.feed.Log.First()-1] + m.feed.Log.Spooled()
+}
+
+// holds returns how many bytes the log holds after a seq, in memory and on disk.
+func (m *model) holds(after uint64) int64 {
+	after = min(max(after, m.feed.Log.First()-1), m.feed.Log.Last())
+	return m.feed.Log.Cost(after) + m.disk[m.feed.Log.Last()] - m.disk[after]
 }
 
 func (m *model) trim(*rapid.T) {
 	most := rapid.SampledFrom([]int64{math.MaxInt64, 10 << 10}).Draw(m.T, "most")
-	before, _ := m.feed.Held()
+	before := m.holds(0)
 	m.feed.Trim(most)
 	least := min(m.feed.Retention, most)
 	if m.feed.Ephemeral {
 		least, most = 0, 0
 	}
-	retained, pinned := m.feed.Held()
+	if on := m.disk[m.feed.Log.Last()] - m.disk[m.feed.Log.First()-1]; on != m.feed.Log.Spooled() {
+		m.Errorf("%d bytes are on disk, want %d", m.feed.Log.Spooled(), on)
+	}
+	retained, pinned := m.holds(0), m.holds(m.feed.pin())
 	if m.feed.Evicts && !m.feed.Holding() && pinned != 0 {
 		m.Errorf("%d bytes are pinned in a log that evicts, and nobody holds", pinned)
 	}
 	if m.sorted < m.live {
-		pinned = max(pinned, m.feed.Log.Cost(m.sorted))
+		pinned = max(pinned, m.holds(m.sorted))
 	}
 	if most == math.MaxInt64 && retained < min(before, least) {
 		m.Errorf("%d bytes are kept of %d, want the newest %d", retained, before, least)
 	}
-	if rest := m.feed.Log.Cost(m.feed.Log.First()); retained > pinned && (retained > most || rest >= least && retained > 0) {
+	if rest := m.holds(m.feed.Log.First()); retained > pinned && (retained > most || rest >= least && retained > 0) {
 		m.Errorf("%d bytes are kept, %d of them for the owner, and without the oldest %d: want at least %d, at most %d", retained, pinned, rest, least, most)
 	}
 }
@@ -214,7 +243,7 @@ func (m *model) next(key string, fails bool) bool {
 		if limited && (e.Seq > m.live+aheadEvents || m.ends[w.seq]-m.ends[m.live] >= aheadBytes) {
 			m.Errorf("the owner gets seq %d, %d bytes ahead, and has not read the output up to %d", e.Seq, m.ends[w.seq]-m.ends[m.live], m.live)
 		}
-		if bytes += len(e.Data); bytes > w.pull && bytes > len(e.Data) && len(e.Data) > 0 { // the first comes whatever its size
+		if bytes += e.Len(); bytes > w.pull && bytes > e.Len() && e.Len() > 0 { // the first comes whatever its size
 			m.Errorf("%s gets %d bytes in %d entries, and asked for %d", key, bytes, len(d.Entries), w.pull)
 		}
 		m.same(e)
@@ -253,10 +282,14 @@ func (m *model) gap(w *watcher, g outlog.Gap) {
 
 // same checks that an entry has the written bytes.
 func (m *model) same(e outlog.Entry) {
-	want := m.written[m.ends[e.Seq-1]:m.ends[e.Seq]]
-	if !bytes.Equal(e.Data, want) {
-		m.Fatalf("seq %d has %d bytes that are not the %d that were written", e.Seq, len(e.Data), len(want))
+	want, data := m.written[m.ends[e.Seq-1]:m.ends[e.Seq]], e.Data
+	if e.Spooled != nil {
+		data, _ = e.Spooled.Read(nil)
 	}
+	if !bytes.Equal(data, want) {
+		m.Fatalf("seq %d has %d bytes that are not the %d that were written", e.Seq, len(data), len(want))
+	}
+	e.Release()
 }
 
 // failed has all viewers resubscribe after the last entry they got.
@@ -364,8 +397,9 @@ func (m *model) check(*rapid.T) {
 // After any events in any order, each viewer has each entry once, in order and as written, or a
 // gap in its place. The owner has no gap.
 func TestEachEntryOnce(t *testing.T) {
+	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		m := newModel(t)
+		m := newModel(t, dir)
 		t.Repeat(map[string]func(*rapid.T){
 			"": m.check, "write": m.write, "mark": m.mark, "trim": m.trim, "tick": m.tick, "subscribe": m.subscribe, "pull": m.pull,
 			"deliver": m.deliver, "ack": m.ack, "read": m.read, "remove": m.remove, "await": m.await,

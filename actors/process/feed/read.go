@@ -38,9 +38,9 @@ func (f *Feed[K, A]) Read(after uint64, limit *uint64, detail protocol.ReadDetai
 	if detail == protocol.ReadEvents {
 		return f.readEvents(after)
 	}
-	last, most := f.Log.Last(), uint64(maxRead)
+	last, most, count := f.Log.Last(), uint64(maxRead), uint64(maxChunks)
 	if f.Log.Spooled() > 0 {
-		most = maxSpooledRead
+		most, count = maxSpooledRead, maxDelivered
 	}
 	if limit != nil {
 		most = min(most, *limit)
@@ -51,7 +51,6 @@ func (f *Feed[K, A]) Read(after uint64, limit *uint64, detail protocol.ReadDetai
 		NextSeq:  last + 1,
 		FirstSeq: f.Log.First(),
 	}}
-	count := uint64(maxChunks)
 	if detail != "" {
 		count = maxDetailed
 	}
