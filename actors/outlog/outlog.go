@@ -76,8 +76,10 @@ const (
 	entryCost = 128
 	// growMax is the largest length, in bytes, to which later output extends a chunk in memory.
 	growMax = 32 << 10
-	// growMs is how long an entry may be extended, so that its time tells when its output came.
-	growMs = 100
+	// growMs is how long an entry may be extended, so that its time tells when its output came. On disk this time doubles with each
+	// coarser bytes in the rests of the stretches: else a program that writes now and then fills the list of its places before its spool.
+	growMs  = 100
+	coarser = 64 << 10
 	// spooledMax is the largest length, in bytes, to which later output extends a chunk on disk. spooledCost is
 	// the memory of a stretch, in bytes, in addition to entryCost and to its rest.
 	spooledMax  = 128 << 10
@@ -147,6 +149,7 @@ type Log struct {
 	first   uint64 // seq of items[0], less 1: the number of dropped entries
 	seen    uint64 // highest seq read or passed by a cursor: only later output may still grow
 	spooled int64  // bytes on disk
+	coded   int64  // bytes in the rests of all stretches
 	closed  bool   // Closed was added, and no Reopen followed
 	// Totals of all dropped entries.
 	droppedCost  int64
@@ -178,7 +181,7 @@ func (l *Log) Written() uint64 {
 func (l *Log) Append(s protocol.Stream, data []byte, lent *slab.Slab) {
 	if n := len(l.items); n > 0 {
 		it := &l.items[n-1]
-		if it.Kind == Output && it.on == nil && it.Stream == s && it.Seq > l.seen && l.young(it) && len(it.Data)+len(data) <= l.atMost(growMax) {
+		if it.Kind == Output && it.on == nil && it.Stream == s && it.Seq > l.seen && l.young(it, growMs) && len(it.Data)+len(data) <= l.atMost(growMax) {
 			it.Data = append(it.Data, data...)
 			it.cost += int64(len(data))
 			it.bytes += uint64(len(data))
@@ -197,15 +200,15 @@ func (l *Log) atMost(n int) int {
 	return n
 }
 
-// young reports whether later output may extend it. A clock that was set back makes it old.
-func (l *Log) young(it *item) bool { return uint64(l.NowMs-it.AtMs) < growMs }
+// young reports whether it began less than ms ago. A clock that was set back makes it old.
+func (l *Log) young(it *item, ms uint64) bool { return uint64(l.NowMs-it.AtMs) < ms }
 
 // AppendSpooled adds n bytes of output at a place of a file on disk.
 func (l *Log) AppendSpooled(s protocol.Stream, f *spool.File, at int64, n int) {
 	l.spooled += int64(n)
 	if k := len(l.items); k > 0 {
 		it := &l.items[k-1]
-		if it.on != nil && it.Stream == s && it.Seq > l.seen && l.young(it) && it.on.n+n <= l.atMost(spooledMax) && it.on.file == f && it.on.end == at {
+		if it.on != nil && it.Stream == s && it.Seq > l.seen && l.young(it, growMs<<min(l.coded/coarser, 32)) && it.on.n+n <= l.atMost(spooledMax) && it.on.file == f && it.on.end == at {
 			it.on.n += n
 			it.on.end += int64(n)
 			it.bytes += uint64(n)
@@ -281,6 +284,7 @@ func (l *Log) fold() {
 	}
 	it, last := &l.items[i-1], &l.items[i]
 	if more, ok := it.on.add(&last.Entry, last.on); ok {
+		l.coded += int64(more)
 		it.cost += int64(more)
 		it.bytes = last.bytes
 		*last = item{}
@@ -403,7 +407,10 @@ func (l *Log) Drop(least, most int64, keep uint64) {
 				file.Free(at, end-at)
 				file, at = on.file, on.at
 			}
-			if end = on.at + int64(on.n); on.next(&it.Entry) {
+			end = on.at + int64(on.n)
+			l.coded -= int64(len(on.rest))
+			if on.next(&it.Entry) {
+				l.coded += int64(len(on.rest))
 				continue
 			}
 		}

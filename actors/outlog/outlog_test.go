@@ -174,6 +174,9 @@ func TestReadersGetEveryByteOnce(t *testing.T) {
 		}
 		eventually(t, "what is on disk is what the log counts", func() bool { return file.Held() == l.Spooled() })
 		l.Drop(0, 0, l.Last())
+		if l.coded != 0 {
+			t.Fatalf("%d bytes of entries are left in an empty log", l.coded)
+		}
 		file.Close()
 		eventually(t, "nothing is on disk", func() bool { return l.Spooled() == 0 && disk.Used() == 0 })
 	})
@@ -426,6 +429,30 @@ func TestOldEntriesDoNotGrow(t *testing.T) {
 	}
 	if !slices.Equal(got, []int64{1000, 1100, 1020}) {
 		t.Errorf("entries begin at %v, want at 1000, 1100 and 1020", got)
+	}
+}
+
+// A program that writes a line every now and then, to one stream, fills its spool and not the list of its places: the more entries are
+// on disk, the longer each grows. When they are gone, an entry grows for 100 ms again.
+func TestSlowProgramFillsItsSpool(t *testing.T) {
+	const most = 1 << 30
+	file := spool.NewDisk(t.TempDir(), most, nil).New(most)
+	var l Log
+	for at := int64(0); at < most && l.Cost(0) < 1<<20; at += 800 {
+		l.NowMs += 1000
+		l.AppendSpooled(protocol.Stdout, file, at, 800)
+	}
+	if l.Spooled() < most || l.Last() < 100_000 {
+		t.Errorf("%d MiB are on disk in %d entries that cost %d KiB", l.Spooled()>>20, l.Last(), l.Cost(0)>>10)
+	}
+	from := l.Last() + 1
+	l.Drop(0, 0, l.Last())
+	for i := range int64(3) {
+		l.NowMs += 99
+		l.AppendSpooled(protocol.Stdout, file, most+i, 1)
+	}
+	if l.First() != from || l.Last() != from+1 {
+		t.Errorf("the log has seq %d to %d, want %d and the next", l.First(), l.Last(), from)
 	}
 }
 

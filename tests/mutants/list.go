@@ -261,7 +261,7 @@ var mutants = []mutant{
 	{file: "actors/process/life/runs.go", old: `case now.Full:`, new: `case false:`, breaks: "the next run waits for room in the log"},
 	{file: "actors/process/feed/read.go", old: `uint64(maxChunks)`, new: `uint64(2 * maxChunks)`, breaks: "a process/read has at most 50,000 chunks"},
 	{file: "actors/process/feed/read.go", old: `	r.Result.CutEvents()`, new: ``, breaks: "a process/read in parts has each event once"},
-	{file: "actors/outlog/outlog.go", old: `it.Seq > l.seen && l.young(it) && len`, new: `it.Seq > l.seen && len`, breaks: "an entry grows for 100 ms only"},
+	{file: "actors/outlog/outlog.go", old: `it.Seq > l.seen && l.young(it, growMs) && len`, new: `it.Seq > l.seen && len`, breaks: "an entry grows for 100 ms only"},
 	{file: "actors/process/feed/trim.go", old: `keep := f.pin()`, new: `keep := f.pin() + 1`, breaks: "the log drops nothing after the pin"},
 	{file: "actors/process/feed/trim.go", old: `f.Log.Drop(min(least, most), most,`, new: `f.Log.Drop(0*least, most,`, breaks: "the newest output stays, whoever has had it"},
 	{file: "actors/outlog/outlog.go", old: `rest := all - disk -`, new: `rest := all -`, breaks: "the log keeps as much of output on disk as of output in memory"},
@@ -846,6 +846,9 @@ var mutants = []mutant{
 	{file: "actors/spool/spool.go", old: `case p.readers > 0 || p.freed`, new: `case p.freed`, breaks: "what is read stays on the disk"},
 	{file: "actors/spool/spool.go", old: `if p.readers == 0 {`, new: `if true {`, breaks: "the cap counts what is freed and still read"},
 	{file: "actors/outlog/outlog.go", old: ` || on.at != s.end`, new: ``, breaks: "entries of a stretch lie next to each other"},
+	{file: "actors/outlog/outlog.go", old: `growMs<<min(l.coded/coarser, 32)`, new: `growMs`, breaks: "a program that writes now and then fills its spool"},
+	{file: "actors/outlog/outlog.go", old: `			l.coded -= int64(len(on.rest))
+`, new: ``, breaks: "when no output is on disk, an entry grows for 100 ms"},
 	{file: "actors/outlog/outlog.go", old: `it.cost += int64(more)`, new: `_ = more`, breaks: "entries on disk count as the memory that they take"},
 	{file: "actors/process/feed/feed.go", old: `-1)+maxDelivered)`, new: `-1)+2*maxDelivered)`, breaks: "a delivery has a bounded number of entries"},
 	{file: "actors/connection/window/window.go", old: ` && m.from == from {`, new: ` {`, breaks: "each Ack begins where its output began"},
