@@ -41,8 +41,6 @@ func TestSpool(t *testing.T) {
 	pid := c.process("p").pid()
 	c.process("p").write("go\n")
 	c.cutRST()
-	// Nobody observes the process meanwhile: each chunk shown becomes its own entry, and the memory for
-	// thousands of entries would end the spool before the file is full.
 	eventually(t, "it has written all and exited, read by nobody", func() bool { return !alive(pid) })
 	observer := s.observe(c.sessionID, nil)
 	eventually(t, "most of its output is on disk", func() bool { return spooled(t, other) >= int64(len(want))*8/10 })
@@ -95,6 +93,29 @@ func TestSpool(t *testing.T) {
 		t.Errorf("stderr: %q", stderr.String())
 	}
 	eventually(t, "of what was read only the newest is on the disk", func() bool { return spooled(t, other) <= 64<<10+128<<10 })
+}
+
+// TestSpoolOfTwoStreams: a program that nobody reads writes tens of thousands of small pieces to stdout and stderr in turn, and does
+// not wait. Its client later gets every byte.
+func TestSpoolOfTwoStreams(t *testing.T) {
+	t.Parallel()
+	const n = 20_000
+	s := startServer(t)
+	c := s.session(knowing)
+	c.mutePongs.Store(true)
+	c.start("p", obj{"argv": sh("read x; i=0; while [ $i -lt " + strconv.Itoa(n) + " ]; do i=$((i+1)); echo $i; echo $i >&2; done"), "pipeStdin": true,
+		"retention": obj{"bytes": 64 << 10, "onFull": "spool"}})
+	pid := c.process("p").pid()
+	c.process("p").write("go\n")
+	c.cutRST()
+	eventually(t, "it has written all and exited, read by nobody", func() bool { return !alive(pid) })
+	again := s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 0}, "capabilities": obj{"gap": true}})
+	p := again.process("p")
+	p.awaitClosed()
+	want, _ := counting(n)
+	if out, errs := p.output("stdout"), p.output("stderr"); out != want || errs != want {
+		t.Errorf("%d and %d bytes came, other than the %d that were written to each stream", len(out), len(errs), len(want))
+	}
 }
 
 // TestSpoolFull: a full spool makes the program wait, like block. When the output is read, the program
