@@ -46,6 +46,7 @@ type victim struct {
 	run              int
 	last             int64            // the last seq
 	got              int64            // the last seq that the client has certainly read
+	closed           bool             // process/closed has passed: the client may no longer look at what comes again
 	at               map[string]int64 // the number of bytes until now, by stream
 	changed          map[int64]change // events, by seq
 	gaps             map[int64]bool   // events that a gap replaces, by seq
@@ -179,7 +180,7 @@ func (c *lyingConn) listen(server, client *websocket.Conn) {
 		for process, seq := range c.pings[data] {
 			v := c.victim(process)
 			v.got = max(v.got, seq)
-			if c.lied != nil && c.lied.Process == process && c.lied.Seq <= seq {
+			if c.lied != nil && c.lied.Process == process && c.lied.Seq <= seq && !v.closed {
 				c.lied.unread = false
 			}
 		}
@@ -338,7 +339,8 @@ func (c *lyingConn) tell(data []byte) [][]byte {
 	v.last = max(v.last, seq)
 	c.passed[id] = seq
 	// The client remembers 64 events.
-	if again && seq <= v.got && c.lied == nil && v.last-seq < 32 && c.changeRepeat(v, m.Method, m.Params, seq) {
+	v.closed = v.closed || m.Method == "process/closed"
+	if again && seq <= v.got && !v.closed && c.lied == nil && v.last-seq < 32 && c.changeRepeat(v, m.Method, m.Params, seq) {
 		data, _ = json.Marshal(m)
 		return [][]byte{data}
 	}
