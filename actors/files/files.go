@@ -13,7 +13,6 @@
 //   - location.go, nofollow.go, view.go, confined_linux.go, hidden.go: how a path becomes an open directory and a name in it, and rules for the way there
 //   - handles.go, replacement.go: open files, and files that are replaced as a whole
 //   - walk.go, copy.go, pack.go: trees
-//   - visiting.go: who asks for a turn before each look at a filesystem
 //   - watch_linux.go, inotify_linux.go: fs/watchMissing: files that come and go
 //   - changes, changes/batch: fs/watch: which files change, and what one notification has
 //   - capabilities, configfiles: plugins, skills and configuration files of codex

@@ -326,7 +326,7 @@ func TestReadWhatChanges(t *testing.T) {
 func TestNamedReplacement(t *testing.T) {
 	dir := tree(t, map[string]string{"a": "old"})
 	for _, commit := range []bool{false, true} {
-		r, err := newReplacement(whole{}, filepath.Join(dir, "a"))
+		r, err := newReplacement(View{}, filepath.Join(dir, "a"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,19 @@ func openDirect(int, string) (int, error) { return -1, errNoOpenat2 }
 func (at location) metadata() (m protocol.FsGetMetadataResult, err error) { return m, errNoOpenat2 }
 
 // Places below a root need openat2(2).
-func openConfined(Place) (View, error)                   { return nil, errNoOpenat2 }
+type confined struct {
+	place Place
+	root  *os.Root
+}
+
+func openConfined(Place) (*confined, error)              { return nil, errNoOpenat2 }
+func (*confined) close()                                 {}
+func (*confined) rel(path string) string                 { return path }
+func (*confined) explain(err error) error                { return err }
+func (*confined) canonicalize(string) (string, error)    { return "", errNoOpenat2 }
+func (*confined) openDirectory(string) (int, error)      { return -1, errNoOpenat2 }
+func (*confined) pin(string, func(string)) error         { return errNoOpenat2 }
+func (*confined) at(path string) location                { return anywhere(path) }
 func (at location) statBeneath(*unix.Stat_t) error       { return errNoOpenat2 }
 func (at location) openBeneath(int, uint32) (int, error) { return -1, errNoOpenat2 }
 

@@ -28,80 +28,199 @@ type Place struct {
 // refused is the error for a path that leads out of the root.
 func (p Place) refused() error { return &rules.Refusal{What: "path", Name: p.Path, Word: p.Word} }
 
-// A View is the filesystem, or the part of it below a root. Its methods are those of package os; below a root
-// they refuse paths that lead out, and links in the root itself are followed.
-type View interface {
-	Lstat(path string) (fs.FileInfo, error)
-	Stat(path string) (fs.FileInfo, error)
-	Readlink(path string) (string, error)
-	Mkdir(path string, perm fs.FileMode) error
-	MkdirAll(path string, perm fs.FileMode) error
-	Remove(path string) error
-	RemoveAll(path string) error
-	Symlink(target, path string) error
-	Rename(from, to string) error
-	Chmod(path string, mode fs.FileMode) error
-	Chtimes(path string, accessed, modified time.Time) error
-
-	// Canonicalize returns a path without links.
-	Canonicalize(path string) (string, error)
-	// OpenDirectory opens a directory for calls that take names in it.
-	OpenDirectory(path string) (fd int, err error)
-	// Top is the directory where Follow begins.
-	Top() string
-	// Outside is the error for paths that lead out; nil: no path does.
-	Outside() error
-	// Pin calls use with a path of a directory for calls that take no descriptor. The path leads to the directory
-	// also if a link comes into its way meanwhile.
-	Pin(directory string, use func(path string)) error
-	Close()
-
-	// at returns the location of a path. The location is good until Close, and is not closed itself.
-	at(path string) location
+// View is the filesystem, or the part of it below a root. Its methods are those of package os, after a visit of the path. Below a
+// root they refuse paths that lead out; links in the root itself are followed. The zero View is the whole filesystem.
+type View struct {
+	visit func(path string, follow bool) error // as Place.Visit
+	below *confined                            // nil: the whole filesystem
 }
 
 // View returns the View of the place, which the caller closes.
-func (p Place) View() (v View, err error) {
+func (p Place) View() (View, error) {
+	v := View{visit: p.Visit}
 	if p.Root == "" || p.Root == "/" {
-		v = whole{}
-	} else if err = p.visit(p.Root, true); err == nil {
-		v, err = openConfined(p)
+		return v, nil
 	}
-	if err == nil && p.Visit != nil {
-		v = visiting{v, p.Visit}
+	err := p.visit(p.Root, true)
+	if err == nil {
+		v.below, err = openConfined(p)
 	}
 	return v, err
 }
 
 // visit calls Visit, if there is one.
 func (p Place) visit(path string, follow bool) error {
-	if p.Visit == nil {
-		return nil
-	}
-	return p.Visit(path, follow)
+	return View{visit: p.Visit}.visited(path, follow)
 }
 
-// whole is the View of the whole filesystem.
-type whole struct{}
+// Close closes the root.
+func (v View) Close() {
+	if v.below != nil {
+		v.below.close()
+	}
+}
 
-func (whole) Lstat(path string) (fs.FileInfo, error)        { return os.Lstat(path) }
-func (whole) Stat(path string) (fs.FileInfo, error)         { return os.Stat(path) }
-func (whole) Readlink(path string) (string, error)          { return os.Readlink(path) }
-func (whole) Mkdir(path string, perm fs.FileMode) error     { return os.Mkdir(path, perm) }
-func (whole) MkdirAll(path string, perm fs.FileMode) error  { return os.MkdirAll(path, perm) }
-func (whole) Remove(path string) error                      { return os.Remove(path) }
-func (whole) RemoveAll(path string) error                   { return os.RemoveAll(path) }
-func (whole) Symlink(target, path string) error             { return os.Symlink(target, path) }
-func (whole) Rename(from, to string) error                  { return os.Rename(from, to) }
-func (whole) Chmod(path string, mode fs.FileMode) error     { return os.Chmod(path, mode) }
-func (whole) Chtimes(path string, a, m time.Time) error     { return os.Chtimes(path, a, m) }
-func (whole) Canonicalize(path string) (string, error)      { return Canonicalize(path) }
-func (whole) OpenDirectory(path string) (fd int, err error) { return openDirectory(path) }
-func (whole) Top() string                                   { return "/" }
-func (whole) Outside() error                                { return nil }
-func (whole) Pin(path string, use func(string)) error       { use(path); return nil }
-func (whole) Close()                                        {}
-func (whole) at(path string) location                       { return anywhere(path) }
+// Top is the directory where Follow begins.
+func (v View) Top() string {
+	if v.below == nil {
+		return "/"
+	}
+	return v.below.place.Root
+}
+
+// Outside is the error for paths that lead out; nil: no path does.
+func (v View) Outside() error {
+	if v.below == nil {
+		return nil
+	}
+	return v.below.place.refused()
+}
+
+// visited visits a path.
+func (v View) visited(path string, follow bool) error {
+	if v.visit == nil {
+		return nil
+	}
+	return v.visit(path, follow)
+}
+
+// look returns the result of a look at a path: of whole, or of below with the path in the root.
+func look[T any](v View, path string, follow bool, whole func(string) (T, error), below func(*os.Root, string) (T, error)) (result T, err error) {
+	if err := v.visited(path, follow); err != nil {
+		return result, err
+	}
+	if v.below == nil {
+		return whole(path)
+	}
+	result, err = below(v.below.root, v.below.rel(path))
+	return result, v.below.explain(err)
+}
+
+// change changes the file at a path, as look.
+func (v View) change(path string, follow bool, whole func(string) error, below func(*os.Root, string) error) error {
+	if err := v.visited(path, follow); err != nil {
+		return err
+	}
+	if v.below == nil {
+		return whole(path)
+	}
+	return v.below.explain(below(v.below.root, v.below.rel(path)))
+}
+
+// Lstat is as in package os.
+func (v View) Lstat(path string) (fs.FileInfo, error) {
+	return look(v, path, false, os.Lstat, (*os.Root).Lstat)
+}
+
+// Stat is as in package os.
+func (v View) Stat(path string) (fs.FileInfo, error) {
+	return look(v, path, true, os.Stat, (*os.Root).Stat)
+}
+
+// Readlink is as in package os.
+func (v View) Readlink(path string) (string, error) {
+	return look(v, path, false, os.Readlink, (*os.Root).Readlink)
+}
+
+// Mkdir is as in package os.
+func (v View) Mkdir(path string, perm fs.FileMode) error {
+	return v.change(path, false,
+		func(path string) error { return os.Mkdir(path, perm) },
+		func(root *os.Root, path string) error { return root.Mkdir(path, perm) })
+}
+
+// MkdirAll is as in package os.
+func (v View) MkdirAll(path string, perm fs.FileMode) error {
+	return v.change(path, true,
+		func(path string) error { return os.MkdirAll(path, perm) },
+		func(root *os.Root, path string) error { return root.MkdirAll(path, perm) })
+}
+
+// Remove is as in package os.
+func (v View) Remove(path string) error {
+	return v.change(path, false, os.Remove, (*os.Root).Remove)
+}
+
+// RemoveAll is as in package os.
+func (v View) RemoveAll(path string) error {
+	return v.change(path, false, os.RemoveAll, (*os.Root).RemoveAll)
+}
+
+// Symlink is as in package os.
+func (v View) Symlink(target, path string) error {
+	return v.change(path, false,
+		func(path string) error { return os.Symlink(target, path) },
+		func(root *os.Root, path string) error { return root.Symlink(target, path) })
+}
+
+// Rename is as in package os.
+func (v View) Rename(from, to string) error {
+	if err := v.visited(from, false); err != nil {
+		return err
+	}
+	return v.change(to, false,
+		func(to string) error { return os.Rename(from, to) },
+		func(root *os.Root, to string) error { return root.Rename(v.below.rel(from), to) })
+}
+
+// Chmod is as in package os.
+func (v View) Chmod(path string, mode fs.FileMode) error {
+	return v.change(path, true,
+		func(path string) error { return os.Chmod(path, mode) },
+		func(root *os.Root, path string) error { return root.Chmod(path, mode) })
+}
+
+// Chtimes is as in package os.
+func (v View) Chtimes(path string, accessed, modified time.Time) error {
+	return v.change(path, true,
+		func(path string) error { return os.Chtimes(path, accessed, modified) },
+		func(root *os.Root, path string) error { return root.Chtimes(path, accessed, modified) })
+}
+
+// Canonicalize returns a path without links.
+func (v View) Canonicalize(path string) (string, error) {
+	if err := v.visited(path, true); err != nil {
+		return "", err
+	}
+	if v.below == nil {
+		return Canonicalize(path)
+	}
+	return v.below.canonicalize(path)
+}
+
+// OpenDirectory opens a directory for calls that take names in it.
+func (v View) OpenDirectory(path string) (fd int, err error) {
+	if err := v.visited(path, true); err != nil {
+		return -1, err
+	}
+	if v.below == nil {
+		return openDirectory(path)
+	}
+	return v.below.openDirectory(path)
+}
+
+// Pin calls use with a path of a directory for calls that take no descriptor. The path leads to the directory also if a link comes
+// into its way meanwhile.
+func (v View) Pin(directory string, use func(path string)) error {
+	if err := v.visited(directory, true); err != nil {
+		return err
+	}
+	if v.below == nil {
+		use(directory)
+		return nil
+	}
+	return v.below.pin(directory, use)
+}
+
+// at returns the location of a path. The location is good until Close, and is not closed itself.
+func (v View) at(path string) location {
+	at := anywhere(path)
+	if v.below != nil {
+		at = v.below.at(path)
+	}
+	at.refused = v.visited(path, true)
+	return at
+}
 
 // NoFollow returns the path with the rule that no component is a link. Such a path is where it says, so a path that
 // begins with a root is below the root. A missing root is an error: no method makes it.

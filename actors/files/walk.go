@@ -29,7 +29,7 @@ const walkItemBytes = 64
 // the Errors of the result. If path is no directory, the result is empty. Walk stops when ctx is
 // done.
 func Walk(ctx context.Context, path string, o protocol.FsWalkOptions, hold Hold) (protocol.FsWalkResult, error) {
-	return walkIn(ctx, whole{}, path, o, hold)
+	return walkIn(ctx, View{}, path, o, hold)
 }
 
 func walkIn(ctx context.Context, v View, path string, o protocol.FsWalkOptions, hold Hold) (r protocol.FsWalkResult, err error) {

@@ -502,7 +502,7 @@ func watchesShare(t *testing.T, rounds int) {
 	for range 2 {
 		others.Go(func() {
 			for !over.Load() {
-				wd, err := r.in.add(whole{}, dir+"/d")
+				wd, err := r.in.add(View{}, dir+"/d")
 				if err != nil {
 					t.Error(err)
 				}

@@ -53,8 +53,8 @@ var mutants = []mutant{
 		return refusal`, new: `case errors.Is(err, beneath.ErrOutside):
 		return nil`, breaks: "no link leads a working directory out of a policy", run: "^TestProgramUnder$"},
 	{file: "actors/files/view.go", old: `if p.Path == p.Root || p.Path == "/" {`, new: `if p.Path == "/" {`, breaks: "a root of a policy is not removed"},
-	{file: "actors/files/confined_linux.go", old: `return v.explain(v.root.RemoveAll(v.rel(path)))`, new: `return os.RemoveAll(path)`, breaks: "no link leads a removal out of a root"},
-	{file: "actors/files/confined_linux.go", old: `follow: true, outside: v.Outside()}`, new: `follow: true}`, breaks: "no link leads a read out of a root"},
+	{file: "actors/files/view.go", old: `return v.change(path, false, os.RemoveAll, (*os.Root).RemoveAll)`, new: `return os.RemoveAll(path)`, breaks: "no link leads a removal out of a root"},
+	{file: "actors/files/confined_linux.go", old: `follow: true, outside: c.place.refused()}`, new: `follow: true}`, breaks: "no link leads a read out of a root"},
 	{file: "actors/peer/command/outcome/outcome.go", old: `drainTime = 2 * time.Second`, new: `drainTime = 20 * time.Second`, breaks: "the end of a command waits 2 s for descendants"},
 	{file: "actors/connection/wires.go", old: `return undecided
 	case m.section.wire`, new: `return appServer
@@ -209,7 +209,7 @@ var mutants = []mutant{
 	{file: "internal/mounts/way_linux.go", old: `return err != unix.EXDEV`, new: `return true`, breaks: "the filesystem of a path is found through links"},
 	{file: "internal/mounts/way_linux.go", old: `len(w.rest) == 0 && !w.follow`, new: `false`, breaks: "a link at the end of a path is followed only if asked"},
 	{file: "internal/mounts/mounts_linux.go", old: `if m.Dir == "/" {`, new: `if false {`, breaks: "the filesystem of the root has no bound of its own"},
-	{file: "actors/files/visiting.go", old: `at.refused = v.visit(path, true)`, new: `_ = v`, breaks: "a file is opened after a visit of its path"},
+	{file: "actors/files/view.go", old: `at.refused = v.visited(path, true)`, new: `_ = v`, breaks: "a file is opened after a visit of its path"},
 	{file: "actors/files/remote/message.go", old: `case p.visit != nil:`, new: `case false:`, breaks: "a jail looks at a path after a visit of the path"},
 	{file: "actors/internal/turns/turns.go", old: `case t.threads.late >= most:`, new: `case t.threads.late > most:`, breaks: "a file call is refused when the calls of all turns hang"},
 	{file: "actors/internal/turns/turns.go", old: `		most = t.most`, new: `		most = t.all`, breaks: "a connection without a call gets one of the kept turns"},
