@@ -53,7 +53,7 @@ func (c *connection) watchFile(ctx actor.Context, in inbound, p protocol.FsWatch
 		call.watch = w
 		call.ruled = true
 		call.do = func(context.Context) (any, error) {
-			place, err := call.toRead(path)
+			place, err := call.place(path, false)
 			if err != nil {
 				return nil, err
 			}

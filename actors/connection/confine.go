@@ -17,8 +17,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// This file holds calls about files to the sandbox that their client asks for, and to the user of their client. A method gets a files.Calls only through
-// reads and writes, so a method that forgets the sandbox does not exist. The rule of the client holds as well: the place
+// This file holds calls about files to the sandbox that their client asks for, and to the user of their client. A method gets a files.Caller only through
+// works, so a method that forgets the sandbox does not exist. The rule of the client holds as well: the place
 // of a call has its root in a sandbox too.
 
 // errNoCwd has the text of the peer. (sandbox wire §1.5.)
@@ -44,9 +44,9 @@ func (call *fileCall) confines() bool {
 	return s != nil && !s.Disabled && s.Restricted
 }
 
-// on returns who makes a call. Where a sandbox is required, a read without one is allowed only if the operator has a default.
-// Only call.do may call on: it waits for disks.
-func (call *fileCall) on(ctx context.Context, writes bool) (files.Calls, error) {
+// by returns who makes a call: this process, or a jail with the sandbox and the user of the call. Where a sandbox is required, a
+// read without one is allowed only if the operator has a default. Only call.do may call by: it waits for disks.
+func (call *fileCall) by(ctx context.Context, writes bool) (files.Caller, error) {
 	switch {
 	case call.required && !call.sandbox.Confines() && (writes || call.sandbox != nil || !call.byDefault):
 		return nil, &rules.NoSandbox{Name: call.in.method, Calls: true}
@@ -54,7 +54,7 @@ func (call *fileCall) on(ctx context.Context, writes bool) (files.Calls, error) 
 		call.sandbox = protocol.ReadOnlySandbox()
 	}
 	if !call.confines() && call.user == "" {
-		return files.Local{}, nil
+		return files.Do, nil
 	}
 	if call.jails == nil {
 		return nil, protocol.Errorf(protocol.KindSandbox, protocol.CodeInternal, "this server confines no calls about files")
@@ -73,7 +73,7 @@ func (call *fileCall) on(ctx context.Context, writes bool) (files.Calls, error) 
 	case call.required && call.confines() && (view == nil || !view.Confines):
 		return nil, &rules.NoSandbox{Name: call.in.method, Calls: true}
 	case view == nil && user == nil:
-		return files.Local{}, nil
+		return files.Do, nil
 	case view == nil:
 		view = remote.AsUser(user)
 	}

@@ -71,15 +71,17 @@ func empty(do func(context.Context) error) func(context.Context) (any, error) {
 
 func readFile(f *fileCalls, call *fileCall, p protocol.FsReadFileParams) error {
 	call.large = true
-	return call.reads(p.Path, func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
-		data, err := files.ReadFile(ctx, on, files.At{Place: at, NoLinks: p.NoFollow()}, maxReadFile, call.hold(f.memory))
+	c := files.Call{Op: files.OpOpen, NoLinks: p.NoFollow(), Hold: call.hold(f.memory)}
+	return call.works(p.Path, c, func(ctx context.Context, by files.Caller, c files.Call) (any, error) {
+		data, err := files.ReadFile(ctx, by, c, maxReadFile)
 		return protocol.FsReadFileResult{Data: data}, err
 	})
 }
 
 func writeFile(_ *fileCalls, call *fileCall, p protocol.FsWriteFileParams) error {
-	return call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
-		return protocol.Empty{}, files.WriteFile(ctx, on, files.At{Place: at, NoLinks: p.NoFollow()}, p.Data)
+	c := files.Call{Op: files.OpOpen, Mode: protocol.FsReplace, NoLinks: p.NoFollow()}
+	return call.works(p.Path, c, func(ctx context.Context, by files.Caller, c files.Call) (any, error) {
+		return protocol.Empty{}, files.WriteFile(ctx, by, c, p.Data)
 	})
 }
 
@@ -87,21 +89,17 @@ func openFile(f *fileCalls, call *fileCall, p protocol.FsOpenParams) error {
 	if err := call.about(p.HandleID); err != nil {
 		return err
 	}
-	open := func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
-		return protocol.FsOpenResult{HandleID: p.HandleID}, f.handles.Open(ctx, p.HandleID, on, at, p.Mode)
-	}
-	if p.Mode.Writes() {
-		err := call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
-			result, err := open(ctx, on, at)
-			if err == nil && call.as != nil {
-				f.openedBy.Store(p.HandleID, call.as)
-			}
-			return result, err
-		})
+	err := call.works(p.Path, files.Call{Op: files.OpOpen, Mode: p.Mode}, func(ctx context.Context, by files.Caller, c files.Call) (any, error) {
+		err := f.handles.Open(ctx, p.HandleID, by, c)
+		if err == nil && call.as != nil && c.Changes() {
+			f.openedBy.Store(p.HandleID, call.as)
+		}
+		return protocol.FsOpenResult{HandleID: p.HandleID}, err
+	})
+	if call.change != nil {
 		call.change.Handle = audit.Text(p.HandleID)
-		return err
 	}
-	return call.reads(p.Path, open)
+	return err
 }
 
 func readBlock(f *fileCalls, call *fileCall, p protocol.FsReadBlockParams) error {
@@ -138,93 +136,54 @@ func closeFile(f *fileCalls, call *fileCall, p protocol.FsCloseParams) error {
 }
 
 func createDirectory(_ *fileCalls, call *fileCall, p protocol.FsCreateDirectoryParams) error {
-	return call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
-		return protocol.Empty{}, on.CreateDirectory(ctx, files.At{Place: at, NoLinks: p.NoFollow()}, unlessFalse(p.Recursive))
-	})
+	return call.makes(p.Path, files.Call{Op: files.OpCreateDirectory, NoLinks: p.NoFollow(), Recursive: unlessFalse(p.Recursive)})
 }
 
 func getMetadata(_ *fileCalls, call *fileCall, p protocol.FsGetMetadataParams) error {
-	return call.reads(p.Path, func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
-		return on.Stat(ctx, files.At{Place: at, NoLinks: p.NoFollow()})
-	})
+	return call.makes(p.Path, files.Call{Op: files.OpStat, NoLinks: p.NoFollow()})
 }
 
 func canonicalize(_ *fileCalls, call *fileCall, p protocol.FsCanonicalizeParams) error {
-	return call.reads(p.Path, func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
-		real, err := on.Canonicalize(ctx, at)
-		return protocol.FsCanonicalizeResult{Path: protocol.FileURI(real)}, err
-	})
+	return call.makes(p.Path, files.Call{Op: files.OpCanonicalize})
 }
 
 func readDirectory(f *fileCalls, call *fileCall, p protocol.FsReadDirectoryParams) error {
 	call.large = true
-	return call.reads(p.Path, func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
-		return on.ReadDirectory(ctx, at, call.hold(f.memory))
-	})
+	return call.makes(p.Path, files.Call{Op: files.OpReadDirectory, Hold: call.hold(f.memory)})
 }
 
 func walk(f *fileCalls, call *fileCall, p protocol.FsWalkParams) error {
 	call.large = true
-	return call.reads(p.Path, func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
-		return on.Walk(ctx, at, p.Options, call.hold(f.memory))
-	})
+	return call.makes(p.Path, files.Call{Op: files.OpWalk, Walk: &p.Options, Hold: call.hold(f.memory)})
 }
 
 func remove(_ *fileCalls, call *fileCall, p protocol.FsRemoveParams) error {
-	return call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
-		path := files.At{Place: at, NoLinks: p.NoFollow()}
-		return protocol.Empty{}, on.Remove(ctx, path, unlessFalse(p.Recursive), unlessFalse(p.Force))
-	})
+	return call.makes(p.Path, files.Call{Op: files.OpRemove, NoLinks: p.NoFollow(), Recursive: unlessFalse(p.Recursive), Force: unlessFalse(p.Force)})
 }
 
 func copyFile(f *fileCalls, call *fileCall, p protocol.FsCopyParams) error {
-	from, err := pathOf(p.SourcePath)
-	if err != nil {
-		return err
-	}
-	return call.moves(from, p.DestinationPath, func(ctx context.Context, on files.Calls, to files.Place) (any, error) {
-		source, err := call.toRead(from)
-		if err != nil {
-			return nil, err
-		}
-		return protocol.Empty{}, on.Copy(ctx, source, to, p.Recursive, call.hold(f.memory))
-	})
+	c := files.Call{Op: files.OpCopy, Recursive: p.Recursive, Hold: call.hold(f.memory)}
+	return call.moves(p.SourcePath, p.DestinationPath, c)
 }
 
 func statEntry(_ *fileCalls, call *fileCall, p protocol.FsStatParams) error {
-	return call.reads(p.Path, func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
-		return on.Entry(ctx, at, p.Follow)
-	})
+	return call.makes(p.Path, files.Call{Op: files.OpEntry, Follow: p.Follow})
 }
 
 func list(f *fileCalls, call *fileCall, p protocol.FsListParams) error {
 	call.large = true
-	return call.reads(p.Path, func(ctx context.Context, on files.Looks, at files.Place) (any, error) {
-		return on.List(ctx, at, call.hold(f.memory))
-	})
+	return call.makes(p.Path, files.Call{Op: files.OpList, Hold: call.hold(f.memory)})
 }
 
 func rename(_ *fileCalls, call *fileCall, p protocol.FsRenameParams) error {
-	from, err := pathOf(p.SourcePath)
-	if err != nil {
-		return err
-	}
-	return call.moves(from, p.DestinationPath, func(ctx context.Context, on files.Calls, to files.Place) (any, error) {
-		source, err := call.toWrite(from)
-		if err != nil {
-			return nil, err
-		}
-		return protocol.Empty{}, on.Rename(ctx, source, to)
-	})
+	return call.moves(p.SourcePath, p.DestinationPath, files.Call{Op: files.OpRename})
 }
 
 func symlink(_ *fileCalls, call *fileCall, p protocol.FsSymlinkParams) error {
 	if p.Target == "" || strings.Contains(p.Target, "\x00") {
 		return protocol.WrongParams("target %q is not a target of a link: expected a path", p.Target)
 	}
-	return call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
-		return protocol.Empty{}, on.Symlink(ctx, at, p.Target)
-	})
+	return call.makes(p.Path, files.Call{Op: files.OpSymlink, Target: files.Name(p.Target)})
 }
 
 // setMetadata sets only permission bits: nobody makes a set-user-ID program of the server's user with it.
@@ -232,9 +191,7 @@ func setMetadata(_ *fileCalls, call *fileCall, p protocol.FsSetMetadataParams) e
 	if p.Mode != nil && *p.Mode > 0o777 {
 		return protocol.WrongParams("mode %#o has bits other than those of permission: expected 0 to 0777", *p.Mode)
 	}
-	return call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
-		return protocol.Empty{}, on.SetMetadata(ctx, at, p.Mode, p.ModifiedAtMs)
-	})
+	return call.makes(p.Path, files.Call{Op: files.OpSetMetadata, Bits: p.Mode, ModifiedAtMs: p.ModifiedAtMs})
 }
 
 func watchMissing(f *fileCalls, call *fileCall, p protocol.FsWatchMissingParams) error {

@@ -44,6 +44,7 @@ type (
 type fileCall struct {
 	in     inbound
 	do     func(context.Context) (any, error)
+	c      files.Call        // that do makes, with paths alone as its places; zero: another
 	handle string            // calls with the same handle run in the order sent; "": no handle
 	watch  *fileWatch        // of fs/watch; nil: another method
 	change *audit.FileChange // for the audit log; nil: the call changes no file. Without Path: the file of the handle

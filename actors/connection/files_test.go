@@ -91,8 +91,8 @@ func TestWhichCallsAreConfined(t *testing.T) {
 	} {
 		call := &fileCall{sandbox: test.sandbox}
 		for _, writes := range []bool{false, true} {
-			if on, err := call.on(t.Context(), writes); test.confined != (err != nil) {
-				t.Errorf("%s, writes %v: %T, %v without jails", name, writes, on, err)
+			if by, err := call.by(t.Context(), writes); test.confined != (err != nil) {
+				t.Errorf("%s, writes %v: by %p, %v without jails", name, writes, by, err)
 			}
 		}
 	}
@@ -111,20 +111,19 @@ func (l *auditLines) Write(line []byte) error { l.text.Write(line); return nil }
 func (*auditLines) Close() error              { return nil }
 
 // userJail makes calls as a user, whose process holds the files.
-type userJail struct {
-	files.Local
-	view *remote.View
-}
+type userJail struct{ view *remote.View }
 
 func (j userJail) View() *remote.View   { return j.view }
 func (userJail) Intact() bool           { return true }
 func (userJail) Ended() <-chan struct{} { return nil }
 func (userJail) Close()                 {}
 
-func (j userJail) Open(ctx context.Context, at files.At, mode protocol.FsMode) (files.Opened, error) {
-	o, err := j.Local.Open(ctx, at, mode)
-	o.File = heldByUser{o.File}
-	return o, err
+func (userJail) Do(ctx context.Context, c files.Call) (files.Result, error) {
+	r, err := files.Do(ctx, c)
+	if r.File != nil {
+		r.File = heldByUser{r.File}
+	}
+	return r, err
 }
 
 type heldByUser struct{ files.Content }

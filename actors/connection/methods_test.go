@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -101,7 +102,7 @@ func TestMethodsThatReadChangeNoFile(t *testing.T) {
 	c := &connection{env: new(env.Env), files: newFileCalls(nil, nil), writer: newWriter(nil, nil, nil)}
 	c.writer.begin = func() {}
 	c.fileRequest(nil, inbound{method: "fs/foo", entry: &method{observer: reads}}, func(_ *fileCalls, call *fileCall) error {
-		return call.writes("file:///x", nil)
+		return call.makes("file:///x", files.Call{Op: files.OpRemove})
 	})
 	if answer, _ := c.writer.next(); answer.err == nil || answer.err.Code != protocol.CodeInternal || c.files.pending() != 0 {
 		t.Errorf("the answer is %+v, and %d calls wait", answer, c.files.pending())

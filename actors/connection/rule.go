@@ -11,8 +11,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// This file holds calls about files to the rule of their client. A method gets a path only through toRead and
-// toWrite, and says so by setting call.ruled. Under a policy, a call without ruled does not run: so a new method
+// This file holds calls about files to the rule of their client. A method gets a path only through place,
+// and says so by setting call.ruled. Under a policy, a call without ruled does not run: so a new method
 // that forgets the policy is refused.
 
 // mayRun returns nil if the call looks at the rule itself, or if the client may use all files that the call may
@@ -40,29 +40,23 @@ func (call *fileCall) byUser() *protocol.Error {
 		Advise("read with fs/readFile and the like, or start a program, which runs as that user")
 }
 
-// toRead returns the place of a path that the call reads. Only call.do may call toRead: the rule is known then.
-func (call *fileCall) toRead(path string) (files.Place, error) {
+// place returns the place of a path that the call reads or writes. Only call.do may call place: the rule is known then.
+func (call *fileCall) place(path string, writes bool) (files.Place, error) {
+	p := files.Place{Path: path, Visit: call.visit}
 	if call.rule == nil {
-		return files.Place{Path: path, Visit: call.visit}, nil
+		return p, nil
 	}
 	root, ok := call.rule.ReadRoot(path)
-	return call.placeIn(root, ok, path, rules.Read)
-}
-
-// toWrite is toRead for a path that the call may change.
-func (call *fileCall) toWrite(path string) (files.Place, error) {
-	if call.rule == nil {
-		return files.Place{Path: path, Visit: call.visit}, nil
+	p.Word = rules.Read
+	if writes {
+		root, ok = call.rule.WriteRoot(path)
+		p.Word = rules.Write
 	}
-	root, ok := call.rule.WriteRoot(path)
-	return call.placeIn(root, ok, path, rules.Write)
-}
-
-func (call *fileCall) placeIn(root string, ok bool, path, word string) (files.Place, error) {
 	if !ok {
-		return files.Place{}, &rules.Refusal{What: "path", Name: path, Word: word}
+		return files.Place{}, &rules.Refusal{What: "path", Name: path, Word: p.Word}
 	}
-	return files.Place{Path: path, Root: root, Word: word, Visit: call.visit}, nil
+	p.Root = root
+	return p, nil
 }
 
 // visit enters the filesystem to which a path leads, unless it answers by itself. A call as a user waits in a process of the user,
@@ -77,47 +71,53 @@ func (call *fileCall) visit(path string, follow bool) error {
 	return nil
 }
 
-// fileLook and fileWork do a call about the file at a place. A fileLook has no call that changes it.
-type (
-	fileLook func(ctx context.Context, on files.Looks, at files.Place) (any, error)
-	fileWork func(ctx context.Context, on files.Calls, at files.Place) (any, error)
-)
+// work makes a call by a Caller, and returns what the client gets.
+type work func(ctx context.Context, by files.Caller, c files.Call) (any, error)
 
-// reads makes call a call that reads the file at a URI. do gets its place.
-func (call *fileCall) reads(uri string, do fileLook) error {
-	path, err := pathOf(uri)
-	call.at(path, false, call.toRead, func(ctx context.Context, on files.Calls, at files.Place) (any, error) { return do(ctx, on, at) })
-	return err
+// value is the work of a call whose value is for the client.
+func value(ctx context.Context, by files.Caller, c files.Call) (any, error) {
+	r, err := by(ctx, c)
+	return r.Value, err
 }
 
-// writes makes call a call that may change the file at a URI, and is recorded. do gets its place.
-func (call *fileCall) writes(uri string, do fileWork) error {
-	path, err := pathOf(uri)
-	call.change = &audit.FileChange{Path: audit.Text(path)}
-	call.at(path, true, call.toWrite, do)
-	return err
-}
+// makes makes call the call c about the file at a URI.
+func (call *fileCall) makes(uri string, c files.Call) error { return call.works(uri, c, value) }
 
-// moves is writes for a call that takes what it writes from a path.
-func (call *fileCall) moves(from, uri string, do fileWork) error {
-	err := call.writes(uri, do)
-	call.change.From = audit.Text(from)
-	return err
-}
-
-func (call *fileCall) at(path string, writes bool, to func(path string) (files.Place, error), do fileWork) {
-	call.ruled, call.serves = true, true
-	call.do = func(ctx context.Context) (any, error) {
-		place, err := to(path)
-		if err != nil {
-			return nil, err
-		}
-		on, err := call.on(ctx, writes)
-		if err != nil {
-			return nil, err
-		}
-		return do(ctx, on, place)
+// moves is makes for a call that takes what it writes from the file at another URI.
+func (call *fileCall) moves(from, to string, c files.Call) (err error) {
+	if c.From.Path, err = pathOf(from); err != nil {
+		return err
 	}
+	err = call.makes(to, c)
+	call.change.From = audit.Text(c.From.Path)
+	return err
+}
+
+// works makes call a call about the file at a URI, which do makes. If c may change the file, the rule and the sandbox must allow
+// that, and the call is recorded.
+func (call *fileCall) works(uri string, c files.Call, do work) (err error) {
+	c.At.Path, err = pathOf(uri)
+	if c.Changes() {
+		call.change = &audit.FileChange{Path: audit.Text(c.At.Path)}
+	}
+	call.ruled, call.serves, call.c = true, true, c
+	call.do = func(ctx context.Context) (result any, err error) {
+		c := call.c
+		if c.At, err = call.place(c.At.Path, c.Changes()); err != nil {
+			return nil, err
+		}
+		by, err := call.by(ctx, c.Changes())
+		if err != nil {
+			return nil, err
+		}
+		if c.From.Path != "" {
+			if c.From, err = call.place(c.From.Path, c.ChangesFrom()); err != nil {
+				return nil, err
+			}
+		}
+		return do(ctx, by, c)
+	}
+	return err
 }
 
 // allToRead returns the places of URIs that the call reads.
@@ -127,7 +127,7 @@ func (call *fileCall) allToRead(uris []string) (places []files.Place, err error)
 		if err != nil {
 			return nil, err
 		}
-		place, err := call.toRead(path)
+		place, err := call.place(path, false)
 		if err != nil {
 			return nil, err
 		}

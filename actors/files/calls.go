@@ -1,49 +1,182 @@
 package files
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Calls makes the calls about files of a client: Local in this process, package remote in a sandbox. A call may take as
-// long as its disk does. A call whose context is done may return early with an error; a call that waits for a disk may also
-// finish. Any goroutine may call the methods.
-type Calls interface {
-	Looks
-	CreateDirectory(ctx context.Context, at At, recursive bool) error
-	Remove(ctx context.Context, at At, recursive, force bool) error
-	Copy(ctx context.Context, from, to Place, recursive bool, hold Hold) error
-	Rename(ctx context.Context, from, to Place) error
-	Symlink(ctx context.Context, at Place, target string) error
-	SetMetadata(ctx context.Context, at Place, mode *uint64, modifiedAtMs *int64) error
+// A Call is one call about files: what is done, where, and how. A call may take as long as its disk does. A call whose context is
+// done may return early with an error; a call that waits for a disk may also finish.
+type Call struct {
+	Op   Op    `json:"op"`
+	At   Place `json:"at"`
+	From Place `json:"from,omitzero"` // of OpCopy and OpRename
+	// NoLinks means that no component of At.Path may be a link, unless the path is a root. OpOpen, OpStat, OpCreateDirectory
+	// and OpRemove obey NoLinks, and the other calls are refused with it.
+	NoLinks      bool                    `json:"noLinks,omitempty"`
+	Recursive    bool                    `json:"recursive,omitempty"`
+	Force        bool                    `json:"force,omitempty"`
+	Follow       bool                    `json:"follow,omitempty"`
+	Mode         protocol.FsMode         `json:"mode,omitempty"` // of OpOpen; "" means FsRead
+	Walk         *protocol.FsWalkOptions `json:"walk,omitempty"`
+	Target       Name                    `json:"target,omitempty"`
+	Bits         *uint64                 `json:"bits,omitempty"`
+	ModifiedAtMs *int64                  `json:"modifiedAtMs,omitempty"`
+	// Hold is asked for the memory of the result.
+	Hold Hold `json:"-"`
 }
 
-// Looks are the calls that change nothing, but for Open with another mode than FsRead.
-type Looks interface {
-	// Open opens a regular file. The mode "" means FsRead.
-	Open(ctx context.Context, at At, mode protocol.FsMode) (Opened, error)
-	Stat(ctx context.Context, at At) (protocol.FsGetMetadataResult, error)
-	Canonicalize(ctx context.Context, at Place) (string, error)
-	ReadDirectory(ctx context.Context, at Place, hold Hold) (protocol.FsReadDirectoryResult, error)
-	Walk(ctx context.Context, at Place, o protocol.FsWalkOptions, hold Hold) (protocol.FsWalkResult, error)
-	Entry(ctx context.Context, at Place, follow bool) (protocol.FsEntry, error)
-	List(ctx context.Context, at Place, hold Hold) (protocol.FsListResult, error)
+// Changes reports whether the call may change files.
+func (c Call) Changes() bool { return c.Op.changes || c.Mode.Writes() }
+
+// ChangesFrom reports whether the call may change the file From.
+func (c Call) ChangesFrom() bool { return c.Op.takes != "" }
+
+// A Caller makes calls: Do in this process, those of package remote in a sandbox or as another user. Any goroutine may use it.
+type Caller func(ctx context.Context, c Call) (Result, error)
+
+// Result is what a call brings.
+type Result struct {
+	Value  any // for the client; nil of OpOpen
+	Opened     // of OpOpen
 }
 
-// At is a place. With NoLinks, no component of its path may be a link: see NoFollow.
-type At struct {
-	Place
-	NoLinks bool
-}
-
-// path returns the path under its rule about links.
-func (at At) path() (Path, error) {
-	if at.NoLinks {
-		return at.NoFollow()
+// Do makes a call in this process.
+func Do(ctx context.Context, c Call) (r Result, err error) {
+	switch {
+	case c.Op.op == nil:
+		return r, errors.New("the call does nothing")
+	case c.NoLinks && !c.Op.direct:
+		return r, fmt.Errorf("the call %s follows links", c.Op.name)
 	}
-	return at.Place, nil
+	if c.At.Path == c.At.Root && c.At.Root != "/" {
+		c.NoLinks = false // links in a root belong to the operator
+	}
+	if c.Op.takes != "" && !c.NoLinks {
+		if err := cmp.Or(c.From.keep(c.Op.takes), c.At.keep(c.Op.takes)); err != nil {
+			return r, err
+		}
+	}
+	first := c.At
+	if c.From.Path != "" {
+		first = c.From
+	}
+	v, err := first.View()
+	if err != nil {
+		return r, err
+	}
+	defer v.Close()
+	if c.NoLinks {
+		// No link leads on from the root, so a path that begins with the root is below it. A missing root is an error: no call
+		// makes it.
+		if err := v.visited(c.At.Path, false); err != nil {
+			return r, err
+		}
+	}
+	return c.Op.do(ctx, v, c)
+}
+
+// keep refuses to take a root away. taken says what the call would do, in the participle.
+func (p Place) keep(taken string) error {
+	if p.Path != "" && (p.Path == p.Root || p.Path == "/") {
+		return refuse(protocol.KindPolicy, "path `%s` is not %s", p.Path, taken)
+	}
+	return nil
+}
+
+// An Op is what a call does. The variables below are all there are.
+type Op struct{ *op }
+
+type op struct {
+	name    string
+	changes bool
+	direct  bool   // the call obeys NoLinks
+	takes   string // the call takes its places away: what it does to them, in the participle
+	do      func(context.Context, View, Call) (Result, error)
+	decode  func([]byte) (any, error) // nil: there is no value
+}
+
+// ops has every Op by name.
+var ops = make(map[string]*op)
+
+// The table of calls. The View of a function is that of At, and of a call that moves that of From.
+var (
+	OpOpen          = add(op{name: "open", direct: true, do: open})
+	OpStat          = looks(op{name: "stat", direct: true}, stat)
+	OpCanonicalize  = looks(op{name: "canonicalize"}, canonicalize)
+	OpReadDirectory = looks(op{name: "readDirectory"}, readDirectory)
+	OpWalk          = looks(op{name: "walk"}, walkTree)
+	OpEntry         = looks(op{name: "entry"}, entry)
+	OpList          = looks(op{name: "list"}, list)
+
+	OpCreateDirectory = changes(op{name: "createDirectory", direct: true}, createDirectory)
+	OpRemove          = changes(op{name: "remove", direct: true, takes: "removed"}, remove)
+	OpCopy            = changes(op{name: "copy"}, copyFiles)
+	OpRename          = changes(op{name: "rename", takes: "renamed"}, rename)
+	OpSymlink         = changes(op{name: "symlink"}, symlink)
+	OpSetMetadata     = changes(op{name: "setMetadata"}, setMetadata)
+)
+
+func add(o op) Op {
+	ops[o.name] = &o
+	return Op{&o}
+}
+
+// looks returns the Op of a function that changes nothing, and whose value is for the client.
+func looks[R any](o op, do func(context.Context, View, Call) (R, error)) Op {
+	o.do = func(ctx context.Context, v View, c Call) (Result, error) {
+		value, err := do(ctx, v, c)
+		return Result{Value: value}, err
+	}
+	o.decode = func(data []byte) (any, error) {
+		var value R
+		err := json.Unmarshal(data, &value)
+		return value, err
+	}
+	return add(o)
+}
+
+// changes returns the Op of a function that may change files.
+func changes(o op, do func(context.Context, View, Call) error) Op {
+	o.changes = true
+	o.do = func(ctx context.Context, v View, c Call) (Result, error) {
+		return Result{Value: protocol.Empty{}}, do(ctx, v, c)
+	}
+	return add(o)
+}
+
+// MarshalText returns the name of the Op.
+func (o Op) MarshalText() ([]byte, error) { return []byte(o.name), nil }
+
+// UnmarshalText finds the Op with a name.
+func (o *Op) UnmarshalText(name []byte) error {
+	if o.op = ops[string(name)]; o.op == nil {
+		return fmt.Errorf("there is no call %q", name)
+	}
+	return nil
+}
+
+// Encode returns the result of a call on its way to another process; nil if there is no value.
+func (o Op) Encode(r Result) ([]byte, error) {
+	if o.decode == nil {
+		return nil, nil
+	}
+	return json.Marshal(r.Value)
+}
+
+// Decode returns the result that Encode has encoded.
+func (o Op) Decode(data []byte) (r Result, err error) {
+	if o.decode == nil {
+		return Result{Value: protocol.Empty{}}, nil
+	}
+	r.Value, err = o.decode(data)
+	return r, err
 }
 
 // Content is an open file: an *os.File, or an Elsewhere.
@@ -88,20 +221,22 @@ func (o Opened) Discard() {
 	}
 }
 
-// ReadFile returns the content of a regular file. A file of more than max bytes is refused.
-func ReadFile(ctx context.Context, on Looks, at At, max int, hold Hold) ([]byte, error) {
-	o, err := on.Open(ctx, at, protocol.FsRead)
+// ReadFile returns the content of a regular file, which it opens by a call c. A file of more than max bytes is refused.
+func ReadFile(ctx context.Context, by Caller, c Call, max int) ([]byte, error) {
+	c.Op, c.Mode = OpOpen, protocol.FsRead
+	o, err := by(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	defer o.Discard()
-	return readAll(o.File, o.Size, at.Path, max, hold)
+	return readAll(o.File, o.Size, c.At.Path, max, c.Hold)
 }
 
-// WriteFile replaces the content of a file by data. Readers see either the old content or the new content. If WriteFile
-// fails, the old content stays. If ctx ends first, the new content may be there, or come later.
-func WriteFile(ctx context.Context, on Calls, at At, data []byte) error {
-	o, err := on.Open(ctx, at, protocol.FsReplace)
+// WriteFile replaces the content of a file by data, and opens the file by a call c. Readers see either the old content or the new
+// content. If WriteFile fails, the old content stays. If ctx ends first, the new content may be there, or come later.
+func WriteFile(ctx context.Context, by Caller, c Call, data []byte) error {
+	c.Op, c.Mode = OpOpen, protocol.FsReplace
+	o, err := by(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -110,82 +245,4 @@ func WriteFile(ctx context.Context, on Calls, at At, data []byte) error {
 		return err
 	}
 	return o.Replaces.Commit(ctx)
-}
-
-// Local makes the calls in this process.
-type Local struct{}
-
-// Open makes the call in this process.
-func (Local) Open(_ context.Context, at At, mode protocol.FsMode) (Opened, error) {
-	path, err := at.path()
-	if err != nil {
-		return Opened{}, err
-	}
-	return path.open(mode)
-}
-
-// CreateDirectory makes the call in this process.
-func (Local) CreateDirectory(_ context.Context, at At, recursive bool) error {
-	path, err := at.path()
-	if err != nil {
-		return err
-	}
-	return path.CreateDirectory(recursive)
-}
-
-// Stat makes the call in this process.
-func (Local) Stat(_ context.Context, at At) (m protocol.FsGetMetadataResult, err error) {
-	path, err := at.path()
-	if err != nil {
-		return m, err
-	}
-	return path.Stat()
-}
-
-// Canonicalize makes the call in this process.
-func (Local) Canonicalize(_ context.Context, at Place) (string, error) { return at.Canonicalize() }
-
-// ReadDirectory makes the call in this process.
-func (Local) ReadDirectory(ctx context.Context, at Place, hold Hold) (protocol.FsReadDirectoryResult, error) {
-	return at.ReadDirectory(ctx, hold)
-}
-
-// Walk makes the call in this process.
-func (Local) Walk(ctx context.Context, at Place, o protocol.FsWalkOptions, hold Hold) (protocol.FsWalkResult, error) {
-	return at.Walk(ctx, o, hold)
-}
-
-// Remove makes the call in this process.
-func (Local) Remove(_ context.Context, at At, recursive, force bool) error {
-	path, err := at.path()
-	if err != nil {
-		return err
-	}
-	return path.Remove(recursive, force)
-}
-
-// Copy makes the call in this process.
-func (Local) Copy(ctx context.Context, from, to Place, recursive bool, hold Hold) error {
-	return Copy(ctx, from, to, recursive, hold)
-}
-
-// Entry makes the call in this process.
-func (Local) Entry(_ context.Context, at Place, follow bool) (protocol.FsEntry, error) {
-	return at.Entry(follow)
-}
-
-// List makes the call in this process.
-func (Local) List(ctx context.Context, at Place, hold Hold) (protocol.FsListResult, error) {
-	return at.List(ctx, hold)
-}
-
-// Rename makes the call in this process.
-func (Local) Rename(_ context.Context, from, to Place) error { return Rename(from, to) }
-
-// Symlink makes the call in this process.
-func (Local) Symlink(_ context.Context, at Place, target string) error { return at.Symlink(target) }
-
-// SetMetadata makes the call in this process.
-func (Local) SetMetadata(_ context.Context, at Place, mode *uint64, modifiedAtMs *int64) error {
-	return at.SetMetadata(mode, modifiedAtMs)
 }

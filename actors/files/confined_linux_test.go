@@ -130,7 +130,7 @@ var allCalls = map[string]func(*yard, Place) (string, error){
 	"open": func(_ *yard, p Place) (string, error) {
 		var h Handles
 		defer h.CloseAll()
-		if err := h.Open(context.Background(), "h", Local{}, p, protocol.FsRead); err != nil {
+		if err := h.Open(context.Background(), "h", Do, toOpen(p, protocol.FsRead)); err != nil {
 			return "", err
 		}
 		data, _, err := h.Read("h", 0, 1000)
@@ -139,7 +139,7 @@ var allCalls = map[string]func(*yard, Place) (string, error){
 	"replace": func(_ *yard, p Place) (string, error) {
 		var h Handles
 		defer h.CloseAll()
-		if err := h.Open(context.Background(), "h", Local{}, p, protocol.FsReplace); err != nil {
+		if err := h.Open(context.Background(), "h", Do, toOpen(p, protocol.FsReplace)); err != nil {
 			return "", err
 		}
 		return "", errors.Join(h.Write("h", 0, []byte("new")), h.Close(context.Background(), "h"))
@@ -340,38 +340,33 @@ func TestConfinedAgainstSwaps(t *testing.T) {
 func TestConfinedNoFollow(t *testing.T) {
 	y := newYard(t)
 	y.link("../outside", "up")
-	calls := map[string]func(Path) error{
-		"read":   func(p Path) error { _, err := p.Read(100, nil); return err },
-		"write":  func(p Path) error { return p.Write([]byte("new")) },
-		"stat":   func(p Path) error { _, err := p.Stat(); return err },
-		"create": func(p Path) error { return p.CreateDirectory(false) },
-		"make":   func(p Path) error { return p.CreateDirectory(true) },
-		"remove": func(p Path) error { return p.Remove(false, false) },
+	calls := map[string]func(way) error{
+		"read":   func(p way) error { _, err := p.Read(100, nil); return err },
+		"write":  func(p way) error { return p.Write([]byte("new")) },
+		"stat":   func(p way) error { _, err := p.Stat(); return err },
+		"create": func(p way) error { return p.CreateDirectory(false) },
+		"make":   func(p way) error { return p.CreateDirectory(true) },
+		"remove": func(p way) error { return p.Remove(false, false) },
 	}
 	for name, call := range calls {
 		for _, path := range []string{"up/file", "up/new", "up/x"} {
-			p, err := y.place(path).NoFollow()
-			y.must(err)
-			if err := call(p); err == nil {
+			if err := call(y.place(path).NoFollow()); err == nil {
 				t.Errorf("%s of %s succeeds", name, path)
 			}
 			y.unharmed()
 		}
 	}
-	if p, err := y.place("d/file").NoFollow(); err != nil || calls["read"](p) != nil || calls["write"](p) != nil {
-		t.Error("a file below the root", err)
+	if p := y.place("d/file").NoFollow(); calls["read"](p) != nil || calls["write"](p) != nil {
+		t.Error("a file below the root")
 	}
 	y.must(os.Mkdir(y.dir+"/empty", 0o755))
-	if p, err := (Place{Path: y.dir + "/empty", Root: y.dir + "/empty"}).NoFollow(); err != nil || p.Remove(false, false) == nil {
-		t.Fatal("the root was removed", err)
+	if (Place{Path: y.dir + "/empty", Root: y.dir + "/empty"}).NoFollow().Remove(false, false) == nil {
+		t.Fatal("the root was removed")
 	}
 	for root, exists := range map[string]bool{y.dir + "/empty": true, y.dir + "/missing": false} {
 		for name, call := range calls {
 			for _, path := range []string{root, root + "/a/b"} {
-				p, err := Place{Path: path, Root: root}.NoFollow()
-				if err == nil {
-					err = call(p)
-				}
+				err := call(Place{Path: path, Root: root}.NoFollow())
 				if err == nil && path == root && name != "stat" && name != "make" {
 					t.Errorf("%s of %s succeeds", name, path)
 				}

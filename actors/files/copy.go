@@ -16,27 +16,28 @@ import (
 // dirBatch is how many entries of a directory are read at a time. Tests set less.
 var dirBatch = 1000
 
-// Copy copies a file with its mode, a symbolic link as a link, or a directory.
+// copyFiles copies a file with its mode, a symbolic link as a link, or a directory.
 //
 // The copy of a file replaces an existing file to; if to is a link, its target. The copy of a link
 // replaces an existing link, and nothing else.
 //
-// If recursive, Copy copies the content of a directory into the directory to. Missing directories
+// If recursive, copyFiles copies the content of a directory into the directory to. Missing directories
 // are made, with the modes of their sources; existing directories keep their modes. Anything other
 // than files, directories and links is skipped.
 //
-// Copy stops at the first error, and when ctx is done. A partly copied file is then removed; the
+// copyFiles stops at the first error, and when ctx is done. A partly copied file is then removed; the
 // finished copies of a directory stay, and directories still incomplete have the mode 0700.
-func Copy(ctx context.Context, from, to Place, recursive bool, hold Hold) error {
-	return from.in(func(source View) error {
-		return to.in(func(target View) error {
-			c := copying{ctx: ctx, source: source, target: target, hold: hold}
-			return c.begin(from.Path, to.Path, recursive)
-		})
-	})
+func copyFiles(ctx context.Context, source View, c Call) error {
+	target, err := c.At.View()
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	copies := copying{ctx: ctx, source: source, target: target, hold: c.Hold}
+	return copies.begin(c.From.Path, c.At.Path, c.Recursive)
 }
 
-// copying is one Copy.
+// copying is one call of copyFiles.
 type copying struct {
 	ctx            context.Context
 	source, target View

@@ -16,74 +16,50 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Entry describes the file at the place: with follow the target of a link, else the link.
-func (p Place) Entry(follow bool) (e protocol.FsEntry, err error) {
-	err = p.in(func(v View) error {
-		e, err = describe(v, p.Path, follow)
-		return err
-	})
-	return e, err
+// entry describes the file at a place: with Follow the target of a link, else the link.
+func entry(_ context.Context, v View, c Call) (protocol.FsEntry, error) {
+	return describe(v, c.At.Path, c.Follow)
 }
 
-// List returns the entries of a directory, sorted. The limits are those of ReadDirectory.
-func (p Place) List(ctx context.Context, hold Hold) (r protocol.FsListResult, err error) {
-	err = p.in(func(v View) error {
-		r.Entries, err = list(ctx, v, p.Path, hold)
-		return err
-	})
-	return r, err
-}
+// symlink makes the place a symbolic link to Target.
+func symlink(_ context.Context, v View, c Call) error { return v.Symlink(string(c.Target), c.At.Path) }
 
-// Symlink makes the place a symbolic link.
-func (p Place) Symlink(target string) error {
-	return p.in(func(v View) error { return v.Symlink(target, p.Path) })
-}
-
-// SetMetadata changes the permission bits and the time of a file; nil: no change. A directory keeps the other bits
+// setMetadata changes the permission bits and the time of a file; nil: no change. A directory keeps the other bits
 // of its mode. Links are followed.
-func (p Place) SetMetadata(mode *uint64, modifiedAtMs *int64) error {
-	return p.in(func(v View) error {
-		if mode != nil {
-			info, err := v.Stat(p.Path)
-			if err != nil {
-				return err
-			}
-			bits := fs.FileMode(*mode) & fs.ModePerm
-			if info.IsDir() {
-				bits |= info.Mode() & (fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
-			}
-			if err := v.Chmod(p.Path, bits); err != nil {
-				return err
-			}
+func setMetadata(_ context.Context, v View, c Call) error {
+	if c.Bits != nil {
+		info, err := v.Stat(c.At.Path)
+		if err != nil {
+			return err
 		}
-		if modifiedAtMs == nil {
-			return nil
+		bits := fs.FileMode(*c.Bits) & fs.ModePerm
+		if info.IsDir() {
+			bits |= info.Mode() & (fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
 		}
-		return v.Chtimes(p.Path, time.Time{}, time.UnixMilli(*modifiedAtMs))
-	})
-}
-
-// Rename gives a file another name, and replaces a file there.
-func Rename(from, to Place) error {
-	for _, p := range []Place{from, to} {
-		if p.Path == p.Root || p.Path == "/" {
-			return refuse(protocol.KindPolicy, "path `%s` is not renamed", p.Path)
+		if err := v.Chmod(c.At.Path, bits); err != nil {
+			return err
 		}
 	}
-	return from.in(func(source View) error {
-		return to.in(func(target View) error { return renameBetween(source, from.Path, target, to.Path) })
-	})
+	if c.ModifiedAtMs == nil {
+		return nil
+	}
+	return v.Chtimes(c.At.Path, time.Time{}, time.UnixMilli(*c.ModifiedAtMs))
 }
 
-// renameBetween renames a file between two views, which may have different roots: it works in the two open
-// directories.
-func renameBetween(source View, from string, target View, to string) error {
-	a, err := locationIn(from, source.OpenDirectory)
+// rename gives a file another name, and replaces a file there. The two views may have different roots, so rename works in the two
+// open directories.
+func rename(_ context.Context, source View, c Call) error {
+	target, err := c.At.View()
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	a, err := locationIn(c.From.Path, source.OpenDirectory)
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	b, err := locationIn(to, target.OpenDirectory)
+	b, err := locationIn(c.At.Path, target.OpenDirectory)
 	if err != nil {
 		return err
 	}
@@ -91,10 +67,12 @@ func renameBetween(source View, from string, target View, to string) error {
 	return a.try("rename", func() error { return unix.Renameat(a.dir, a.name, b.dir, b.name) })
 }
 
-func list(ctx context.Context, v View, path string, hold Hold) (entries []protocol.FsEntry, err error) {
+// list returns the entries of a directory, sorted. The limits are those of readDirectory.
+func list(ctx context.Context, v View, c Call) (r protocol.FsListResult, err error) {
+	path := c.At.Path
 	d, err := v.at(path).open(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	defer d.Close()
 	count, size := 0, 0
@@ -103,7 +81,7 @@ func list(ctx context.Context, v View, path string, hold Hold) (entries []protoc
 		some, err = d.ReadDir(1000)
 		for _, e := range some {
 			if err := ctx.Err(); err != nil {
-				return nil, err
+				return r, err
 			}
 			if count++; count > maxListed {
 				continue // only to count
@@ -113,27 +91,27 @@ func list(ctx context.Context, v View, path string, hold Hold) (entries []protoc
 				continue // removed meanwhile
 			}
 			if err != nil {
-				return nil, err
+				return r, err
 			}
 			n := EncodedLen(e.Name()) + 2*len(entry.RawName) + EncodedLen(entry.Target) + entryBytes
 			if size += n; size > maxListBytes {
-				return nil, fail(protocol.KindTooLarge, "directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
+				return r, fail(protocol.KindTooLarge, "directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
 			}
-			if err := hold.Take(n); err != nil {
-				return nil, err
+			if err := c.Hold.Take(n); err != nil {
+				return r, err
 			}
-			entries = append(entries, entry)
+			r.Entries = append(r.Entries, entry)
 		}
 	}
 	switch {
 	case err != io.EOF:
-		return nil, err
+		return r, err
 	case count > maxListed:
 		err := fail(protocol.KindTooLarge, "fs/list returned %d entries; limit is %d", count, maxListed)
-		return nil, &Advised{err, "fs/walk returns a part of a large directory"}
+		return r, &Advised{err, "fs/walk returns a part of a large directory"}
 	}
-	slices.SortFunc(entries, func(a, b protocol.FsEntry) int { return strings.Compare(nameOf(a), nameOf(b)) })
-	return entries, nil
+	slices.SortFunc(r.Entries, func(a, b protocol.FsEntry) int { return strings.Compare(nameOf(a), nameOf(b)) })
+	return r, nil
 }
 
 func nameOf(e protocol.FsEntry) string {

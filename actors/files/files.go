@@ -1,7 +1,7 @@
-// Package files is the edge to the filesystem. It has one function for each filesystem request of a
-// client. A call takes as long as its disk does. Paths are absolute paths of this host. Symbolic
-// links are followed, except where a comment says otherwise. The functions know no connections: any
-// goroutine may call them.
+// Package files is the edge to the filesystem. Each filesystem request of a client is a Call, which Do
+// makes in this process. A call takes as long as its disk does. Paths are absolute paths of this host.
+// Symbolic links are followed, except where a comment says otherwise. The functions know no
+// connections: any goroutine may call them.
 //
 // If the system refuses a call, the error wraps a syscall.Errno; if a file does not exist, the
 // error is fs.ErrNotExist; if the request itself is wrong, the error is a *Refusal. Text returns
@@ -9,10 +9,12 @@
 //
 // # Where to look
 //
-//   - files.go, calls.go: the calls; package remote makes the same ones in a jail or as a user
+//   - calls.go: a call, and the table of calls; package remote makes the same ones in a jail or as a user
+//   - files.go, entry.go: the functions of calls about one file or directory
 //   - location.go, nofollow.go, view.go, confined_linux.go, hidden.go: how a path becomes an open directory and a name in it, and rules for the way there
 //   - handles.go, replacement.go: open files, and files that are replaced as a whole
-//   - walk.go, copy.go, pack.go: trees
+//   - walk.go, copy.go: trees
+//   - pack.go: errors and names on their way to another process
 //   - watch_linux.go, inotify_linux.go: fs/watchMissing: files that come and go
 //   - changes, changes/batch: fs/watch: which files change, and what one notification has
 //   - capabilities, configfiles: plugins, skills and configuration files of codex
@@ -143,16 +145,7 @@ func (h Hold) Take(n int) error {
 }
 
 // Read returns the content of a regular file. A file of more than max bytes is refused.
-func Read(path string, max int, hold Hold) ([]byte, error) { return Place{Path: path}.Read(max, hold) }
-
-func (at location) read(max int, hold Hold) ([]byte, error) {
-	f, info, err := at.openRegular()
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readAll(f, info.Size(), at.path, max, hold)
-}
+func Read(path string, max int, hold Hold) ([]byte, error) { return Hidden(nil).Read(path, max, hold) }
 
 // readAll returns the content of an open regular file of a size, whose path is for errors.
 func readAll(f io.Reader, size int64, path string, max int, hold Hold) ([]byte, error) {
@@ -188,34 +181,53 @@ func readAll(f io.Reader, size int64, path string, max int, hold Hold) ([]byte, 
 	}
 }
 
-// write takes over the location, and closes it.
-func (at location) write(data []byte) error {
-	r, err := replace(at)
-	if err != nil {
-		return err
+// open opens a regular file. With FsReplace, the file is new, and without a place.
+func open(_ context.Context, v View, c Call) (r Result, err error) {
+	var at location
+	switch replaces := c.Mode == protocol.FsReplace; {
+	case c.NoLinks:
+		if at, err = directEntry(c.At.Path); err == nil && !replaces {
+			defer at.close()
+		}
+	case replaces:
+		at, err = behind(v, c.At.Path)
+	default:
+		at = v.at(c.At.Path)
 	}
-	if _, err := r.file.Write(data); err != nil {
-		r.Abort()
-		return err
+	if err == nil {
+		r.Opened, err = at.opened(c.Mode)
 	}
-	return r.Commit(context.Background())
+	return r, err
 }
 
-func createDirectory(v View, path string, recursive bool) error {
-	err := v.Mkdir(path, 0o777)
+// createDirectory makes a directory. If recursive, createDirectory also makes missing parents, and accepts an existing directory.
+func createDirectory(_ context.Context, v View, c Call) error {
+	if c.NoLinks {
+		return createDirect(c.At.Path, c.Recursive)
+	}
+	err := v.Mkdir(c.At.Path, 0o777)
 	switch {
-	case !recursive:
+	case !c.Recursive:
 	case errors.Is(err, fs.ErrNotExist):
-		return v.MkdirAll(path, 0o777)
+		return v.MkdirAll(c.At.Path, 0o777)
 	case errors.Is(err, fs.ErrExist):
-		if info, statErr := v.Stat(path); statErr == nil && info.IsDir() {
+		if info, statErr := v.Stat(c.At.Path); statErr == nil && info.IsDir() {
 			return nil
 		}
 	}
 	return err
 }
 
-func stat(v View, path string) (m protocol.FsGetMetadataResult, err error) {
+func stat(_ context.Context, v View, c Call) (protocol.FsGetMetadataResult, error) {
+	if c.NoLinks {
+		return statDirect(c.At.Path)
+	}
+	return metadata(v, c.At.Path)
+}
+
+// metadata returns the metadata of the path, without CreatedAtMs, as exec-server. For a symbolic link, the target's metadata are
+// returned, with IsSymlink set; a dangling link is an error.
+func metadata(v View, path string) (m protocol.FsGetMetadataResult, err error) {
 	info, err := v.Lstat(path)
 	if err != nil {
 		return m, err
@@ -246,7 +258,16 @@ func EncodedLen(s string) (n int) {
 	return n
 }
 
-func readDirectory(ctx context.Context, v View, path string, hold Hold) (r protocol.FsReadDirectoryResult, err error) {
+func canonicalize(_ context.Context, v View, c Call) (r protocol.FsCanonicalizeResult, err error) {
+	real, err := v.Canonicalize(c.At.Path)
+	r.Path = protocol.FileURI(real)
+	return r, err
+}
+
+// readDirectory returns the entries of a directory, in no order, without dangling links. If there are more than maxListed entries
+// or maxListBytes bytes, readDirectory fails. readDirectory stops when ctx is done.
+func readDirectory(ctx context.Context, v View, c Call) (r protocol.FsReadDirectoryResult, err error) {
+	path := c.At.Path
 	d, err := v.at(path).open(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return r, err
@@ -275,7 +296,7 @@ func readDirectory(ctx context.Context, v View, path string, hold Hold) (r proto
 			if size += n; size > maxListBytes {
 				return r, fail(protocol.KindTooLarge, "directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
 			}
-			if err := hold.Take(n); err != nil {
+			if err := c.Hold.Take(n); err != nil {
 				return r, err
 			}
 			r.Entries = append(r.Entries, protocol.FsDirectoryEntry{FileName: e.Name(), IsDirectory: kind.IsDir(), IsFile: kind.IsRegular()})
@@ -326,16 +347,21 @@ func readDir(v View, path string, most int, hold Hold) (entries []fs.DirEntry, a
 	return entries, all, err
 }
 
-func remove(v View, path string, recursive, force bool) error {
-	_, err := v.Lstat(path) // os.RemoveAll does not report a missing path
+// remove removes a file, a symbolic link or a directory. If recursive, a directory is removed with all its content. If force, a
+// missing path is no error.
+func remove(_ context.Context, v View, c Call) error {
+	if c.NoLinks {
+		return removeDirect(c.At.Path, c.Recursive, c.Force)
+	}
+	_, err := v.Lstat(c.At.Path) // os.RemoveAll does not report a missing path
 	switch {
 	case err != nil:
-	case recursive:
-		err = v.RemoveAll(path)
+	case c.Recursive:
+		err = v.RemoveAll(c.At.Path)
 	default:
-		err = v.Remove(path)
+		err = v.Remove(c.At.Path)
 	}
-	if force && errors.Is(err, fs.ErrNotExist) {
+	if c.Force && errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err

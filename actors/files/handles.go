@@ -44,22 +44,22 @@ type unknownHandle struct{ id string }
 func (u unknownHandle) Error() string        { return fmt.Sprintf("unknown file handle `%s`", u.id) }
 func (u unknownHandle) Is(target error) bool { return target == fs.ErrNotExist }
 
-// Open opens a regular file in a mode, by a call on. With FsReplace, Open creates a new file for writing; Close lets the
-// new file replace the file at the place.
-func (h *Handles) Open(ctx context.Context, id string, on Looks, place Place, mode protocol.FsMode) error {
+// Open opens a regular file by a call c with OpOpen. With FsReplace, Open creates a new file for writing; Close lets the new file
+// replace the file at the place.
+func (h *Handles) Open(ctx context.Context, id string, by Caller, c Call) error {
 	hd := &handle{}
-	if mode.Writes() {
-		hd.target = place.Path
+	if c.Mode.Writes() {
+		hd.target = c.At.Path
 	}
 	hd.mu.Lock()
 	defer hd.mu.Unlock()
 	if err := h.add(id, hd); err != nil {
 		return err
 	}
-	err := error(nil)
-	if hd.Opened, err = on.Open(ctx, At{Place: place}, mode); err == nil && scarce(hd.File) {
+	r, err := by(ctx, c)
+	if hd.Opened = r.Opened; err == nil && scarce(hd.File) {
 		hd.Discard()
-		err = &fs.PathError{Op: "open", Path: place.Path, Err: unix.EMFILE}
+		err = &fs.PathError{Op: "open", Path: c.At.Path, Err: unix.EMFILE}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,24 +11,11 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Path is an absolute, clean path with a rule for the way to it: Place or NoFollow.
-type Path interface {
-	Read(max int, hold Hold) ([]byte, error)
-	Write(data []byte) error
-	CreateDirectory(recursive bool) error
-	Stat() (protocol.FsGetMetadataResult, error)
-	Remove(recursive, force bool) error
-	// open opens a regular file. With FsReplace, the file is new, and without a place.
-	open(mode protocol.FsMode) (Opened, error)
-}
-
-// NoFollow is an absolute, clean path with the rule of followSymlinks: false. Its methods fail if any
-// component of the path is a symbolic link, and they are safe from others who put a link into the path
-// meanwhile: the kernel resolves the directory under the rule, and the methods work in the open directory.
+// This file has the calls with NoLinks. They fail if any component of the path is a symbolic link, and they are safe from others who put
+// a link into the path meanwhile: the kernel resolves the directory under the rule, and the calls work in the open directory.
 // Elsewhere than on Linux they all fail.
 //
 // Codes and texts of the errors are those of exec-server: a link among the directories is no directory.
-type NoFollow string
 
 // errNoOpenat2 means that the system cannot resolve a path under the rule. There is no other way to do it: a
 // look before the call would leave time to put a link there.
@@ -38,63 +25,32 @@ func linkAdvice(path string) string {
 	return fmt.Sprintf("path `%s` has a component that is a symbolic link, and followSymlinks is false", path)
 }
 
-// location returns the location of the path. The root is a location in itself.
-func (p NoFollow) location() (location, error) {
-	return locationIn(string(p), func(dir string) (int, error) { return openDirect(unix.AT_FDCWD, dir) })
+// directLocation returns the location of a path. The root is a location in itself.
+func directLocation(path string) (location, error) {
+	return locationIn(path, func(dir string) (int, error) { return openDirect(unix.AT_FDCWD, dir) })
 }
 
-// entry returns the location of the path, which is not the root.
-func (p NoFollow) entry() (location, error) {
-	if p == "/" {
+// directEntry returns the location of a path that is not the root.
+func directEntry(path string) (location, error) {
+	if path == "/" {
 		return location{}, refuse(protocol.KindParams, "path must name an entry")
 	}
-	return p.location()
+	return directLocation(path)
 }
 
-// Read returns the content of a regular file. A file of more than max bytes is refused.
-func (p NoFollow) Read(max int, hold Hold) ([]byte, error) {
-	at, err := p.entry()
-	if err != nil {
-		return nil, err
-	}
-	defer at.close()
-	return at.read(max, hold)
-}
-
-// Write replaces the content of a file, as the function Write.
-func (p NoFollow) Write(data []byte) error {
-	at, err := p.entry()
-	if err != nil {
-		return err
-	}
-	return at.write(data)
-}
-
-func (p NoFollow) open(mode protocol.FsMode) (o Opened, err error) {
-	at, err := p.entry()
-	if err != nil {
-		return o, err
-	}
-	if mode != protocol.FsReplace {
-		defer at.close()
-	}
-	return at.opened(mode)
-}
-
-// CreateDirectory makes a directory. If recursive, it also makes missing parents, and accepts an existing
-// directory.
-func (p NoFollow) CreateDirectory(recursive bool) error {
+// createDirect makes a directory. If recursive, it also makes missing parents, and accepts an existing directory.
+func createDirect(path string, recursive bool) error {
 	if recursive {
-		dir, err := makeDirect(string(p))
+		dir, err := makeDirect(path)
 		if err == nil {
 			unix.Close(dir)
 		}
 		return err
 	}
-	if p == "/" {
+	if path == "/" {
 		return fail(protocol.KindExists, "directory already exists")
 	}
-	at, err := p.location()
+	at, err := directLocation(path)
 	if err != nil {
 		return err
 	}
@@ -124,9 +80,9 @@ func makeDirect(path string) (dir int, err error) {
 	return openDirect(at.dir, at.name)
 }
 
-// Stat returns the metadata of the path, with the time when the file was created.
-func (p NoFollow) Stat() (m protocol.FsGetMetadataResult, err error) {
-	at, err := p.location()
+// statDirect returns the metadata of a path, with the time when the file was created.
+func statDirect(path string) (m protocol.FsGetMetadataResult, err error) {
+	at, err := directLocation(path)
 	if err != nil {
 		return m, err
 	}
@@ -134,13 +90,13 @@ func (p NoFollow) Stat() (m protocol.FsGetMetadataResult, err error) {
 	return at.metadata()
 }
 
-// Remove removes a file or an empty directory. If force, a missing path is no error. Like exec-server, Remove
-// refuses to be recursive.
-func (p NoFollow) Remove(recursive, force bool) error {
+// removeDirect removes a file or an empty directory. If force, a missing path is no error. Like exec-server, removeDirect refuses to be
+// recursive.
+func removeDirect(path string, recursive, force bool) error {
 	if recursive {
 		return &Advised{fail(protocol.KindUnsupported, "recursive no-follow removal is unsupported"), "send recursive: false, which removes a file or an empty directory"}
 	}
-	at, err := p.entry()
+	at, err := directEntry(path)
 	if err == nil {
 		defer at.close()
 		err = at.removeEntry()

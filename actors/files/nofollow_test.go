@@ -23,9 +23,9 @@ const (
 )
 
 // direct is the path of a name in dir under the rule; "/" is the root.
-func direct(dir, name string) NoFollow {
+func direct(dir, name string) way {
 	if name == "/" {
-		return "/"
+		return NoFollow("/")
 	}
 	return NoFollow(filepath.Join(dir, name))
 }
@@ -123,13 +123,13 @@ func TestNoFollowStat(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, m)
 		}
 		var st unix.Statx_t
-		if err := unix.Statx(unix.AT_FDCWD, string(direct(dir, c.name)), 0, unix.STATX_BTIME, &st); err != nil {
+		if err := unix.Statx(unix.AT_FDCWD, direct(dir, c.name).Path, 0, unix.STATX_BTIME, &st); err != nil {
 			t.Fatal(err)
 		}
 		if born := st.Btime.Sec*1000 + int64(st.Btime.Nsec)/1e6; m.CreatedAtMs != born {
 			t.Errorf("%s: created at %d, want %d", c.name, m.CreatedAtMs, born)
 		}
-		if m, err := Stat(string(direct(dir, c.name))); err != nil || m.CreatedAtMs != 0 {
+		if m, err := Stat(direct(dir, c.name).Path); err != nil || m.CreatedAtMs != 0 {
 			t.Errorf("%s: when links are followed, created at %d, %v; want 0", c.name, m.CreatedAtMs, err)
 		}
 	}

@@ -2,16 +2,56 @@ package files
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Packed is an error of Calls on its way to another process. Unpack returns an error with the same Kind, Text and
+// MarshalText returns the place without Visit, for another process. The names of files are bytes: they need not be UTF-8.
+func (p Place) MarshalText() ([]byte, error) {
+	if strings.Contains(p.Root+p.Word, "\x00") {
+		return nil, fmt.Errorf("the root %q or the word %q has a NUL byte", p.Root, p.Word)
+	}
+	return base64.StdEncoding.AppendEncode(nil, []byte(p.Root+"\x00"+p.Word+"\x00"+p.Path)), nil
+}
+
+// UnmarshalText reads what MarshalText has returned.
+func (p *Place) UnmarshalText(text []byte) error {
+	packed, err := base64.StdEncoding.AppendDecode(nil, text)
+	if err != nil {
+		return err
+	}
+	parts := strings.SplitN(string(packed), "\x00", 3)
+	if len(parts) != 3 {
+		return fmt.Errorf("%q is no place", packed)
+	}
+	*p = Place{Root: parts[0], Word: parts[1], Path: parts[2]}
+	return nil
+}
+
+// Name is a name of a file. It need not be UTF-8.
+type Name string
+
+// MarshalText returns the bytes of the name in base64.
+func (n Name) MarshalText() ([]byte, error) {
+	return base64.StdEncoding.AppendEncode(nil, []byte(n)), nil
+}
+
+// UnmarshalText reads what MarshalText has returned.
+func (n *Name) UnmarshalText(text []byte) error {
+	name, err := base64.StdEncoding.AppendDecode(nil, text)
+	*n = Name(name)
+	return err
+}
+
+// Packed is an error of a call on its way to another process. Unpack returns an error with the same Kind, Text and
 // advice, and with the same answers to Forbidden and to errors.Is for the errors of package fs, context and rules.
 type Packed struct {
 	Text   string             `json:"text,omitempty"`

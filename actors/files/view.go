@@ -1,13 +1,11 @@
 package files
 
 import (
-	"context"
 	"io/fs"
 	"os"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/rules"
-	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // Place is an absolute, clean path whose links are followed. If Root is set, no link leads the methods out of
@@ -220,116 +218,4 @@ func (v View) at(path string) location {
 	}
 	at.refused = v.visited(path, true)
 	return at
-}
-
-// NoFollow returns the path with the rule that no component is a link. Such a path is where it says, so a path that
-// begins with a root is below the root. A missing root is an error: no method makes it.
-func (p Place) NoFollow() (Path, error) {
-	if p.Path == p.Root && p.Root != "/" {
-		return p, nil // links in a root belong to the operator
-	}
-	v, err := p.View()
-	if err != nil {
-		return nil, err
-	}
-	v.Close()
-	return NoFollow(p.Path), p.visit(p.Path, false)
-}
-
-// in calls do with the View of the place.
-func (p Place) in(do func(View) error) error {
-	v, err := p.View()
-	if err != nil {
-		return err
-	}
-	defer v.Close()
-	return do(v)
-}
-
-// Read returns the content of a regular file. A file of more than max bytes is refused.
-func (p Place) Read(max int, hold Hold) (data []byte, err error) {
-	err = p.in(func(v View) error {
-		data, err = v.at(p.Path).read(max, hold)
-		return err
-	})
-	return data, err
-}
-
-// Write replaces the content of a file by data. Readers see either the old content or the new
-// content. If Write fails, the old content stays.
-func (p Place) Write(data []byte) error {
-	return p.in(func(v View) error {
-		at, err := behind(v, p.Path)
-		if err != nil {
-			return err
-		}
-		return at.write(data)
-	})
-}
-
-func (p Place) open(mode protocol.FsMode) (o Opened, err error) {
-	err = p.in(func(v View) error {
-		at := v.at(p.Path)
-		if mode == protocol.FsReplace {
-			if at, err = behind(v, p.Path); err != nil {
-				return err
-			}
-		}
-		o, err = at.opened(mode)
-		return err
-	})
-	return o, err
-}
-
-// CreateDirectory makes a directory. If recursive, CreateDirectory also makes missing parents, and
-// accepts an existing directory.
-func (p Place) CreateDirectory(recursive bool) error {
-	return p.in(func(v View) error { return createDirectory(v, p.Path, recursive) })
-}
-
-// Stat returns the metadata of the path, without CreatedAtMs, as exec-server. For a symbolic link, the target's
-// metadata are returned, with IsSymlink set; a dangling link is an error.
-func (p Place) Stat() (m protocol.FsGetMetadataResult, err error) {
-	err = p.in(func(v View) error {
-		m, err = stat(v, p.Path)
-		return err
-	})
-	return m, err
-}
-
-// Remove removes a file, a symbolic link or a directory. If recursive, a directory is removed with
-// all its content. If force, a missing path is no error. A root is not removed.
-func (p Place) Remove(recursive, force bool) error {
-	if p.Path == p.Root || p.Path == "/" {
-		return refuse(protocol.KindPolicy, "path `%s` is not removed", p.Path)
-	}
-	return p.in(func(v View) error { return remove(v, p.Path, recursive, force) })
-}
-
-// ReadDirectory returns the entries of a directory, in no order, without dangling links. If there are
-// more than maxListed entries or maxListBytes bytes, ReadDirectory fails. ReadDirectory stops when ctx is done.
-func (p Place) ReadDirectory(ctx context.Context, hold Hold) (r protocol.FsReadDirectoryResult, err error) {
-	err = p.in(func(v View) error {
-		r, err = readDirectory(ctx, v, p.Path, hold)
-		return err
-	})
-	return r, err
-}
-
-// Walk is the function Walk.
-func (p Place) Walk(ctx context.Context, o protocol.FsWalkOptions, hold Hold) (r protocol.FsWalkResult, err error) {
-	err = p.in(func(v View) error {
-		r, err = walkIn(ctx, v, p.Path, o, hold)
-		return err
-	})
-	return r, err
-}
-
-// Canonicalize returns the path without symbolic links.
-func (p Place) Canonicalize() (real string, err error) {
-	err = p.in(func(v View) error {
-		real, err = v.Canonicalize(p.Path)
-		return err
-	})
-	return real, err
 }

@@ -40,7 +40,7 @@ func TestVisits(t *testing.T) {
 		"Chtimes":       func() error { return v.Chtimes("/none/x", time.Time{}, time.Time{}) },
 		"Pin":           func() error { return v.Pin("/none/x", nil) },
 		"Read":          func() error { _, err := place.Read(9, nil); return err },
-		"open":          func() error { _, err := place.open(protocol.FsUpdate); return err },
+		"open":          func() error { _, err := Do(t.Context(), toOpen(place, protocol.FsUpdate)); return err },
 	} {
 		check(name, true, look())
 	}
@@ -53,7 +53,7 @@ func TestVisits(t *testing.T) {
 		"RemoveAll": func() error {
 			return v.RemoveAll("/none/x")
 		},
-		"NoFollow": func() error { _, err := place.NoFollow(); return err },
+		"NoFollow": func() error { _, err := place.NoFollow().Stat(); return err },
 	} {
 		check(name, false, look())
 	}

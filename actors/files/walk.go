@@ -32,6 +32,13 @@ func Walk(ctx context.Context, path string, o protocol.FsWalkOptions, hold Hold)
 	return walkIn(ctx, View{}, path, o, hold)
 }
 
+func walkTree(ctx context.Context, v View, c Call) (protocol.FsWalkResult, error) {
+	if c.Walk == nil {
+		c.Walk = new(protocol.FsWalkOptions)
+	}
+	return walkIn(ctx, v, c.At.Path, *c.Walk, c.Hold)
+}
+
 func walkIn(ctx context.Context, v View, path string, o protocol.FsWalkOptions, hold Hold) (r protocol.FsWalkResult, err error) {
 	if o.MaxDirectories == 0 || o.MaxEntries == 0 {
 		return r, refuse(protocol.KindParams, "filesystem walk limits must be greater than zero")
@@ -40,7 +47,7 @@ func walkIn(ctx context.Context, v View, path string, o protocol.FsWalkOptions, 
 		return r, refuse(protocol.KindParams, "filesystem walk limits exceed maximums: depth=%d, directories=%d, entries=%d",
 			mostWalkDepth, mostWalkDirectories, mostWalkEntries)
 	}
-	root, err := stat(v, path)
+	root, err := metadata(v, path)
 	if err != nil || !root.IsDirectory || root.IsSymlink && !o.FollowDirectorySymlinks {
 		return r, err
 	}

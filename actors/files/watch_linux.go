@@ -206,13 +206,7 @@ func (w *Watch) look() error {
 func (w *Watch) differs() (bool, error) {
 	places := make(map[place]bool)
 	for i, place := range w.paths {
-		err := place.in(func(v View) error {
-			if _, err := Follow(v, place.Path, func(directory, name string) error { return w.add(v, directory, name, places) }); err != nil {
-				return err
-			}
-			_, err := v.Stat(place.Path)
-			return err
-		})
+		err := w.find(place, places)
 		if err != nil && !Absent(err) {
 			return false, err
 		}
@@ -225,6 +219,20 @@ func (w *Watch) differs() (bool, error) {
 	w.watcher.mu.Unlock()
 	w.in.forget(gone)
 	return false, nil
+}
+
+// find watches the places of a path, and then looks at the path. An error of the look is as of os.Stat.
+func (w *Watch) find(p Place, places map[place]bool) error {
+	v, err := p.View()
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	if _, err := Follow(v, p.Path, func(directory, name string) error { return w.add(v, directory, name, places) }); err != nil {
+		return err
+	}
+	_, err = v.Stat(p.Path)
+	return err
 }
 
 // add watches the directory, and adds the place to places and to the watch.

@@ -52,7 +52,7 @@ var mutants = []mutant{
 	{file: "actors/child/rule_linux.go", old: `case errors.Is(err, beneath.ErrOutside):
 		return refusal`, new: `case errors.Is(err, beneath.ErrOutside):
 		return nil`, breaks: "no link leads a working directory out of a policy", run: "^TestProgramUnder$"},
-	{file: "actors/files/view.go", old: `if p.Path == p.Root || p.Path == "/" {`, new: `if p.Path == "/" {`, breaks: "a root of a policy is not removed"},
+	{file: "actors/files/calls.go", old: `if p.Path != "" && (p.Path == p.Root || p.Path == "/") {`, new: `if p.Path == "/" {`, breaks: "a root of a policy is not removed"},
 	{file: "actors/files/view.go", old: `return v.change(path, false, os.RemoveAll, (*os.Root).RemoveAll)`, new: `return os.RemoveAll(path)`, breaks: "no link leads a removal out of a root"},
 	{file: "actors/files/confined_linux.go", old: `follow: true, outside: c.place.refused()}`, new: `follow: true}`, breaks: "no link leads a read out of a root"},
 	{file: "actors/peer/command/outcome/outcome.go", old: `drainTime = 2 * time.Second`, new: `drainTime = 20 * time.Second`, breaks: "the end of a command waits 2 s for descendants"},
@@ -139,9 +139,9 @@ var mutants = []mutant{
 `, new: `	case false:
 `, breaks: "a guest has no role"},
 	{file: "actors/message/key.go", old: `strings.LastIndexByte(pid.Id, '/')`, new: `strings.IndexByte(pid.Id, '/')`, breaks: "the name of an actor is the last part of its id"},
-	{file: "actors/connection/rule.go", old: `call.change = &audit.FileChange{Path: audit.Text(path)}`, new: `call.change = &audit.FileChange{}`, breaks: "the audit log has each change of a file", in: "tests", run: "^TestAudit$"},
+	{file: "actors/connection/rule.go", old: `call.change = &audit.FileChange{Path: audit.Text(c.At.Path)}`, new: `call.change = &audit.FileChange{}`, breaks: "the audit log has each change of a file", in: "tests", run: "^TestAudit$"},
 	{file: "actors/connection/files.go", old: `in.entry.observer.reads && call.change != nil`, new: `false`, breaks: "a method that observers may send changes no file"},
-	{file: "actors/connection/rule.go", old: `call.change.From = audit.Text(from)`, new: `_ = from`, breaks: "the audit log has from where a file was copied", in: "tests", run: "^TestAudit$"},
+	{file: "actors/connection/rule.go", old: `call.change.From = audit.Text(c.From.Path)`, new: `_ = from`, breaks: "the audit log has from where a file was copied", in: "tests", run: "^TestAudit$"},
 	{file: "actors/connection/methods.go", old: `ofProcess[protocol.ProcessInfoParams](nil).gives(protocol.ProcessInfoResult{})`, new: `ofProcess[protocol.ProcessInfoParams](nil).gives(protocol.ProcessInfo{})`, breaks: "the table has the result of a method", in: "actors", run: "^TestProcessesAnswerTheirMethods$"},
 	{file: "actors/connection/methods.go", old: `ofProcess[protocol.ProcessSetRestartParams](nil).gives(protocol.Empty{})}`, new: `ofProcess[protocol.ProcessSetRestartParams](nil).gives(protocol.Empty{}), observer: reads}`, breaks: "an observer may not change the restart policy of a process"},
 	{file: "actors/registry/roster/roster.go", old: `h.seats[i].since.Before(h.seats[j].since)`, new: `h.seats[j].since.Before(h.seats[i].since)`, breaks: "the oldest session makes room, not the newest"},
@@ -210,7 +210,7 @@ var mutants = []mutant{
 	{file: "internal/mounts/way_linux.go", old: `len(w.rest) == 0 && !w.follow`, new: `false`, breaks: "a link at the end of a path is followed only if asked"},
 	{file: "internal/mounts/mounts_linux.go", old: `if m.Dir == "/" {`, new: `if false {`, breaks: "the filesystem of the root has no bound of its own"},
 	{file: "actors/files/view.go", old: `at.refused = v.visited(path, true)`, new: `_ = v`, breaks: "a file is opened after a visit of its path"},
-	{file: "actors/files/remote/message.go", old: `case p.visit != nil:`, new: `case false:`, breaks: "a jail looks at a path after a visit of the path"},
+	{file: "actors/files/remote/message.go", old: `if p.Visit == nil {`, new: `if true {`, breaks: "a jail looks at a path after a visit of the path"},
 	{file: "actors/internal/turns/turns.go", old: `case t.threads.late >= most:`, new: `case t.threads.late > most:`, breaks: "a file call is refused when the calls of all turns hang"},
 	{file: "actors/internal/turns/turns.go", old: `		most = t.most`, new: `		most = t.all`, breaks: "a connection without a call gets one of the kept turns"},
 	{file: "actors/internal/env/gate.go", old: `attaches && err == nil`, new: `attaches && false`, breaks: "a future is not attached", in: "actors", run: "Future"},
@@ -503,8 +503,15 @@ var mutants = []mutant{
 	if u == nil || plan.Serve {`, breaks: "calls about files are made as the user", in: "actors/internal/env", run: "^TestCallsAsUser$|^TestProcessOfCallsAsUser$"},
 	{file: "internal/sandbox/jail/main_linux.go", old: `served.User != nil, true`, new: `false, true`, breaks: "the process of a user writes the blocks of files", in: "actors/internal/env", run: "^TestFilesBelongToTheUser$"},
 	{file: "internal/sandbox/jail/lock_linux.go", old: `		return dropCapabilities() // secureUser`, new: `		return nil // secureUser`, breaks: "the process for calls about files has no capability", in: "tests", run: "^TestUserByCapabilities$"},
+	{file: "actors/files/calls.go", old: `case c.NoLinks && !c.Op.direct:`, new: `case false:`, breaks: "a call that follows links is refused with NoLinks"},
+	{file: "actors/files/calls.go", old: `c.Op.changes || c.Mode.Writes()`, new: `c.Op.changes`, breaks: "a call that opens a file for writing changes it"},
+	{file: "actors/files/calls.go", old: `OpRename          = changes(op{name: "rename", takes: "renamed"}, rename)`, new: `OpRename          = changes(op{name: "rename"}, rename)`, breaks: "a rename changes the file that it takes"},
+	{file: "actors/files/pack.go", old: `p.Root+"\x00"+p.Word+"\x00"+p.Path`, new: `p.Path+"\x00"+p.Word+"\x00"+p.Root`, breaks: "a place in a jail is that of the server"},
+	{file: "actors/connection/rule.go", old: `call.place(c.At.Path, c.Changes())`, new: `call.place(c.At.Path, false)`, breaks: "the rule for writes holds for a call that changes a file"},
+	{file: "actors/connection/rule.go", old: `call.place(c.From.Path, c.ChangesFrom())`, new: `call.place(c.From.Path, false)`, breaks: "a rename needs the rule for writes where it takes a file"},
+	{file: "actors/connection/rule.go", old: `call.by(ctx, c.Changes())`, new: `call.by(ctx, false)`, breaks: "a call that changes a file needs the sandbox that is required"},
 	{file: "actors/files/remote/view.go", old: `return &View{User: u, key: keyOf(u)}`, new: `return &View{User: u, key: keyOf(u.UID)}`, breaks: "calls of other users share no process"},
-	{file: "actors/files/remote/calls.go", old: `o.File = &keptOpen{Elsewhere: held, give: give}`, new: `o.File = held; give()`, breaks: "the process that holds an open file stays"},
+	{file: "actors/files/remote/calls.go", old: `r.File = &keptOpen{Elsewhere: held, give: sync.OnceFunc(give)}`, new: `r.File = held; give()`, breaks: "the process that holds an open file stays"},
 	{file: "actors/internal/turns/turns.go", old: `	defer turn.pool.mu.Unlock()
 	turn.leave()`, new: `	defer turn.pool.mu.Unlock()`, breaks: "a call that waits for another process holds no turn"},
 	{file: "actors/internal/env/users.go", old: ` || wanted == config.NoNewPrivsUser`, new: ``, breaks: "the word @no-new-privs is no user"},
@@ -869,11 +876,11 @@ var mutants = []mutant{
 	{file: "actors/files/walk.go", old: `	w.hold.Take(-sizeOf(entries))
 `, new: ``, breaks: "a walk gives back what the listing of a directory took"},
 	{file: "actors/files/copy.go", old: `c.hold.Take(-size)`, new: `_ = size`, breaks: "a copy gives back what the names of its directories took"},
-	{file: "actors/files/remote/calls.go", old: `	case err != nil:
-		give()
-	case o.Replaces`, new: `	case err != nil:
-	case o.Replaces`, breaks: "a call that could not open its file leaves its jail"},
-	{file: "actors/files/remote/calls.go", old: `give := sync.OnceFunc(func() { u.owner.pool.give(m) })`, new: `give, _ := func() { u.owner.pool.give(m) }, sync.OnceFunc`, breaks: "a file that ends twice leaves its jail once"},
+	{file: "actors/files/remote/calls.go", old: `		case err != nil:
+			give()
+		case r.Replaces`, new: `		case err != nil:
+		case r.Replaces`, breaks: "a call that could not open its file leaves its jail"},
+	{file: "actors/files/remote/calls.go", old: `&kept{Replacing: r.Replaces, give: sync.OnceFunc(give)}`, new: `&kept{Replacing: r.Replaces, give: give}`, breaks: "a file that ends twice leaves its jail once"},
 	{file: "actors/child/stdin.go", old: `	s.rate.Leave()
 	s.wake()
 	s.closeFile()`, new: `	s.wake()

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/b6f6fdd7/troupe/actors/files"
 )
 
 // A further thread that cannot give up its rights makes no call either, and ends the jail.
@@ -21,18 +23,18 @@ func TestLaterThreadWithoutLock(t *testing.T) {
 			}
 			return nil
 		}
-		served <- (&server{calls: s, lock: lock}).serve(theirs, ready)
+		served <- (&server{by: s.Do, lock: lock}).serve(theirs, ready)
 	}()
 	c, err := NewClient(ours)
 	must(t, err)
 	stat := make(chan error, 1)
 	go func() {
-		_, err := c.Stat(t.Context(), at("/"))
+		_, err := c.Do(t.Context(), files.Call{Op: files.OpStat, At: place("/")})
 		stat <- err
 	}()
 	<-s.begun // the first thread is busy
 	dir := t.TempDir()
-	if err := c.CreateDirectory(t.Context(), at(dir, "d"), false); !errors.Is(err, ErrEnded) {
+	if _, err := c.Do(t.Context(), files.Call{Op: files.OpCreateDirectory, At: place(dir, "d")}); !errors.Is(err, ErrEnded) {
 		t.Error(err)
 	}
 	c.Close() // has no effect on a jail that has ended

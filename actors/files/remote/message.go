@@ -1,6 +1,6 @@
 // Package remote makes the calls about files of a client in a sandbox, or as another user than the server's. The server has a
-// Pool of jails: processes whose view of the filesystem is that of a policy, and whose user is that of the client, see package
-// jail. A Client passes the calls to one jail, and Serve makes them there, with the functions of package files. So the kernel
+// Pool of jails: processes with the view of the filesystem of a policy, and with the user of the client, see package
+// jail. A Client passes each files.Call to one jail, as JSON, and the jail makes the call with files.Do. So the kernel
 // decides what a call may do, and no code of the server repeats the policy.
 //
 // Server and jail exchange packets over a socket, each a JSON object of at most maxPacket bytes. A larger result comes as
@@ -44,84 +44,39 @@ var ErrEnded = errors.New("the process that serves files has ended before its an
 type op uint8
 
 const (
-	opOpen op = iota + 1
-	opCommit
-	opAbort
-	opCreateDirectory
-	opStat
-	opCanonicalize
-	opReadDirectory
-	opWalk
-	opRemove
-	opCopy
-	opEntry
-	opList
-	opRename
-	opSymlink
-	opSetMetadata
-	opRead   // of a held file
-	opWrite  // to a held file: the bytes of the file in memory that comes with the packet
-	opCancel // of the call with the same ID; is not answered
+	opCall   op = iota + 1 // a files.Call
+	opCommit               // of a kept file
+	opAbort                // of a kept file
+	opRead                 // of a held file
+	opWrite                // to a held file: the bytes of the file in memory that comes with the packet
+	opCancel               // of the call with the same ID; is not answered
 )
 
-// request is a packet to the jail. The names of files are bytes: they need not be UTF-8.
+// request is a packet to the jail.
 type request struct {
-	ID           uint64                  `json:"id"`
-	Op           op                      `json:"op"`
-	At           *packedPlace            `json:"at,omitempty"`
-	From         *packedPlace            `json:"from,omitempty"` // of opCopy and opRename
-	NoLinks      bool                    `json:"noLinks,omitempty"`
-	Recursive    bool                    `json:"recursive,omitempty"`
-	Force        bool                    `json:"force,omitempty"`
-	Follow       bool                    `json:"follow,omitempty"`
-	Mode         protocol.FsMode         `json:"mode,omitempty"`
-	Walk         *protocol.FsWalkOptions `json:"walk,omitempty"`
-	Target       []byte                  `json:"target,omitempty"`
-	Bits         *uint64                 `json:"bits,omitempty"`
-	ModifiedAtMs *int64                  `json:"modifiedAtMs,omitempty"`
-	Kept         uint64                  `json:"kept,omitempty"` // of opCommit, opAbort, opRead and opWrite
-	Offset       int64                   `json:"offset,omitempty"`
-	Len          int                     `json:"len,omitempty"` // of opRead and opWrite, in bytes
+	ID     uint64      `json:"id"`
+	Op     op          `json:"op"`
+	Call   *files.Call `json:"call,omitempty"` // of opCall
+	Kept   uint64      `json:"kept,omitempty"` // of opCommit, opAbort, opRead and opWrite
+	Offset int64       `json:"offset,omitempty"`
+	Len    int         `json:"len,omitempty"` // of opRead and opWrite, in bytes
 }
 
-// packedPlace is a files.Place.
-type packedPlace struct {
-	Path []byte `json:"path"`
-	Root []byte `json:"root,omitempty"`
-	Word string `json:"word,omitempty"`
-
-	visit func(path string, follow bool) error // of the place, in the server
-}
-
-func packPlace(p files.Place) *packedPlace {
-	return &packedPlace{[]byte(p.Path), []byte(p.Root), p.Word, p.Visit}
-}
-
-// place returns the place; nil is the zero Place.
-func (p *packedPlace) place() files.Place {
-	if p == nil {
-		return files.Place{}
-	}
-	return files.Place{Path: string(p.Path), Root: string(p.Root), Word: p.Word}
-}
-
-func (r *request) at() files.At { return files.At{Place: r.At.place(), NoLinks: r.NoLinks} }
-
-// check refuses what is longer than the kernel takes, so every request fits into a packet. Before a jail looks at a path, its
-// place visits it.
-func (r *request) check() error {
-	for _, p := range []*packedPlace{r.At, r.From} {
-		switch {
-		case p == nil:
-		case len(p.Path) > maxPath:
+// check refuses paths and targets longer than the kernel takes, so every request fits into a packet. Before a jail looks at a path,
+// check visits the path.
+func check(c files.Call) error {
+	for _, p := range []files.Place{c.At, c.From} {
+		if len(p.Path) > maxPath {
 			return syscall.ENAMETOOLONG
-		case p.visit != nil:
-			if err := p.visit(string(p.Path), true); err != nil {
-				return err
-			}
+		}
+		if p.Visit == nil {
+			continue
+		}
+		if err := p.Visit(p.Path, true); err != nil {
+			return err
 		}
 	}
-	if len(r.Target) > maxPath {
+	if len(c.Target) > maxPath {
 		return syscall.ENAMETOOLONG
 	}
 	return nil

@@ -26,7 +26,8 @@ const (
 
 // A Jail is a process that makes calls about files under a policy.
 type Jail interface {
-	files.Calls
+	// Do makes a call, as a files.Caller.
+	Do(ctx context.Context, c files.Call) (files.Result, error)
 	// View is what the jail shows. The files may have changed since the View for which the jail was started.
 	View() *View
 	// Intact reports whether the jail still shows its View: nobody has taken a mount or a placeholder away on the host. Intact

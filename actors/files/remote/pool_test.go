@@ -17,9 +17,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// fakeJail answers Stat when the test says so.
+// fakeJail answers OpStat when the test says so.
 type fakeJail struct {
-	files.Local
 	view   *View
 	ended  chan struct{}
 	closed bool
@@ -31,14 +30,21 @@ func (j *fakeJail) View() *View            { return j.view }
 func (j *fakeJail) Intact() bool           { return !j.broken }
 func (j *fakeJail) Ended() <-chan struct{} { return j.ended }
 func (j *fakeJail) Close()                 { j.closed = true }
-func (j *fakeJail) Stat(ctx context.Context, _ files.At) (m protocol.FsGetMetadataResult, err error) {
+func (j *fakeJail) Do(ctx context.Context, c files.Call) (r files.Result, err error) {
+	switch {
+	case c.At.Path == "held":
+		r.File = heldFile{}
+		return r, nil
+	case c.Op != files.OpStat:
+		return files.Do(ctx, c)
+	}
 	select {
 	case <-j.answer:
-		return m, nil
+		return r, nil
 	case <-j.ended:
-		return m, ErrEnded
+		return r, ErrEnded
 	case <-ctx.Done():
-		return m, ctx.Err()
+		return r, ctx.Err()
 	}
 }
 
@@ -73,7 +79,7 @@ func viewOf(name string) *View { return &View{key: name} }
 
 // quick makes a call that is answered at once.
 func (f *fakes) quick(o *Owner, policy string) error {
-	_, err := o.Under(viewOf(policy)).Canonicalize(context.Background(), files.Place{Path: "/"})
+	_, err := o.Under(viewOf(policy))(context.Background(), files.Call{Op: files.OpCanonicalize, At: files.Place{Path: "/"}})
 	return err
 }
 
@@ -81,7 +87,7 @@ func (f *fakes) quick(o *Owner, policy string) error {
 func (f *fakes) slow(ctx context.Context, o *Owner, policy string) chan error {
 	done := make(chan error, 1)
 	go func() {
-		_, err := o.Under(viewOf(policy)).Stat(ctx, files.At{})
+		_, err := o.Under(viewOf(policy))(ctx, files.Call{Op: files.OpStat})
 		done <- err
 	}()
 	return done
@@ -337,8 +343,7 @@ func TestNewFileKeepsItsJail(t *testing.T) {
 			func(o files.Opened) { o.Discard() },
 		} {
 			o := p.Owner("o")
-			opened, err := o.Under(viewOf("a")).Open(t.Context(), files.At{Place: files.Place{Path: dir + "/f"}}, protocol.FsReplace)
-			must(t, err)
+			opened := open(t, o.Under(viewOf("a")), dir+"/f", protocol.FsReplace)
 			time.Sleep(10 * idleTime)
 			p.want(t, 1)
 			end(opened)
@@ -351,12 +356,10 @@ func TestNewFileKeepsItsJail(t *testing.T) {
 // The end of a new file, also if it comes twice, leaves the jail to another new file.
 func TestFileEndsTwice(t *testing.T) {
 	inPool(t, func(t *testing.T, f *fakes, p *Pool) {
-		dir, on := t.TempDir(), p.Owner("o").Under(viewOf("a"))
+		dir, by := t.TempDir(), p.Owner("o").Under(viewOf("a"))
 		var opened []files.Opened
 		for _, name := range []string{"/f", "/g"} {
-			o, err := on.Open(t.Context(), files.At{Place: files.Place{Path: dir + name}}, protocol.FsReplace)
-			must(t, err)
-			opened = append(opened, o)
+			opened = append(opened, open(t, by, dir+name, protocol.FsReplace))
 		}
 		opened[0].Discard()
 		opened[0].Discard()
@@ -371,8 +374,8 @@ func TestFileEndsTwice(t *testing.T) {
 // A jail is not in use after a call that could not open its file.
 func TestFailedOpenLeavesItsJail(t *testing.T) {
 	inPool(t, func(t *testing.T, _ *fakes, p *Pool) {
-		at := files.At{Place: files.Place{Path: t.TempDir() + "/none"}}
-		if o, err := p.Owner("o").Under(viewOf("a")).Open(t.Context(), at, protocol.FsRead); err == nil {
+		none := files.Call{Op: files.OpOpen, At: files.Place{Path: t.TempDir() + "/none"}}
+		if o, err := p.Owner("o").Under(viewOf("a"))(t.Context(), none); err == nil {
 			t.Errorf("opened %+v", o)
 		}
 		time.Sleep(idleTime)
@@ -393,11 +396,12 @@ type heldFile struct{ *os.File }
 func (heldFile) HeldElsewhere() {}
 func (heldFile) Close() error   { return nil }
 
-func (j *fakeJail) Open(ctx context.Context, at files.At, mode protocol.FsMode) (files.Opened, error) {
-	if at.Path == "held" {
-		return files.Opened{File: heldFile{}}, nil
-	}
-	return j.Local.Open(ctx, at, mode)
+// open opens a file.
+func open(t testing.TB, by files.Caller, path string, mode protocol.FsMode) files.Opened {
+	t.Helper()
+	r, err := by(t.Context(), files.Call{Op: files.OpOpen, At: files.Place{Path: path}, Mode: mode})
+	must(t, err)
+	return r.Opened
 }
 
 // The jail of an open file that it holds stays until the file is closed.
@@ -405,9 +409,7 @@ func TestHeldFileKeepsItsJail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := new(fakes)
 		p := NewPool(f.start)
-		on := p.Owner("o").Under(AsUser(&User{Name: "u"}))
-		o, err := on.Open(t.Context(), files.At{Place: files.Place{Path: "held"}}, protocol.FsRead)
-		must(t, err)
+		o := open(t, p.Owner("o").Under(AsUser(&User{Name: "u"})), "held", protocol.FsRead)
 		time.Sleep(2 * idleTime)
 		if p.Len() != 1 {
 			t.Errorf("%d jails", p.Len())
@@ -447,11 +449,10 @@ func TestJailOfAUserStays(t *testing.T) {
 	inPool(t, func(t *testing.T, f *fakes, p *Pool) {
 		o := p.Owner("o")
 		defer o.Close()
-		on := o.Under(AsUser(&User{Name: "u"}))
-		opened, err := on.Open(t.Context(), files.At{Place: files.Place{Path: "held"}}, protocol.FsRead)
-		must(t, err)
+		by := o.Under(AsUser(&User{Name: "u"}))
+		opened := open(t, by, "held", protocol.FsRead)
 		time.Sleep(2 * maxAge)
-		_, err = on.Canonicalize(t.Context(), files.Place{Path: "/"})
+		_, err := by(t.Context(), files.Call{Op: files.OpCanonicalize, At: files.Place{Path: "/"}})
 		must(t, err)
 		p.want(t, 1)
 		must(t, opened.File.Close())
@@ -468,7 +469,7 @@ func TestJailsOfAUserAreBounded(t *testing.T) {
 			done := make(chan error, 1)
 			go func() {
 				o := p.Owner("o")
-				_, err := o.Under(of(uid)).Stat(ctx, files.At{})
+				_, err := o.Under(of(uid))(ctx, files.Call{Op: files.OpStat})
 				done <- err
 				<-ctx.Done()
 				o.Close()

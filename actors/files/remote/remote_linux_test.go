@@ -33,9 +33,9 @@ func pair(t testing.TB) (ours, theirs *os.File) {
 func ready(error) bool { return true }
 
 // both returns a Client with its server in this process. served gets the result of serve.
-func both(t testing.TB, calls files.Calls) (c *Client, served chan error) {
+func both(t testing.TB, by files.Caller) (c *Client, served chan error) {
 	t.Helper()
-	return bothOf(t, &server{calls: calls})
+	return bothOf(t, &server{by: by})
 }
 
 // bothOf is both for a server without a lock.
@@ -56,65 +56,67 @@ func bothOf(t testing.TB, s *server) (c *Client, served chan error) {
 	return c, served
 }
 
-func at(path ...string) files.At { return files.At{Place: place(path...)} }
+// value makes a call, and returns its value.
+func value[R any](t testing.TB, by files.Caller, c files.Call) R {
+	t.Helper()
+	r, err := by(t.Context(), c)
+	must(t, err)
+	return r.Value.(R)
+}
 
 func place(path ...string) files.Place { return files.Place{Path: filepath.Join(path...)} }
 
 // Each call does the same through the socket as in this process.
 func TestEachCallThroughTheSocket(t *testing.T) {
-	c, _ := both(t, files.Local{})
+	c, _ := both(t, files.Do)
 	ctx, dir := t.Context(), t.TempDir()
-	must(t, files.WriteFile(ctx, c, at(dir, "a\xff"), []byte("hello")))
-	data, err := files.ReadFile(ctx, c, at(dir, "a\xff"), 100, nil)
+	whole := files.Call{At: place(dir, "a\xff")}
+	must(t, files.WriteFile(ctx, c.Do, whole, []byte("hello")))
+	data, err := files.ReadFile(ctx, c.Do, whole, 100)
 	if err != nil || string(data) != "hello" {
 		t.Fatalf("%q %v", data, err)
 	}
 	if onDisk, err := os.ReadFile(filepath.Join(dir, "a\xff")); err != nil || string(onDisk) != "hello" {
 		t.Fatalf("%q %v", onDisk, err)
 	}
-	if _, err = files.ReadFile(ctx, c, at(dir, "a\xff"), 4, nil); err == nil || !strings.Contains(err.Error(), "too large") {
+	if _, err = files.ReadFile(ctx, c.Do, whole, 4); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("a file of 5 bytes with a limit of 4: %v", err)
 	}
-	must(t, c.CreateDirectory(ctx, at(dir, "d/e"), true))
-	if err := c.CreateDirectory(ctx, at(dir, "d/e"), false); !errors.Is(err, fs.ErrExist) {
+	done := func(call files.Call) { t.Helper(); value[protocol.Empty](t, c.Do, call) }
+	done(files.Call{Op: files.OpCreateDirectory, At: place(dir, "d/e"), Recursive: true})
+	if _, err := c.Do(ctx, files.Call{Op: files.OpCreateDirectory, At: place(dir, "d/e")}); !errors.Is(err, fs.ErrExist) {
 		t.Error(err)
 	}
-	if m, err := c.Stat(ctx, at(dir, "d")); err != nil || !m.IsDirectory {
-		t.Errorf("%+v %v", m, err)
+	if m := value[protocol.FsGetMetadataResult](t, c.Do, files.Call{Op: files.OpStat, At: place(dir, "d")}); !m.IsDirectory {
+		t.Errorf("%+v", m)
 	}
-	must(t, c.Symlink(ctx, place(dir, "l"), "a\xff"))
-	if path, err := c.Canonicalize(ctx, place(dir, "l")); err != nil || path != filepath.Join(dir, "a\xff") {
-		t.Errorf("%q %v", path, err)
+	done(files.Call{Op: files.OpSymlink, At: place(dir, "l"), Target: "a\xff"})
+	if r := value[protocol.FsCanonicalizeResult](t, c.Do, files.Call{Op: files.OpCanonicalize, At: place(dir, "l")}); r.Path != protocol.FileURI(filepath.Join(dir, "a\xff")) {
+		t.Errorf("%q", r.Path)
 	}
-	must(t, c.Copy(ctx, place(dir, "a\xff"), place(dir, "d/b"), false, nil))
-	if e, err := c.Entry(ctx, place(dir, "d/b"), false); err != nil || e.Kind != protocol.FsFile || e.Size != 5 {
-		t.Errorf("%+v %v", e, err)
+	done(files.Call{Op: files.OpCopy, From: place(dir, "a\xff"), At: place(dir, "d/b")})
+	if e := value[protocol.FsEntry](t, c.Do, files.Call{Op: files.OpEntry, At: place(dir, "d/b")}); e.Kind != protocol.FsFile || e.Size != 5 {
+		t.Errorf("%+v", e)
 	}
 	mode, when := uint64(0o640), int64(1_000_000_000_000)
-	must(t, c.SetMetadata(ctx, place(dir, "d/b"), &mode, &when))
-	if e, err := c.Entry(ctx, place(dir, "d/b"), true); err != nil || e.Mode != mode || e.ModifiedAtMs != when {
-		t.Errorf("%+v %v", e, err)
+	done(files.Call{Op: files.OpSetMetadata, At: place(dir, "d/b"), Bits: &mode, ModifiedAtMs: &when})
+	if e := value[protocol.FsEntry](t, c.Do, files.Call{Op: files.OpEntry, At: place(dir, "d/b"), Follow: true}); e.Mode != mode || e.ModifiedAtMs != when {
+		t.Errorf("%+v", e)
 	}
-	must(t, c.Rename(ctx, place(dir, "d/b"), place(dir, "d/c")))
-	for name, call := range map[string]func(files.Calls) (any, error){
-		"list": func(on files.Calls) (any, error) { return on.List(ctx, place(dir, "d"), nil) },
-		"read": func(on files.Calls) (any, error) { return on.ReadDirectory(ctx, place(dir, "d"), nil) },
-		"walk": func(on files.Calls) (any, error) {
-			return on.Walk(ctx, place(dir), protocol.FsWalkOptions{MaxDepth: 3, MaxDirectories: 9, MaxEntries: 9}, nil)
-		},
-		"none": func(on files.Calls) (any, error) { return on.List(ctx, place(dir, "none"), nil) },
-		"long": func(on files.Calls) (any, error) { return on.Stat(ctx, at("/"+strings.Repeat("x/", 3000))) },
-		"root": func(on files.Calls) (any, error) { return nil, on.Remove(ctx, at("/"), true, true) },
-		"rule": func(on files.Calls) (any, error) {
-			return on.Stat(ctx, files.At{Place: files.Place{Path: dir + "/d/out", Root: dir + "/d", Word: rules.Read}})
-		},
-		"link": func(on files.Calls) (any, error) {
-			return on.Stat(ctx, files.At{Place: place(dir, "l"), NoLinks: true})
-		},
+	done(files.Call{Op: files.OpRename, From: place(dir, "d/b"), At: place(dir, "d/c")})
+	for name, call := range map[string]files.Call{
+		"list": {Op: files.OpList, At: place(dir, "d")},
+		"read": {Op: files.OpReadDirectory, At: place(dir, "d")},
+		"walk": {Op: files.OpWalk, At: place(dir), Walk: &protocol.FsWalkOptions{MaxDepth: 3, MaxDirectories: 9, MaxEntries: 9}},
+		"none": {Op: files.OpList, At: place(dir, "none")},
+		"long": {Op: files.OpStat, At: place("/" + strings.Repeat("x/", 3000))},
+		"root": {Op: files.OpRemove, At: place("/"), Recursive: true, Force: true},
+		"rule": {Op: files.OpStat, At: files.Place{Path: dir + "/d/out", Root: dir + "/d", Word: rules.Read}},
+		"link": {Op: files.OpStat, At: place(dir, "l"), NoLinks: true},
 	} {
 		must(t, unlessThere(os.Symlink("/etc", dir+"/d/out")))
-		want, wantErr := call(files.Local{})
-		got, err := call(c)
+		want, wantErr := files.Do(ctx, call)
+		got, err := c.Do(ctx, call)
 		if wantErr == nil && fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
@@ -122,8 +124,9 @@ func TestEachCallThroughTheSocket(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, wantErr)
 		}
 	}
-	must(t, c.Remove(ctx, at(dir, "d"), true, false))
-	if err := c.Remove(ctx, at(dir, "d"), true, false); !errors.Is(err, fs.ErrNotExist) {
+	gone := files.Call{Op: files.OpRemove, At: place(dir, "d"), Recursive: true}
+	done(gone)
+	if _, err := c.Do(ctx, gone); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -137,15 +140,15 @@ func unlessThere(err error) error {
 
 // Files of a handle are written by the server, and get their place in the jail.
 func TestHandlesThroughTheSocket(t *testing.T) {
-	c, served := both(t, files.Local{})
+	c, served := both(t, files.Do)
 	ctx, dir := t.Context(), t.TempDir()
 	path := filepath.Join(dir, "f")
 	must(t, os.WriteFile(path, []byte("old"), 0o640))
 	var h files.Handles
-	must(t, h.Open(ctx, "w", c, place(path), protocol.FsReplace))
-	must(t, h.Open(ctx, "u", c, place(dir, "u"), protocol.FsUpdate))
-	must(t, h.Open(ctx, "r", c, place(path), protocol.FsRead))
-	must(t, h.Open(ctx, "lost", c, place(path), protocol.FsReplace))
+	must(t, h.Open(ctx, "w", c.Do, files.Call{Op: files.OpOpen, At: place(path), Mode: protocol.FsReplace}))
+	must(t, h.Open(ctx, "u", c.Do, files.Call{Op: files.OpOpen, At: place(dir, "u"), Mode: protocol.FsUpdate}))
+	must(t, h.Open(ctx, "r", c.Do, files.Call{Op: files.OpOpen, At: place(path), Mode: protocol.FsRead}))
+	must(t, h.Open(ctx, "lost", c.Do, files.Call{Op: files.OpOpen, At: place(path), Mode: protocol.FsReplace}))
 	big := bytes.Repeat([]byte("0123456789"), 100_000)
 	must(t, h.Write("w", 0, big))
 	must(t, h.Write("u", 3, []byte("x")))
@@ -170,54 +173,57 @@ func TestHandlesThroughTheSocket(t *testing.T) {
 
 // A large result comes whole, and its memory is held before.
 func TestLargeResult(t *testing.T) {
-	c, _ := both(t, files.Local{})
+	c, _ := both(t, files.Do)
 	dir := t.TempDir()
 	const n = 300
 	for i := range n {
 		must(t, os.WriteFile(fmt.Sprintf("%s/%0200d", dir, i), nil, 0o600))
 	}
 	held := 0
-	r, err := c.List(t.Context(), place(dir), func(n int) error { held += n; return nil })
-	if err != nil || len(r.Entries) != n || held < n*200 {
-		t.Errorf("%d entries, %d bytes held, %v", len(r.Entries), held, err)
+	list := files.Call{Op: files.OpList, At: place(dir), Hold: func(n int) error { held += n; return nil }}
+	if r := value[protocol.FsListResult](t, c.Do, list); len(r.Entries) != n || held < n*200 {
+		t.Errorf("%d entries, %d bytes held", len(r.Entries), held)
 	}
 	full := errors.New("full")
-	if _, err = c.List(t.Context(), place(dir), func(int) error { return full }); !errors.Is(err, full) {
+	list.Hold = func(int) error { return full }
+	if _, err := c.Do(t.Context(), list); !errors.Is(err, full) {
 		t.Error(err)
 	}
-	if _, err := c.Stat(t.Context(), at(dir)); err != nil {
+	if _, err := c.Do(t.Context(), files.Call{Op: files.OpStat, At: place(dir)}); err != nil {
 		t.Error(err)
 	}
 }
 
-// slow is a filesystem whose Stat waits, as long as the caller does if it obeys.
+// slow is a filesystem where OpStat waits, as long as the caller does if it obeys.
 type slow struct {
-	files.Local
 	begun chan string
 	obeys bool
 	until chan struct{}
 }
 
-func (s slow) Stat(ctx context.Context, at files.At) (m protocol.FsGetMetadataResult, err error) {
-	s.begun <- at.Path
+func (s slow) Do(ctx context.Context, c files.Call) (r files.Result, err error) {
+	if c.Op != files.OpStat {
+		return files.Do(ctx, c)
+	}
+	s.begun <- c.At.Path
 	if s.obeys {
 		<-ctx.Done()
-		return m, ctx.Err()
+		return r, ctx.Err()
 	}
 	<-s.until
-	return m, nil
+	return r, nil
 }
 
 // A call that hangs holds up no other call, and its caller may leave.
 func TestHangingCalls(t *testing.T) {
 	for _, obeys := range []bool{true, false} {
 		s := slow{begun: make(chan string, 100), obeys: obeys, until: make(chan struct{})}
-		c, _ := both(t, s)
+		c, _ := both(t, s.Do)
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range Workers - 1 {
 			all.Go(func() {
-				if _, err := c.Stat(ctx, at("/")); !errors.Is(err, context.Canceled) {
+				if _, err := c.Do(ctx, files.Call{Op: files.OpStat, At: place("/")}); !errors.Is(err, context.Canceled) {
 					t.Errorf("of a caller that leaves: %v", err)
 				}
 			})
@@ -226,7 +232,7 @@ func TestHangingCalls(t *testing.T) {
 			<-s.begun
 		}
 		for range 50 {
-			if _, err := c.Entry(t.Context(), place("/"), false); err != nil {
+			if _, err := c.Do(t.Context(), files.Call{Op: files.OpEntry, At: place("/")}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -256,11 +262,11 @@ func TestLateAnswer(t *testing.T) {
 	dir := t.TempDir()
 	held := make(chan struct{})
 	l := late{begun: make(chan struct{}), until: held}
-	c, _ := both(t, l)
+	c, _ := both(t, l.Do)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		_, err := c.Open(ctx, at(dir, "f"), protocol.FsReplace)
+		_, err := c.Do(ctx, files.Call{Op: files.OpOpen, At: place(dir, "f"), Mode: protocol.FsReplace})
 		done <- err
 	}()
 	<-l.begun
@@ -295,13 +301,12 @@ func openUnder(t *testing.T, dir string) (n int) {
 
 // A Commit whose context ends leaves no new file in the jail, also if the Commit was never sent.
 func TestCommitWithoutTime(t *testing.T) {
-	c, _ := both(t, files.Local{})
+	c, _ := both(t, files.Do)
 	dir := t.TempDir()
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	for i := range 20 { // a Commit may be sent, or not
-		o, err := c.Open(t.Context(), at(dir, fmt.Sprint(i)), protocol.FsReplace)
-		must(t, err)
+		o := open(t, c.Do, filepath.Join(dir, fmt.Sprint(i)), protocol.FsReplace)
 		if err := o.Replaces.Commit(over); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
@@ -334,12 +339,12 @@ func TestEndOfNewFile(t *testing.T) {
 	must(t, err)
 	socket, err := newSocket(theirs)
 	must(t, err)
-	s := &server{socket: socket, calls: files.Local{}, under: make(map[uint64]*serving), kept: make(map[uint64]files.Opened)}
+	s := &server{socket: socket, by: files.Do, under: make(map[uint64]*serving), kept: make(map[uint64]files.Opened)}
 	must(t, socket.raw.Control(func(fd uintptr) { // the answer must wait
 		for unix.Sendmsg(int(fd), make([]byte, 1<<10), nil, nil, unix.MSG_DONTWAIT) == nil {
 		}
 	}))
-	c := &serving{request: request{ID: 1, Op: opOpen, At: packPlace(place(t.TempDir(), "f")), Mode: protocol.FsReplace}}
+	c := &serving{request: request{ID: 1, Op: opCall, Call: &files.Call{Op: files.OpOpen, At: place(t.TempDir(), "f"), Mode: protocol.FsReplace}}}
 	c.ctx, c.cancel = context.WithCancel(t.Context())
 	made := make(chan struct{})
 	go func() {
@@ -356,15 +361,13 @@ func TestEndOfNewFile(t *testing.T) {
 	socket.close()
 }
 
-type late struct {
-	files.Local
-	begun, until chan struct{}
-}
+// late is a filesystem where OpOpen waits.
+type late struct{ begun, until chan struct{} }
 
-func (l late) Open(ctx context.Context, at files.At, mode protocol.FsMode) (files.Opened, error) {
+func (l late) Do(_ context.Context, c files.Call) (files.Result, error) {
 	close(l.begun)
 	<-l.until
-	return l.Local.Open(context.Background(), at, mode)
+	return files.Do(context.Background(), c)
 }
 
 // When the jail dies, its calls fail at once, and so does every later call.
@@ -374,12 +377,12 @@ func TestDeathOfTheJail(t *testing.T) {
 	ours, theirs := pair(t)
 	dup, err := unix.FcntlInt(theirs.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	must(t, err)
-	go (&server{calls: s, lock: func() error { return nil }}).serve(theirs, ready)
+	go (&server{by: s.Do, lock: func() error { return nil }}).serve(theirs, ready)
 	c, err := NewClient(ours)
 	must(t, err)
 	done := make(chan error)
 	go func() {
-		_, err := c.Stat(t.Context(), at("/"))
+		_, err := c.Do(t.Context(), files.Call{Op: files.OpStat, At: place("/")})
 		done <- err
 	}()
 	<-s.begun
@@ -389,11 +392,11 @@ func TestDeathOfTheJail(t *testing.T) {
 		t.Error(err)
 	}
 	<-c.Ended()
-	if _, err := c.Entry(t.Context(), place("/"), false); !errors.Is(err, ErrEnded) {
+	if _, err := c.Do(t.Context(), files.Call{Op: files.OpEntry, At: place("/")}); !errors.Is(err, ErrEnded) {
 		t.Error(err)
 	}
 	var h files.Handles
-	if err := h.Open(t.Context(), "h", c, place("/etc/passwd"), protocol.FsRead); !errors.Is(err, ErrEnded) {
+	if err := h.Open(t.Context(), "h", c.Do, files.Call{Op: files.OpOpen, At: place("/etc/passwd")}); !errors.Is(err, ErrEnded) {
 		t.Error(err)
 	}
 }
@@ -403,12 +406,12 @@ func TestWithoutLockNoCall(t *testing.T) {
 	ours, theirs := pair(t)
 	served := make(chan error, 1)
 	go func() {
-		served <- (&server{calls: files.Local{}, lock: func() error { return syscall.EPERM }}).serve(theirs, ready)
+		served <- (&server{by: files.Do, lock: func() error { return syscall.EPERM }}).serve(theirs, ready)
 	}()
 	c, err := NewClient(ours)
 	must(t, err)
 	dir := t.TempDir()
-	if err := c.CreateDirectory(t.Context(), at(dir, "d"), false); !errors.Is(err, ErrEnded) {
+	if _, err := c.Do(t.Context(), files.Call{Op: files.OpCreateDirectory, At: place(dir, "d")}); !errors.Is(err, ErrEnded) {
 		t.Error(err)
 	}
 	if err := <-served; !errors.Is(err, syscall.EPERM) {
@@ -435,24 +438,26 @@ func TestWrongPackets(t *testing.T) {
 		if _, err := unix.Write(int(ours.Fd()), []byte(data)); err != nil {
 			t.Fatal(err)
 		}
-		if err := (&server{calls: files.Local{}, lock: func() error { return nil }}).serve(theirs, ready); err == nil {
+		if err := (&server{by: files.Do, lock: func() error { return nil }}).serve(theirs, ready); err == nil {
 			t.Errorf("%q is served", data)
 		}
 		ours.Close()
 	}
-	c, _ := both(t, files.Local{})
-	if _, err := c.do(t.Context(), request{Op: 99}, nil, nil); err == nil {
-		t.Error("an unknown call has a result")
+	c, _ := both(t, files.Do)
+	for _, unknown := range []request{{Op: 99}, {Op: opCall}} {
+		if _, err := c.ask(t.Context(), unknown, nil); err == nil {
+			t.Error("an unknown call has a result")
+		}
 	}
-	if err := (&replacing{client: c, id: 7}).client.only(t.Context(), request{Op: opCommit, Kept: 7}); err == nil {
+	if err := (&replacing{client: c, id: 7}).Commit(t.Context()); err == nil {
 		t.Error("an unknown new file has a place")
 	}
 }
 
 func BenchmarkStatThroughTheSocket(b *testing.B) {
-	c, _ := both(b, files.Local{})
+	c, _ := both(b, files.Do)
 	for b.Loop() {
-		if _, err := c.Stat(b.Context(), at("/etc")); err != nil {
+		if _, err := c.Do(b.Context(), files.Call{Op: files.OpStat, At: place("/etc")}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -466,40 +471,38 @@ func TestVisitBeforeJail(t *testing.T) {
 		visited = path
 		return stop
 	}}
-	r := request{Op: opRename, At: packPlace(files.Place{Path: "/y"}), From: packPlace(at)}
-	if err := r.check(); err != stop || visited != "/x" {
+	if err := check(files.Call{Op: files.OpRename, At: files.Place{Path: "/y"}, From: at}); err != stop || visited != "/x" {
 		t.Errorf("%v, visited %q", err, visited)
 	}
 }
 
 // A jail that holds files reads and writes them itself: the server gets no descriptor of a file.
 func TestHeldFiles(t *testing.T) {
-	c, _ := bothOf(t, &server{calls: files.Local{}, holds: true})
+	c, _ := bothOf(t, &server{by: files.Do, holds: true})
 	ctx, dir := t.Context(), t.TempDir()
+	f := files.Call{At: place(dir, "f")}
 	long := strings.Repeat("0123456789", 250_000) // more than two chunks
-	must(t, files.WriteFile(ctx, c, at(dir, "f"), []byte(long)))
+	must(t, files.WriteFile(ctx, c.Do, f, []byte(long)))
 	if onDisk, err := os.ReadFile(dir + "/f"); err != nil || string(onDisk) != long {
 		t.Errorf("%d bytes, %v", len(onDisk), err)
 	}
-	if data, err := files.ReadFile(ctx, c, at(dir, "f"), 3_000_000, nil); err != nil || string(data) != long {
+	if data, err := files.ReadFile(ctx, c.Do, f, 3_000_000); err != nil || string(data) != long {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
-	if _, err := files.ReadFile(ctx, c, at(dir, "f"), 1_000_000, nil); err == nil || !strings.Contains(err.Error(), "too large") {
+	if _, err := files.ReadFile(ctx, c.Do, f, 1_000_000); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("a large file: %v", err)
 	}
-	o, err := c.Open(ctx, at(dir, "f"), protocol.FsUpdate)
-	must(t, err)
+	o := open(t, c.Do, dir+"/f", protocol.FsUpdate)
 	if _, ok := o.File.(files.Elsewhere); !ok {
 		t.Errorf("an open file is a %T", o.File)
 	}
-	_, err = o.File.WriteAt([]byte("abc"), 4)
+	_, err := o.File.WriteAt([]byte("abc"), 4)
 	must(t, err)
 	must(t, o.File.Close())
 	if _, err := o.File.WriteAt([]byte("abc"), 4); err == nil {
 		t.Error("a write after the end of a file succeeds")
 	}
-	o, err = c.Open(ctx, at(dir, "f"), protocol.FsRead)
-	must(t, err)
+	o = open(t, c.Do, dir+"/f", protocol.FsRead)
 	part := make([]byte, 5)
 	if n, err := o.File.ReadAt(part, 3); n != 5 || err != nil || string(part) != "3abc7" {
 		t.Errorf("%q, %d, %v", part, n, err)
@@ -514,8 +517,7 @@ func TestHeldFiles(t *testing.T) {
 		t.Errorf("a write to a file opened for reading: %v", err)
 	}
 	o.Discard()
-	o, err = c.Open(ctx, at(dir, "new"), protocol.FsReplace)
-	must(t, err)
+	o = open(t, c.Do, dir+"/new", protocol.FsReplace)
 	_, err = o.File.WriteAt([]byte("x"), 0)
 	must(t, err)
 	o.Discard()
@@ -523,10 +525,10 @@ func TestHeldFiles(t *testing.T) {
 		t.Errorf("a new file that nobody wants has left %v, %v", left, err)
 	}
 	for range maxKept {
-		_, err = c.Open(ctx, at(dir, "f"), protocol.FsRead)
-		must(t, err)
+		open(t, c.Do, dir+"/f", protocol.FsRead)
 	}
-	if _, err = c.Open(ctx, at(dir, "f"), protocol.FsRead); err == nil || !strings.Contains(err.Error(), "which is the most") {
+	f.Op = files.OpOpen
+	if _, err = c.Do(ctx, f); err == nil || !strings.Contains(err.Error(), "which is the most") {
 		t.Errorf("one more open file: %v", err)
 	}
 }
@@ -563,8 +565,7 @@ func TestWrongAnswerToRead(t *testing.T) {
 			}
 		}
 	}()
-	o, err := c.Open(t.Context(), at("/f"), protocol.FsRead)
-	must(t, err)
+	o := open(t, c.Do, "/f", protocol.FsRead)
 	into := make([]byte, 3)
 	if n, err := o.File.ReadAt(into, 0); n != 0 || err == nil {
 		t.Errorf("bytes in the packet: %d, %v", n, err)

@@ -25,7 +25,7 @@ const endTime = time.Second
 // server makes calls in a jail.
 type server struct {
 	socket *socket
-	calls  files.Calls
+	by     files.Caller // makes the calls
 	lock   func() error // gives up the rights of the calling thread
 	holds  bool         // the server gets no descriptors of files
 
@@ -54,7 +54,7 @@ func init() {
 	if !ok {
 		return
 	}
-	s := &server{calls: files.Local{}, lock: lock, holds: otherUser}
+	s := &server{by: files.Do, lock: lock, holds: otherUser}
 	if err := s.serve(os.NewFile(uintptr(fd), "socket"), jail.Ready); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -62,7 +62,7 @@ func init() {
 	os.Exit(0)
 }
 
-// serve makes the calls that come from a socket, which serve takes over, until the other end closes. The caller has set calls,
+// serve makes the calls that come from a socket, which serve takes over, until the other end closes. The caller has set by,
 // lock and holds. Each thread that makes calls first calls lock. If lock fails, so does serve. After the first lock, serve
 // calls ready, with the error of lock. At the end running calls get a second to end.
 func (s *server) serve(f *os.File, ready func(error) bool) error {
@@ -176,16 +176,12 @@ func (s *server) worker(first bool) {
 
 // make makes a call and answers.
 func (s *server) make(c *serving) {
-	result, opened, err := any(nil), files.Opened{}, c.ctx.Err()
+	a := answer{ID: c.ID}
+	with, err := (*os.File)(nil), c.ctx.Err()
 	if err == nil {
-		result, opened, err = s.call(c)
+		with, err = s.do(c, &a)
 	}
 	c.bytes.Close() // of a nil file, Close does nothing
-	a := answer{ID: c.ID}
-	var with *os.File
-	if err == nil {
-		with, err = s.fill(&a, result, opened)
-	}
 	if err != nil {
 		a = answer{ID: c.ID, Err: files.Pack(err)}
 	}
@@ -207,60 +203,54 @@ func (s *server) make(c *serving) {
 	}
 }
 
-// call makes a call with the functions of package files.
-func (s *server) call(c *serving) (result any, opened files.Opened, err error) {
-	at, from, hold := c.at(), c.From.place(), holdUpTo(maxResult)
+// do does what a request asks for, and fills the answer in. with is the file to send.
+func (s *server) do(c *serving, a *answer) (with *os.File, err error) {
 	switch c.Op {
-	case opOpen:
-		opened, err = s.calls.Open(c.ctx, at, c.Mode)
+	case opCall:
+		return s.call(c, a)
 	case opCommit:
 		switch o := s.forget(c.Kept); {
 		case o.Replaces != nil:
-			err = o.Replaces.Commit(c.ctx)
+			return nil, o.Replaces.Commit(c.ctx)
 		case o.File != nil:
-			err = o.File.Close()
-		default:
-			err = errGone
+			return nil, o.File.Close()
 		}
+		return nil, errGone
 	case opAbort:
 		s.forget(c.Kept).Discard()
+		return nil, nil
 	case opRead:
-		result, err = s.read(c)
-	case opWrite:
-		err = s.write(c)
-	case opCreateDirectory:
-		err = s.calls.CreateDirectory(c.ctx, at, c.Recursive)
-	case opStat:
-		result, err = s.calls.Stat(c.ctx, at)
-	case opCanonicalize:
-		var path string
-		path, err = s.calls.Canonicalize(c.ctx, at.Place)
-		result = []byte(path)
-	case opReadDirectory:
-		result, err = s.calls.ReadDirectory(c.ctx, at.Place, hold)
-	case opWalk:
-		if c.Walk == nil {
-			c.Walk = new(protocol.FsWalkOptions)
+		bytes, err := s.read(c)
+		if err != nil {
+			return nil, err
 		}
-		result, err = s.calls.Walk(c.ctx, at.Place, *c.Walk, hold)
-	case opRemove:
-		err = s.calls.Remove(c.ctx, at, c.Recursive, c.Force)
-	case opCopy:
-		err = s.calls.Copy(c.ctx, from, at.Place, c.Recursive, hold)
-	case opEntry:
-		result, err = s.calls.Entry(c.ctx, at.Place, c.Follow)
-	case opList:
-		result, err = s.calls.List(c.ctx, at.Place, hold)
-	case opRename:
-		err = s.calls.Rename(c.ctx, from, at.Place)
-	case opSymlink:
-		err = s.calls.Symlink(c.ctx, at.Place, string(c.Target))
-	case opSetMetadata:
-		err = s.calls.SetMetadata(c.ctx, at.Place, c.Bits, c.ModifiedAtMs)
-	default:
-		err = errors.New("the sandbox does not know this call")
+		a.InFile = true
+		return inMemory(bytes)
+	case opWrite:
+		return nil, s.write(c)
 	}
-	return result, opened, err
+	return nil, errUnknown
+}
+
+// call makes a files.Call.
+func (s *server) call(c *serving, a *answer) (with *os.File, err error) {
+	if c.Call == nil {
+		return nil, errUnknown
+	}
+	c.Call.Hold = holdUpTo(maxResult)
+	r, err := s.by(c.ctx, *c.Call)
+	if err != nil {
+		return nil, err
+	}
+	if r.File != nil {
+		return s.sends(r.Opened, a)
+	}
+	if a.Result, err = c.Call.Op.Encode(r); err != nil || len(a.Result) <= maxPacket/2 {
+		return nil, err
+	}
+	with, err = inMemory(a.Result)
+	a.Result, a.InFile = nil, true
+	return with, err
 }
 
 // holdUpTo returns a Hold of n bytes. The server holds the memory of its clients.
@@ -273,34 +263,19 @@ func holdUpTo(n int) files.Hold {
 	}
 }
 
-// fill puts what a call has brought into its answer. with is the file to send.
-func (s *server) fill(a *answer, result any, opened files.Opened) (with *os.File, err error) {
-	if opened.File != nil {
-		a.Held, a.Size = s.holds, opened.Size
-		if a.Held || opened.Replaces != nil {
-			if a.Kept, err = s.keep(opened); err != nil {
-				opened.Discard()
-				return nil, err
-			}
+// sends puts an open file into an answer.
+func (s *server) sends(opened files.Opened, a *answer) (with *os.File, err error) {
+	a.Held, a.Size = s.holds, opened.Size
+	if a.Held || opened.Replaces != nil {
+		if a.Kept, err = s.keep(opened); err != nil {
+			opened.Discard()
+			return nil, err
 		}
-		if a.Held {
-			return nil, nil
-		}
-		return opened.File.(*os.File), nil // package files has opened it
 	}
-	if result == nil {
+	if a.Held {
 		return nil, nil
 	}
-	if chunk, ok := result.(chunk); ok {
-		a.InFile = true
-		return inMemory(chunk)
-	}
-	if a.Result, err = json.Marshal(result); err != nil || len(a.Result) <= maxPacket/2 {
-		return nil, err
-	}
-	with, err = inMemory(a.Result)
-	a.Result, a.InFile = nil, true
-	return with, err
+	return opened.File.(*os.File), nil // package files has opened it
 }
 
 // inMemory returns a file in memory.
@@ -348,11 +323,11 @@ func (s *server) forgetAny() (o files.Opened, ok bool) {
 	return o, false
 }
 
+// errUnknown refuses a request that is none.
+var errUnknown = errors.New("the sandbox does not know this call")
+
 // errGone refuses a call about a file that the jail does not keep.
 var errGone = errors.New("the file is no longer open in the process that serves files: open it again")
-
-// chunk has bytes of a file, for a file in memory.
-type chunk []byte
 
 // held returns a held file.
 func (s *server) held(id uint64) (files.Content, error) {
@@ -365,7 +340,7 @@ func (s *server) held(id uint64) (files.Content, error) {
 }
 
 // read reads up to Len bytes, or fewer at the end of the file.
-func (s *server) read(c *serving) (chunk, error) {
+func (s *server) read(c *serving) ([]byte, error) {
 	f, err := s.held(c.Kept)
 	if err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ var alice = &remote.User{User: jail.User{UID: 54321, GID: 54322, Groups: []uint3
 
 // asAlice returns the calls of alice about files, and a directory with h, the home of alice, b, the closed home of another user, and
 // r, a directory of root.
-func asAlice(t testing.TB) (*jailed, files.Calls) {
+func asAlice(t testing.TB) (*jailed, files.Caller) {
 	t.Helper()
 	needs.Root(t)
 	j := newJailed(t)
@@ -53,16 +53,15 @@ func asAlice(t testing.TB) (*jailed, files.Calls) {
 func TestCallsAsUser(t *testing.T) {
 	j, on := asAlice(t)
 	ctx := t.Context()
-	place := func(name string) files.Place { return files.Place{Path: j.path(name)} }
-	root := func(path string) files.At { return files.At{Place: files.Place{Path: path}} }
-	read := func(at files.At) func() error {
-		return func() error { _, err := files.ReadFile(ctx, on, at, 1<<20, nil); return err }
+	root := func(path string) files.Place { return files.Place{Path: path} }
+	read := func(at files.Place) func() error {
+		return func() error { _, err := files.ReadFile(ctx, on, files.Call{At: at}, 1<<20); return err }
 	}
 	write := func(name string) func() error {
-		return func() error { return files.WriteFile(ctx, on, j.at(name), []byte("evil")) }
+		return func() error { return files.WriteFile(ctx, on, files.Call{At: j.at(name)}, []byte("evil")) }
 	}
 	update := func(name string) func() error {
-		return func() error { _, err := on.Open(ctx, j.at(name), protocol.FsUpdate); return err }
+		return does(ctx, on, files.Call{Op: files.OpOpen, At: j.at(name), Mode: protocol.FsUpdate})
 	}
 	mode, when := uint64(0o777), int64(0)
 	for name, do := range map[string]func() error{
@@ -74,7 +73,7 @@ func TestCallsAsUser(t *testing.T) {
 		"read in a closed home, links": read(j.at("h/tob/secret")),
 		"memory of init":               read(root("/proc/1/environ")),
 		"own memory":                   read(root("/proc/self/environ")),
-		"open in a closed home":        func() error { _, err := on.Open(ctx, j.at("h/tobob"), protocol.FsRead); return err },
+		"open in a closed home":        does(ctx, on, files.Call{Op: files.OpOpen, At: j.at("h/tobob"), Mode: protocol.FsRead}),
 		"write a file of root":         write("r/open"),
 		"write a file of root, link":   write("h/toroot"),
 		"write a new file in r":        write("r/new"),
@@ -83,34 +82,34 @@ func TestCallsAsUser(t *testing.T) {
 		"update a file of root":        update("r/open"),
 		"update a new file":            update("r/new"),
 		"update by a link":             update("h/toroot"),
-		"mkdir in r":                   func() error { return on.CreateDirectory(ctx, j.at("r/d/e"), true) },
-		"mkdir in a closed home":       func() error { return on.CreateDirectory(ctx, j.at("h/tob/d"), true) },
-		"remove of root":               func() error { return on.Remove(ctx, j.at("r/open"), true, true) },
-		"remove the home of bob":       func() error { return on.Remove(ctx, j.at("b"), true, true) },
-		"list a closed home":           func() error { _, err := on.List(ctx, place("b"), nil); return err },
-		"read a closed home":           func() error { _, err := on.ReadDirectory(ctx, place("h/tob"), nil); return err },
+		"mkdir in r":                   does(ctx, on, files.Call{Op: files.OpCreateDirectory, At: j.at("r/d/e"), Recursive: true}),
+		"mkdir in a closed home":       does(ctx, on, files.Call{Op: files.OpCreateDirectory, At: j.at("h/tob/d"), Recursive: true}),
+		"remove of root":               does(ctx, on, files.Call{Op: files.OpRemove, At: j.at("r/open"), Recursive: true, Force: true}),
+		"remove the home of bob":       does(ctx, on, files.Call{Op: files.OpRemove, At: j.at("b"), Recursive: true, Force: true}),
+		"list a closed home":           does(ctx, on, files.Call{Op: files.OpList, At: j.at("b")}),
+		"read a closed home":           does(ctx, on, files.Call{Op: files.OpReadDirectory, At: j.at("h/tob")}),
 		"walk a closed home": func() error {
-			r, err := on.Walk(ctx, place("b"), protocol.FsWalkOptions{MaxDepth: 3, MaxDirectories: 9, MaxEntries: 9}, nil)
-			if len(r.Entries) == 0 && err == nil {
+			r, err := on(ctx, files.Call{Op: files.OpWalk, At: j.at("b"), Walk: &protocol.FsWalkOptions{MaxDepth: 3, MaxDirectories: 9, MaxEntries: 9}})
+			if err == nil && len(r.Value.(protocol.FsWalkResult).Entries) == 0 {
 				err = fs.ErrPermission // the answer names what could not be read
 			}
 			return err
 		},
-		"stat in a closed home":    func() error { _, err := on.Stat(ctx, j.at("b/secret")); return err },
-		"entry in a closed home":   func() error { _, err := on.Entry(ctx, place("b/secret"), true); return err },
-		"missing in a closed home": func() error { _, err := on.Stat(ctx, j.at("b/none")); return err },
-		"canonical in a closed":    func() error { _, err := on.Canonicalize(ctx, place("h/tobob")); return err },
-		"copy a file of root":      func() error { return on.Copy(ctx, place("r/secret"), place("h/copy"), false, nil) },
-		"copy a closed home":       func() error { return on.Copy(ctx, place("b"), place("h/copies"), true, nil) },
-		"copy into r":              func() error { return on.Copy(ctx, place("r/open"), place("r/copy"), false, nil) },
-		"copy onto a file of root": func() error { return on.Copy(ctx, place("h/secret"), place("r/open"), false, nil) },
-		"rename of root":           func() error { return on.Rename(ctx, place("r/open"), place("h/open")) },
-		"rename into r":            func() error { return on.Rename(ctx, place("h/secret"), place("r/mine")) },
-		"rename in a closed home":  func() error { return on.Rename(ctx, place("b/secret"), place("b/other")) },
-		"link in r":                func() error { return on.Symlink(ctx, place("r/link"), "x") },
-		"mode of root":             func() error { return on.SetMetadata(ctx, place("r/open"), &mode, nil) },
-		"mode by a link":           func() error { return on.SetMetadata(ctx, place("h/toroot"), &mode, nil) },
-		"time of root":             func() error { return on.SetMetadata(ctx, place("r/open"), nil, &when) },
+		"stat in a closed home":    does(ctx, on, files.Call{Op: files.OpStat, At: j.at("b/secret")}),
+		"entry in a closed home":   does(ctx, on, files.Call{Op: files.OpEntry, At: j.at("b/secret"), Follow: true}),
+		"missing in a closed home": does(ctx, on, files.Call{Op: files.OpStat, At: j.at("b/none")}),
+		"canonical in a closed":    does(ctx, on, files.Call{Op: files.OpCanonicalize, At: j.at("h/tobob")}),
+		"copy a file of root":      does(ctx, on, files.Call{Op: files.OpCopy, From: j.at("r/secret"), At: j.at("h/copy")}),
+		"copy a closed home":       does(ctx, on, files.Call{Op: files.OpCopy, From: j.at("b"), At: j.at("h/copies"), Recursive: true}),
+		"copy into r":              does(ctx, on, files.Call{Op: files.OpCopy, From: j.at("r/open"), At: j.at("r/copy")}),
+		"copy onto a file of root": does(ctx, on, files.Call{Op: files.OpCopy, From: j.at("h/secret"), At: j.at("r/open")}),
+		"rename of root":           does(ctx, on, files.Call{Op: files.OpRename, From: j.at("r/open"), At: j.at("h/open")}),
+		"rename into r":            does(ctx, on, files.Call{Op: files.OpRename, From: j.at("h/secret"), At: j.at("r/mine")}),
+		"rename in a closed home":  does(ctx, on, files.Call{Op: files.OpRename, From: j.at("b/secret"), At: j.at("b/other")}),
+		"link in r":                does(ctx, on, files.Call{Op: files.OpSymlink, At: j.at("r/link"), Target: "x"}),
+		"mode of root":             does(ctx, on, files.Call{Op: files.OpSetMetadata, At: j.at("r/open"), Bits: &mode}),
+		"mode by a link":           does(ctx, on, files.Call{Op: files.OpSetMetadata, At: j.at("h/toroot"), Bits: &mode}),
+		"time of root":             does(ctx, on, files.Call{Op: files.OpSetMetadata, At: j.at("r/open"), ModifiedAtMs: &when}),
 	} {
 		if err := do(); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("%s: %v, want a refused permission", name, err)
@@ -151,25 +150,24 @@ func TestFilesBelongToTheUser(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o022))
 	j, on := asAlice(t)
 	ctx := t.Context()
-	place := func(name string) files.Place { return files.Place{Path: j.path(name)} }
-	must(t, files.WriteFile(ctx, on, j.at("h/new"), []byte("x")))
+	must(t, files.WriteFile(ctx, on, files.Call{At: j.at("h/new")}, []byte("x")))
 	j.wantOwner("h/new", 54321, 54322, 0o644)
-	must(t, files.WriteFile(ctx, on, j.at("h/new"), []byte("y")))
+	must(t, files.WriteFile(ctx, on, files.Call{At: j.at("h/new")}, []byte("y")))
 	j.wantOwner("h/new", 54321, 54322, 0o644)
-	must(t, on.CreateDirectory(ctx, j.at("h/d/e"), true))
+	must(t, does(ctx, on, files.Call{Op: files.OpCreateDirectory, At: j.at("h/d/e"), Recursive: true})())
 	j.wantOwner("h/d/e", 54321, 54322, 0o755)
-	must(t, on.Symlink(ctx, place("h/l"), "x"))
+	must(t, does(ctx, on, files.Call{Op: files.OpSymlink, At: j.at("h/l"), Target: "x"})())
 	j.wantOwner("h/l", 54321, 54322, 0o777)
-	must(t, on.Copy(ctx, place("r/open"), place("h/copy"), false, nil))
+	must(t, does(ctx, on, files.Call{Op: files.OpCopy, From: j.at("r/open"), At: j.at("h/copy")})())
 	j.wantOwner("h/copy", 54321, 54322, 0o644)
-	must(t, files.WriteFile(ctx, on, j.at("g/new"), []byte("x")))
+	must(t, files.WriteFile(ctx, on, files.Call{At: j.at("g/new")}, []byte("x")))
 	j.wantOwner("g/new", 54321, 54330, 0o644)
-	must(t, on.CreateDirectory(ctx, j.at("g/d"), false))
+	must(t, does(ctx, on, files.Call{Op: files.OpCreateDirectory, At: j.at("g/d")})())
 	j.wantOwner("g/d", 54321, 54330, 0o2755)
 
 	must(t, os.WriteFile(j.path("r/all"), []byte("old"), 0o666))
 	must(t, unix.Chmod(j.path("r/all"), 0o6777))
-	o, err := on.Open(ctx, j.at("r/all"), protocol.FsUpdate)
+	o, err := on(ctx, files.Call{Op: files.OpOpen, At: j.at("r/all"), Mode: protocol.FsUpdate})
 	must(t, err)
 	_, err = o.File.WriteAt([]byte("new"), 0)
 	must(t, errors.Join(err, o.File.Close()))
@@ -177,12 +175,12 @@ func TestFilesBelongToTheUser(t *testing.T) {
 	if j.content("r/all") != "new" {
 		t.Errorf("the file has %q", j.content("r/all"))
 	}
-	o, err = on.Open(ctx, j.at("h/blocks"), protocol.FsReplace)
+	o, err = on(ctx, files.Call{Op: files.OpOpen, At: j.at("h/blocks"), Mode: protocol.FsReplace})
 	must(t, err)
 	_, err = o.File.WriteAt([]byte(strings.Repeat("x", 3<<20)), 1)
 	must(t, errors.Join(err, o.Replaces.Commit(ctx)))
 	j.wantOwner("h/blocks", 54321, 54322, 0o644)
-	data, err := files.ReadFile(ctx, on, j.at("h/blocks"), 4<<20, nil)
+	data, err := files.ReadFile(ctx, on, files.Call{At: j.at("h/blocks")}, 4<<20)
 	if err != nil || string(data) != "\x00"+strings.Repeat("x", 3<<20) {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
@@ -192,7 +190,7 @@ func TestFilesBelongToTheUser(t *testing.T) {
 // to other processes of the user.
 func TestProcessOfCallsAsUser(t *testing.T) {
 	_, on := asAlice(t)
-	text, err := files.ReadFile(t.Context(), on, files.At{Place: files.Place{Path: "/proc/thread-self/status"}}, 1<<20, nil)
+	text, err := files.ReadFile(t.Context(), on, files.Call{At: files.Place{Path: "/proc/thread-self/status"}}, 1<<20)
 	must(t, err)
 	has := make(map[string]string)
 	for line := range strings.Lines(string(text)) {
@@ -223,12 +221,12 @@ func TestSandboxAsUser(t *testing.T) {
 	view, err := j.env.FileView(t.Context(), j.writesW(), alice)
 	must(t, err)
 	on := j.owner.Under(view)
-	must(t, files.WriteFile(t.Context(), on, j.at("w/new"), []byte("x")))
+	must(t, files.WriteFile(t.Context(), on, files.Call{At: j.at("w/new")}, []byte("x")))
 	j.wantOwner("w/new", 54321, 54322, 0o644)
-	if err := files.WriteFile(t.Context(), on, j.at("h/new"), []byte("x")); !errors.Is(err, syscall.EROFS) {
+	if err := files.WriteFile(t.Context(), on, files.Call{At: j.at("h/new")}, []byte("x")); !errors.Is(err, syscall.EROFS) {
 		t.Errorf("outside of the workspace: %v", err)
 	}
-	if _, err := files.ReadFile(t.Context(), on, j.at("h/toroot"), 9, nil); !errors.Is(err, fs.ErrPermission) {
+	if _, err := files.ReadFile(t.Context(), on, files.Call{At: j.at("h/toroot")}, 9); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("a file of root: %v", err)
 	}
 }
@@ -238,16 +236,16 @@ func TestSandboxAsUser(t *testing.T) {
 func BenchmarkCallAsUser(b *testing.B) {
 	j, on := asAlice(b)
 	at := j.at("r/open")
-	for name, calls := range map[string]files.Calls{"server": files.Local{}, "user": on} {
+	for name, calls := range map[string]files.Caller{"server": files.Do, "user": on} {
 		b.Run("stat/"+name, func(b *testing.B) {
 			for b.Loop() {
-				_, err := calls.Stat(b.Context(), at)
+				_, err := calls(b.Context(), files.Call{Op: files.OpStat, At: at})
 				must(b, err)
 			}
 		})
 		b.Run("block/"+name, func(b *testing.B) {
 			must(b, os.WriteFile(j.path("r/large"), make([]byte, 1<<20), 0o644))
-			o, err := calls.Open(b.Context(), j.at("r/large"), protocol.FsRead)
+			o, err := calls(b.Context(), files.Call{Op: files.OpOpen, At: j.at("r/large"), Mode: protocol.FsRead})
 			must(b, err)
 			defer o.Discard()
 			buf := make([]byte, 1<<20)
@@ -261,7 +259,7 @@ func BenchmarkCallAsUser(b *testing.B) {
 	b.Run("start", func(b *testing.B) {
 		for b.Loop() {
 			owner := j.env.FileJails.Owner("bench")
-			_, err := owner.Under(remote.AsUser(alice)).Stat(b.Context(), at)
+			_, err := owner.Under(remote.AsUser(alice))(b.Context(), files.Call{Op: files.OpStat, At: at})
 			must(b, err)
 			owner.Close()
 		}

@@ -71,7 +71,12 @@ func must(t testing.TB, err error) {
 
 func (j *jailed) path(name string) string { return filepath.Join(j.dir, name) }
 
-func (j *jailed) at(name string) files.At { return files.At{Place: files.Place{Path: j.path(name)}} }
+func (j *jailed) at(name string) files.Place { return files.Place{Path: j.path(name)} }
+
+// does returns a function that makes a call.
+func does(ctx context.Context, by files.Caller, c files.Call) func() error {
+	return func() error { _, err := by(ctx, c); return err }
+}
 
 // writesW returns a sandbox that writes w, and nothing else: in /tmp, which all processes of the machine share, the sandbox would make placeholders.
 func (j *jailed) writesW() *protocol.Sandbox {
@@ -92,7 +97,7 @@ func (j *jailed) workspace() *protocol.Sandbox {
 }
 
 // calls returns the calls under a sandbox.
-func (j *jailed) calls(s *protocol.Sandbox) files.Calls {
+func (j *jailed) calls(s *protocol.Sandbox) files.Caller {
 	j.t.Helper()
 	view, err := j.env.FileView(j.t.Context(), s, nil)
 	must(j.t, err)
@@ -114,16 +119,15 @@ func (j *jailed) content(name string) string {
 func TestCallsInAJail(t *testing.T) {
 	j := newJailed(t)
 	ctx, on := t.Context(), j.calls(j.workspace())
-	must(t, files.WriteFile(ctx, on, j.at("w/new"), []byte("x")))
-	must(t, files.WriteFile(ctx, on, j.at("w/f"), []byte("y")))
+	must(t, files.WriteFile(ctx, on, files.Call{At: j.at("w/new")}, []byte("x")))
+	must(t, files.WriteFile(ctx, on, files.Call{At: j.at("w/f")}, []byte("y")))
 	if j.content("w/new") != "x" || j.content("w/f") != "y" {
 		t.Errorf("in the workspace: %q, %q", j.content("w/new"), j.content("w/f"))
 	}
 	write := func(name string) func() error {
-		return func() error { return files.WriteFile(ctx, on, j.at(name), []byte("evil")) }
+		return func() error { return files.WriteFile(ctx, on, files.Call{At: j.at(name)}, []byte("evil")) }
 	}
-	place := func(name string) files.Place { return files.Place{Path: j.path(name)} }
-	root := func(path string) files.At { return files.At{Place: files.Place{Path: path}} }
+	root := func(path string) files.Place { return files.Place{Path: path} }
 	mode := uint64(0o777)
 	for _, test := range []struct {
 		name string
@@ -138,30 +142,30 @@ func TestCallsInAJail(t *testing.T) {
 		{"write .codex", write("w/.codex/x"), []syscall.Errno{unix.EROFS}},
 		{"write a hidden file", write("w/nofile"), []syscall.Errno{unix.EACCES, unix.EROFS}},
 		{"write in a hidden directory", write("w/no/s"), []syscall.Errno{unix.EACCES, unix.EROFS}},
-		{"read a hidden file", func() error { _, err := files.ReadFile(ctx, on, j.at("w/nofile"), 9, nil); return err }, []syscall.Errno{unix.EACCES}},
-		{"list a hidden directory", func() error { _, err := on.List(ctx, place("w/no"), nil); return err }, []syscall.Errno{unix.EACCES}},
-		{"read through a link", func() error { _, err := files.ReadFile(ctx, on, j.at("w/tono"), 9, nil); return err }, []syscall.Errno{unix.EACCES, unix.ENOENT}},
-		{"update outside", func() error { _, err := on.Open(ctx, j.at("o/sec"), protocol.FsUpdate); return err }, []syscall.Errno{unix.EROFS}},
-		{"remove outside", func() error { return on.Remove(ctx, j.at("o/sec"), false, false) }, []syscall.Errno{unix.EROFS}},
-		{"remove .git", func() error { return on.Remove(ctx, j.at("w/.git"), true, false) }, []syscall.Errno{unix.EROFS, unix.EBUSY}},
-		{"remove hidden", func() error { return on.Remove(ctx, j.at("w/no"), true, false) }, []syscall.Errno{unix.EACCES, unix.EBUSY, unix.EROFS}},
-		{"remove a hidden file", func() error { return on.Remove(ctx, j.at("w/nofile"), true, false) }, []syscall.Errno{unix.EACCES, unix.EBUSY, unix.EROFS}},
-		{"copy to outside", func() error { return on.Copy(ctx, place("w/f"), place("o/f"), false, nil) }, []syscall.Errno{unix.EROFS}},
-		{"copy of hidden", func() error { return on.Copy(ctx, place("w/nofile"), place("w/copy"), false, nil) }, []syscall.Errno{unix.EACCES}},
-		{"copy of a hidden directory", func() error { return on.Copy(ctx, place("w/no"), place("w/copies"), true, nil) }, []syscall.Errno{unix.EACCES}},
-		{"copy onto .git", func() error { return on.Copy(ctx, place("w/a"), place("w/.git"), true, nil) }, []syscall.Errno{unix.EROFS}},
-		{"rename outside", func() error { return on.Rename(ctx, place("o/sec"), place("w/sec")) }, []syscall.Errno{unix.EXDEV, unix.EROFS}},
-		{"rename .git", func() error { return on.Rename(ctx, place("w/.git"), place("w/g")) }, []syscall.Errno{unix.EBUSY}},
-		{"rename onto a hidden file", func() error { return on.Rename(ctx, place("w/f"), place("w/nofile")) }, []syscall.Errno{unix.EBUSY}},
-		{"mkdir outside", func() error { return on.CreateDirectory(ctx, j.at("o/d"), true) }, []syscall.Errno{unix.EROFS}},
-		{"mkdir in .git", func() error { return on.CreateDirectory(ctx, j.at("w/.git/d"), false) }, []syscall.Errno{unix.EROFS}},
-		{"link outside", func() error { return on.Symlink(ctx, place("o/l"), "x") }, []syscall.Errno{unix.EROFS}},
-		{"mode outside", func() error { return on.SetMetadata(ctx, place("o/sec"), &mode, nil) }, []syscall.Errno{unix.EROFS}},
-		{"mode of hidden", func() error { return on.SetMetadata(ctx, place("w/nofile"), &mode, nil) }, []syscall.Errno{unix.EROFS, unix.EPERM, unix.EACCES}},
+		{"read a hidden file", func() error { _, err := files.ReadFile(ctx, on, files.Call{At: j.at("w/nofile")}, 9); return err }, []syscall.Errno{unix.EACCES}},
+		{"list a hidden directory", does(ctx, on, files.Call{Op: files.OpList, At: j.at("w/no")}), []syscall.Errno{unix.EACCES}},
+		{"read through a link", func() error { _, err := files.ReadFile(ctx, on, files.Call{At: j.at("w/tono")}, 9); return err }, []syscall.Errno{unix.EACCES, unix.ENOENT}},
+		{"update outside", does(ctx, on, files.Call{Op: files.OpOpen, At: j.at("o/sec"), Mode: protocol.FsUpdate}), []syscall.Errno{unix.EROFS}},
+		{"remove outside", does(ctx, on, files.Call{Op: files.OpRemove, At: j.at("o/sec")}), []syscall.Errno{unix.EROFS}},
+		{"remove .git", does(ctx, on, files.Call{Op: files.OpRemove, At: j.at("w/.git"), Recursive: true}), []syscall.Errno{unix.EROFS, unix.EBUSY}},
+		{"remove hidden", does(ctx, on, files.Call{Op: files.OpRemove, At: j.at("w/no"), Recursive: true}), []syscall.Errno{unix.EACCES, unix.EBUSY, unix.EROFS}},
+		{"remove a hidden file", does(ctx, on, files.Call{Op: files.OpRemove, At: j.at("w/nofile"), Recursive: true}), []syscall.Errno{unix.EACCES, unix.EBUSY, unix.EROFS}},
+		{"copy to outside", does(ctx, on, files.Call{Op: files.OpCopy, From: j.at("w/f"), At: j.at("o/f")}), []syscall.Errno{unix.EROFS}},
+		{"copy of hidden", does(ctx, on, files.Call{Op: files.OpCopy, From: j.at("w/nofile"), At: j.at("w/copy")}), []syscall.Errno{unix.EACCES}},
+		{"copy of a hidden directory", does(ctx, on, files.Call{Op: files.OpCopy, From: j.at("w/no"), At: j.at("w/copies"), Recursive: true}), []syscall.Errno{unix.EACCES}},
+		{"copy onto .git", does(ctx, on, files.Call{Op: files.OpCopy, From: j.at("w/a"), At: j.at("w/.git"), Recursive: true}), []syscall.Errno{unix.EROFS}},
+		{"rename outside", does(ctx, on, files.Call{Op: files.OpRename, From: j.at("o/sec"), At: j.at("w/sec")}), []syscall.Errno{unix.EXDEV, unix.EROFS}},
+		{"rename .git", does(ctx, on, files.Call{Op: files.OpRename, From: j.at("w/.git"), At: j.at("w/g")}), []syscall.Errno{unix.EBUSY}},
+		{"rename onto a hidden file", does(ctx, on, files.Call{Op: files.OpRename, From: j.at("w/f"), At: j.at("w/nofile")}), []syscall.Errno{unix.EBUSY}},
+		{"mkdir outside", does(ctx, on, files.Call{Op: files.OpCreateDirectory, At: j.at("o/d"), Recursive: true}), []syscall.Errno{unix.EROFS}},
+		{"mkdir in .git", does(ctx, on, files.Call{Op: files.OpCreateDirectory, At: j.at("w/.git/d")}), []syscall.Errno{unix.EROFS}},
+		{"link outside", does(ctx, on, files.Call{Op: files.OpSymlink, At: j.at("o/l"), Target: "x"}), []syscall.Errno{unix.EROFS}},
+		{"mode outside", does(ctx, on, files.Call{Op: files.OpSetMetadata, At: j.at("o/sec"), Bits: &mode}), []syscall.Errno{unix.EROFS}},
+		{"mode of hidden", does(ctx, on, files.Call{Op: files.OpSetMetadata, At: j.at("w/nofile"), Bits: &mode}), []syscall.Errno{unix.EROFS, unix.EPERM, unix.EACCES}},
 		// Who writes to the memory of the jail has all that the jail has.
-		{"memory of the jail", func() error { _, err := on.Open(ctx, root("/proc/self/mem"), protocol.FsUpdate); return err }, []syscall.Errno{unix.EROFS, unix.EACCES}},
-		{"name of the jail", func() error { _, err := on.Open(ctx, root("/proc/thread-self/comm"), protocol.FsUpdate); return err }, []syscall.Errno{unix.EROFS, unix.EACCES}},
-		{"stat in hidden", func() error { _, err := on.Stat(ctx, j.at("w/no/s")); return err }, []syscall.Errno{unix.EACCES, unix.ENOENT}},
+		{"memory of the jail", does(ctx, on, files.Call{Op: files.OpOpen, At: root("/proc/self/mem"), Mode: protocol.FsUpdate}), []syscall.Errno{unix.EROFS, unix.EACCES}},
+		{"name of the jail", does(ctx, on, files.Call{Op: files.OpOpen, At: root("/proc/thread-self/comm"), Mode: protocol.FsUpdate}), []syscall.Errno{unix.EROFS, unix.EACCES}},
+		{"stat in hidden", does(ctx, on, files.Call{Op: files.OpStat, At: j.at("w/no/s")}), []syscall.Errno{unix.EACCES, unix.ENOENT}},
 	} {
 		err := test.do()
 		ok := false
@@ -182,7 +186,7 @@ func TestCallsInAJail(t *testing.T) {
 	}
 	// A FIFO holds up nobody.
 	must(t, unix.Mkfifo(j.path("w/fifo"), 0o644))
-	if _, err := files.ReadFile(ctx, on, j.at("w/fifo"), 9, nil); err == nil {
+	if _, err := files.ReadFile(ctx, on, files.Call{At: j.at("w/fifo")}, 9); err == nil {
 		t.Error("a FIFO was read")
 	}
 	if err := write("w/fifo")(); !errors.Is(err, unix.ENXIO) {
@@ -190,13 +194,13 @@ func TestCallsInAJail(t *testing.T) {
 	}
 	// The policy of the server holds as well.
 	rooted := files.Place{Path: j.path("w/out/sec"), Root: j.path("w"), Word: rules.Read}
-	if _, err := on.Stat(ctx, files.At{Place: rooted}); !errors.Is(err, rules.ErrRefused) {
+	if _, err := on(ctx, files.Call{Op: files.OpStat, At: rooted}); !errors.Is(err, rules.ErrRefused) {
 		t.Errorf("out of the root: %v", err)
 	}
 	// Removal of the workspace's content stops at what must stay.
 	must(t, os.MkdirAll(j.path("w/tree/deep"), 0o755))
-	must(t, on.Remove(ctx, j.at("w/tree"), true, false))
-	if err := on.Remove(ctx, j.at("w"), true, false); err == nil {
+	must(t, does(ctx, on, files.Call{Op: files.OpRemove, At: j.at("w/tree"), Recursive: true})())
+	if err := does(ctx, on, files.Call{Op: files.OpRemove, At: j.at("w"), Recursive: true})(); err == nil {
 		t.Error("the workspace was removed")
 	}
 	if j.content("w/.git/config") != "secret" || j.content("w/no/s") != "secret" {
@@ -226,7 +230,7 @@ func TestCallsShareAJail(t *testing.T) {
 		j.env.Host.Start(spec, in, done)
 	}
 	for range 5 {
-		must(t, files.WriteFile(t.Context(), j.calls(j.writesW()), j.at("w/x"), []byte("x")))
+		must(t, files.WriteFile(t.Context(), j.calls(j.writesW()), files.Call{At: j.at("w/x")}, []byte("x")))
 	}
 	if started != 1 {
 		t.Errorf("%d jails for one policy", started)
@@ -237,7 +241,7 @@ func TestCallsShareAJail(t *testing.T) {
 func TestReplacedServerFileIsHidden(t *testing.T) {
 	j := newJailed(t, "o/sec")
 	read := func() error {
-		_, err := files.ReadFile(t.Context(), j.calls(j.workspace()), j.at("o/sec"), 99, nil)
+		_, err := files.ReadFile(t.Context(), j.calls(j.workspace()), files.Call{At: j.at("o/sec")}, 99)
 		return err
 	}
 	if err := read(); !errors.Is(err, unix.EACCES) {
@@ -267,7 +271,7 @@ func TestRemovedProtectionComesBack(t *testing.T) {
 		t.Run(remove.name, func(t *testing.T) {
 			j := newJailed(t)
 			try := func() error {
-				return j.calls(j.writesW()).Copy(t.Context(), j.at("w/a").Place, j.at(remove.name).Place, true, nil)
+				return does(t.Context(), j.calls(j.writesW()), files.Call{Op: files.OpCopy, From: j.at("w/a"), At: j.at(remove.name), Recursive: true})()
 			}
 			if err := try(); err == nil {
 				t.Error("written before the removal")
@@ -287,7 +291,7 @@ func TestRemovedProtectionComesBack(t *testing.T) {
 func TestRemovedFileStaysDenied(t *testing.T) {
 	j := newJailed(t)
 	read := func() error {
-		_, err := files.ReadFile(t.Context(), j.calls(j.workspace()), j.at("w/nofile"), 99, nil)
+		_, err := files.ReadFile(t.Context(), j.calls(j.workspace()), files.Call{At: j.at("w/nofile")}, 99)
 		return err
 	}
 	if err := read(); !errors.Is(err, unix.EACCES) {
@@ -308,11 +312,11 @@ func TestJailHasTheViewOfItsCalls(t *testing.T) {
 	s.Entries = append(s.Entries, protocol.SandboxEntry{Kind: protocol.SandboxGlob, Path: j.path("w") + "/no*", Access: protocol.SandboxDeny})
 	before := j.calls(s)
 	must(t, os.Rename(j.path("w/nofile"), j.path("w/away")))
-	if _, err := before.Stat(t.Context(), j.at("w/f")); err != nil {
+	if _, err := before(t.Context(), files.Call{Op: files.OpStat, At: j.at("w/f")}); err != nil {
 		t.Fatal(err)
 	}
 	must(t, os.Rename(j.path("w/away"), j.path("w/nofile")))
-	if data, err := files.ReadFile(t.Context(), j.calls(s), j.at("w/nofile"), 99, nil); !errors.Is(err, unix.EACCES) {
+	if data, err := files.ReadFile(t.Context(), j.calls(s), files.Call{At: j.at("w/nofile")}, 99); !errors.Is(err, unix.EACCES) {
 		t.Errorf("a denied file: %q, %v", data, err)
 	}
 }
@@ -331,7 +335,7 @@ func TestJailIsKilled(t *testing.T) {
 	}
 	on := j.calls(j.workspace())
 	var h files.Handles
-	must(t, h.Open(t.Context(), "h", on, j.at("w/f").Place, protocol.FsReplace))
+	must(t, h.Open(t.Context(), "h", on, files.Call{Op: files.OpOpen, At: j.at("w/f"), Mode: protocol.FsReplace}))
 	must(t, h.Write("h", 0, []byte("new")))
 	must(t, handle.Load().(child.Handle).Kill())
 	if err := h.Close(t.Context(), "h"); !errors.Is(err, remote.ErrEnded) {
@@ -342,7 +346,7 @@ func TestJailIsKilled(t *testing.T) {
 	}
 	var err error
 	for range 1000 { // until the pool knows
-		if _, err = on.Stat(t.Context(), j.at("w/f")); !errors.Is(err, remote.ErrEnded) {
+		if _, err = on(t.Context(), files.Call{Op: files.OpStat, At: j.at("w/f")}); !errors.Is(err, remote.ErrEnded) {
 			break
 		}
 	}
@@ -359,7 +363,7 @@ func TestStoppedJailIsKilled(t *testing.T) {
 			done(h, err)
 		})
 	}
-	if _, err := j.calls(j.workspace()).Stat(t.Context(), j.at("w/f")); err != nil {
+	if _, err := j.calls(j.workspace())(t.Context(), files.Call{Op: files.OpStat, At: j.at("w/f")}); err != nil {
 		t.Fatal(err)
 	}
 	must(t, handle.Load().(child.Handle).Signal(unix.SIGSTOP))
@@ -403,14 +407,14 @@ func TestExchangedDirectory(t *testing.T) {
 	})
 	written := 0
 	for range 300 {
-		if files.WriteFile(ctx, on, j.at("w/real/evil"), []byte("x")) == nil {
+		if files.WriteFile(ctx, on, files.Call{At: j.at("w/real/evil")}, []byte("x")) == nil {
 			written++
 		}
-		_ = on.Copy(ctx, j.at("w/f").Place, j.at("w/real/copy").Place, false, nil)
-		_ = on.CreateDirectory(ctx, j.at("w/real/d/e"), true)
-		_ = on.Remove(ctx, j.at("w/real/sec"), true, true)
-		_ = on.Remove(ctx, j.at("w/real/d"), true, true)
-		_ = on.Symlink(ctx, j.at("w/real/l").Place, "x")
+		_ = does(ctx, on, files.Call{Op: files.OpCopy, From: j.at("w/f"), At: j.at("w/real/copy")})()
+		_ = does(ctx, on, files.Call{Op: files.OpCreateDirectory, At: j.at("w/real/d/e"), Recursive: true})()
+		_ = does(ctx, on, files.Call{Op: files.OpRemove, At: j.at("w/real/sec"), Recursive: true, Force: true})()
+		_ = does(ctx, on, files.Call{Op: files.OpRemove, At: j.at("w/real/d"), Recursive: true, Force: true})()
+		_ = does(ctx, on, files.Call{Op: files.OpSymlink, At: j.at("w/real/l"), Target: "x"})()
 	}
 	close(stop)
 	all.Wait()
@@ -438,7 +442,7 @@ func TestManyJails(t *testing.T) {
 				return
 			}
 			for range 3 {
-				if err := files.WriteFile(t.Context(), owner.Under(view), j.at("w/f"), []byte("x")); err != nil {
+				if err := files.WriteFile(t.Context(), owner.Under(view), files.Call{At: j.at("w/f")}, []byte("x")); err != nil {
 					t.Error(err)
 				}
 			}
@@ -468,16 +472,21 @@ func BenchmarkFileCalls(b *testing.B) {
 	hides := j.workspace()
 	for _, way := range []struct {
 		name  string
-		calls func() files.Calls
+		calls func() files.Caller
 	}{
-		{"server", func() files.Calls { return files.Local{} }},
-		{"jail", func() files.Calls { return j.calls(hides) }},
+		{"server", func() files.Caller { return files.Do }},
+		{"jail", func() files.Caller { return j.calls(hides) }},
 	} {
 		for name, call := range map[string]func() error{
-			"stat":  func() error { _, err := way.calls().Stat(b.Context(), j.at("w/f")); return err },
-			"read":  func() error { _, err := files.ReadFile(b.Context(), way.calls(), j.at("w/f"), 1<<20, nil); return err },
-			"write": func() error { return files.WriteFile(b.Context(), way.calls(), j.at("w/f"), []byte("hello")) },
-			"list":  func() error { _, err := way.calls().List(b.Context(), j.at("w").Place, nil); return err },
+			"stat": func() error { return does(b.Context(), way.calls(), files.Call{Op: files.OpStat, At: j.at("w/f")})() },
+			"read": func() error {
+				_, err := files.ReadFile(b.Context(), way.calls(), files.Call{At: j.at("w/f")}, 1<<20)
+				return err
+			},
+			"write": func() error {
+				return files.WriteFile(b.Context(), way.calls(), files.Call{At: j.at("w/f")}, []byte("hello"))
+			},
+			"list": func() error { return does(b.Context(), way.calls(), files.Call{Op: files.OpList, At: j.at("w")})() },
 		} {
 			b.Run(name+"/"+way.name, func(b *testing.B) {
 				var took []time.Duration
