@@ -23,7 +23,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/changes"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
@@ -118,7 +117,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	e.App = env.AppOf(e.Info)
 	e.Workers = env.NewWorkers(t.stopped)
 	e.HTTPClient = httpcall.NewClient()
-	e.Watcher, e.Changes = files.NewWatcher(), changes.NewWatcher()
+	e.Watcher = changes.NewWatcher()
 	e.FileTurns = turns.New(host.Threads())
 	e.FileJails = e.NewFileJails()
 	short := func() { t.send(message.BudgetLow{}) }

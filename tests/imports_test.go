@@ -73,7 +73,6 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/actors/files/changes", module + "/actors/internal", "the edge to the filesystem knows no actors"},
 		{"/actors/files/changes", "github.com/asynkron/protoactor-go", "the edge to the filesystem knows no actors"},
 		{"/actors/files/changes/batch", module, "a pure machine"},
-		{"/actors/files/changes/batch", "github.com/fsnotify/fsnotify", "a pure machine"},
 		{"/actors/httpcall", module + "/actors", "the edge to other servers knows no actors"},
 		{"/actors/httpcall", "github.com/asynkron/protoactor-go", "the edge to other servers knows no actors"},
 		{"/actors/outlog", module + "/actors", "a data structure"},

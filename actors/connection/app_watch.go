@@ -49,7 +49,7 @@ func (c *connection) watchFile(ctx actor.Context, in inbound, p protocol.FsWatch
 		}
 		var until context.Context
 		until, w.cancel = context.WithCancel(f.ctx)
-		watcher, room := c.env.Changes, f.room
+		watcher, room := c.env.Watcher, f.room
 		call.watch = w
 		call.ruled = true
 		call.do = func(context.Context) (any, error) {

@@ -205,7 +205,7 @@ func watchMissing(f *fileCalls, call *fileCall, p protocol.FsWatchMissingParams)
 		if err != nil {
 			return nil, err
 		}
-		return f.watcher.Watch(ctx, missing, present)
+		return f.watcher.Missing(ctx, missing, present)
 	}
 	return f.watch(p.WatchID)
 }

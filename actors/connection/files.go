@@ -9,6 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/files/changes"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/budget"
@@ -79,7 +80,7 @@ type fileCall struct {
 // The admission bounds the calls in waiting.
 type fileCalls struct {
 	handles   *files.Handles
-	watcher   *files.Watcher
+	watcher   *changes.Watcher
 	ctx       context.Context // until the connection ends
 	cancel    context.CancelFunc
 	waiting   []*fileCall
@@ -98,7 +99,7 @@ type fileCalls struct {
 	openedBy  sync.Map              // *audit.User by the id of a handle with which a process of this user changes a file
 }
 
-func newFileCalls(watcher *files.Watcher, memory *budget.Account) *fileCalls {
+func newFileCalls(watcher *changes.Watcher, memory *budget.Account) *fileCalls {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &fileCalls{handles: new(files.Handles), watcher: watcher, ctx: ctx, cancel: cancel, busy: make(map[string]bool), watches: make(map[uint64]bool), memory: memory}
 }
@@ -303,7 +304,7 @@ func (c *connection) fileDone(ctx actor.Context, m fileDone) {
 		c.fail(m.call.in, m.call.in.fileError(m.err))
 	case isWatch:
 		c.respond(m.call.in, protocol.FsWatchMissingResult{Watching: true})
-		m.result.(*files.Watch).Then(func() { root.Send(self, missingChanged{asked.WatchID}) })
+		m.result.(*changes.Missing).Then(func() { root.Send(self, missingChanged{asked.WatchID}) })
 	default:
 		m.call.bytes = sizeOf(m.result)
 		c.writer.control(outgoing{id: m.call.in.id, weight: m.call.in.weight, body: m.result, held: m.call.held})

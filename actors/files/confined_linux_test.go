@@ -395,7 +395,6 @@ func TestConfinedView(t *testing.T) {
 		"Symlink": func(p string) error { return v.Symlink("x", p+"new") }, "Rename": func(p string) error { return v.Rename(y.root+"/d/file", p) },
 		"Rename from": func(p string) error { return v.Rename(p, y.root+"/d/new") }, "Chmod": func(p string) error { return v.Chmod(p, 0) },
 		"Canonicalize": func(p string) error { return first(v.Canonicalize(p)) }, "OpenDirectory": func(p string) error { return first(v.OpenDirectory(p)) },
-		"Pin":  func(p string) error { return v.Pin(p, func(string) { t.Error("Pin got out") }) },
 		"open": func(p string) error { return first(v.at(p).open(0, 0)) }, "stat": func(p string) error { _, _, err := v.at(p).stat(); return err },
 		"Follow": func(p string) error { return first(Follow(v, p, func(_, _ string) error { return nil })) },
 	} {
@@ -410,28 +409,4 @@ func TestConfinedView(t *testing.T) {
 	}
 	y.must(os.Remove(y.outside + "/link"))
 	y.unharmed()
-}
-
-// TestConfinedWatch: a watch stays below the root, notices what happens there, and refuses links that lead out.
-func TestConfinedWatch(t *testing.T) {
-	y := newYard(t)
-	y.link("d", "in")
-	r := NewWatcher()
-	for path, target := range map[string]string{"up": "../outside", "abs": y.outside, "none": "../none", "absnone": "/none", "magic": "/proc/self/root"} {
-		y.link(target, path)
-		for _, rest := range []string{"", "/file", "/none/none"} {
-			if _, err := r.Watch(context.Background(), []Place{y.place(path + rest)}, nil); !errors.Is(err, rules.ErrRefused) {
-				t.Errorf("%s%s: %v, want a refusal", path, rest, err)
-			}
-		}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	w, err := r.Watch(ctx, []Place{y.place("in/e/new/file")}, []Place{y.place("d/file")})
-	y.must(err)
-	told := make(chan struct{})
-	w.Then(func() { close(told) })
-	y.must(os.MkdirAll(y.root+"/d/e/new", 0o755))
-	y.must(os.WriteFile(y.root+"/d/e/new/file", nil, 0o644))
-	<-told
 }

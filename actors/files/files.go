@@ -15,8 +15,7 @@
 //   - handles.go, replacement.go: open files, and files that are replaced as a whole
 //   - walk.go, copy.go: trees
 //   - pack.go: errors and names on their way to another process
-//   - watch_linux.go, inotify_linux.go: fs/watchMissing: files that come and go
-//   - changes, changes/batch: fs/watch: which files change, and what one notification has
+//   - changes, changes/batch: fs/watchMissing and fs/watch: which files come, go and change, and what one notification has
 //   - capabilities, configfiles: plugins, skills and configuration files of codex
 package files
 
@@ -89,6 +88,9 @@ type failure struct {
 }
 
 func (f *failure) Error() string { return f.text }
+
+// Fail returns an error with a kind that is no Refusal.
+func Fail(kind protocol.ErrorKind, format string, a ...any) error { return fail(kind, format, a...) }
 
 func fail(kind protocol.ErrorKind, format string, a ...any) error {
 	return &failure{kind, fmt.Sprintf(format, a...)}

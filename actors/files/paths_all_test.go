@@ -124,10 +124,3 @@ func Remove(path string, recursive, force bool) error {
 func ReadDirectory(ctx context.Context, path string, hold Hold) (protocol.FsReadDirectoryResult, error) {
 	return Place{Path: path}.ReadDirectory(ctx, hold)
 }
-
-func places(paths []string) (all []Place) {
-	for _, path := range paths {
-		all = append(all, Place{Path: path})
-	}
-	return all
-}

@@ -86,12 +86,16 @@ var mutants = []mutant{
 		if end`, new: `if true {
 		if end`, breaks: "the end of a command waits for a Pull"},
 	{file: "actors/files/changes/batch/batch.go", old: `b.paths, b.held, b.lost = nil, 0, true`, new: `b.paths, b.held, b.lost = nil, 0, false`, breaks: "paths that no batch had room for are told by the watched path"},
-	{file: "actors/files/changes/watch.go", old: `changed := id != w.found || `, new: `changed := `, breaks: "a watch tells that its path leads to another file"},
-	{file: "actors/files/changes/changes.go", old: `		w.tell(w.path)
+	{file: "actors/files/changes/watch_linux.go", old: `changed := id != w.found || `, new: `changed := `, breaks: "a watch tells that its path leads to another file"},
+	{file: "actors/files/changes/watch_linux.go", old: `		w.tell(w.path)
 		w.wake()
 `, new: `		w.wake()
 `, breaks: "lost events are told by the watched path"},
-	{file: "actors/files/changes/handle_linux.go", old: `return unix.Dup3(root, h.fd, unix.O_CLOEXEC)`, new: `return nil`, breaks: "a watch keeps no filesystem from being unmounted"},
+	{file: "actors/files/changes/missing_linux.go", old: `mask&(comesOrGoes|unix.IN_IGNORED|unix.IN_Q_OVERFLOW) != 0`, new: `true`, breaks: "fs/watchMissing does not look after a write that only fs/watch asks for"},
+	{file: "actors/files/changes/watch_linux.go", old: `			w.fresh = true
+`, new: ``, breaks: "a watch tells that a directory on its way was moved"},
+	{file: "actors/files/changes/inotify_linux.go", old: `in.changes[p.directory]--; in.changes[p.directory] == 0`, new: `false`, breaks: "a directory that fs/watch has left does not count for its limit"},
+	{file: "actors/files/changes/inotify_linux.go", old: `defer unix.Close(fd)`, new: `_ = fd`, breaks: "a watch keeps no filesystem from being unmounted"},
 	{file: "actors/connection/app_watch.go", old: `	if c.files.watched[w.id] != w {
 		return`, new: `	if false {
 		return`, breaks: "nothing is told of a watch after fs/unwatch"},
@@ -751,21 +755,9 @@ var mutants = []mutant{
 		w.send(b)
 	}
 `, new: ``, breaks: "an upload sends the blocks without an answer again after a cut", in: "tests", run: "^TestCpOverCuts$"},
-	{file: "actors/files/watch_linux.go", old: `			w.dirty = true
+	{file: "actors/files/changes/inotify_linux.go", old: `		f.dirty = true
 `, new: ``, breaks: "a watch misses no event while it looks", in: "tests", run: "^TestWatchMissingRaces$"},
-	{file: "actors/files/watch_linux.go", old: `		if wd == last {
-			return nil
-		}
-`, new: `		if last >= 0 || wd == last {
-			return nil
-		}
-		if wd >= 0 {
-			last = wd
-			w.keep(place{wd, name})
-			places[place{wd, name}] = true
-			return nil
-		}
-`, breaks: "a watch that begins holds its directory beside one that ends", run: "^TestWatchesShare$"},
+	{file: "actors/files/changes/inotify_linux.go", old: `used := in.directories[directory] != nil`, new: `used := false`, breaks: "a watch that begins holds its directory beside one that ends", run: "^TestWatchesShare$"},
 	{file: "client/link.go", old: `int(a.n - b.n)`, new: `int(b.n - a.n)`, breaks: "stdin that is sent again after a cut has its order", in: "tests", run: "^TestIOCopyOverCuts$"},
 	{file: "protocol/value.go", old: `decodeFree, bounded: true}`, new: `decodeFree}`, breaks: "the memory of a decoded message is bounded", in: "actors/connection", run: "^TestMessagesDoNotGrowInMemory$", slow: true},
 	{file: "protocol/strict.go", old: `for i := hash & mask; ; i`, new: `for i := hash & mask & 0xff; ; i`, breaks: "the names of an object are compared in linear time", in: "actors", run: "^TestWorkIsLinearInAMessage$"},
@@ -799,10 +791,10 @@ var mutants = []mutant{
 	{file: "actors/internal/env/env.go", old: `		FileCallsHung: s.FileTurns.Hanging(),
 `, new: ``, breaks: "server/info counts the file calls that hang", in: "tests", run: "^TestFileCallsHang$", slow: true},
 	{file: "actors/child/limits_linux.go", old: `resource == unix.RLIMIT_CPU && value != now.Max`, new: `false`, breaks: "SIGXCPU comes a second before SIGKILL", in: "tests", run: "^TestProcessorTimeReached$", slow: true},
-	{file: "actors/files/watch_linux.go", old: `	if r.in == nil {
+	{file: "actors/files/changes/inotify_linux.go", old: `	if r.in == nil {
 `, new: `	if true {
 `, breaks: "the watches of all connections share an instance of inotify", in: "tests", run: "^TestWatchMissingEnds$"},
-	{file: "actors/files/watch_linux.go", old: `		go r.close(w.in)
+	{file: "actors/files/changes/inotify_linux.go", old: `		go r.close(f.in)
 `, new: ``, breaks: "the last watch closes the instance of inotify", in: "tests", run: "^TestWatchMissingEnds$"},
 	{file: "actors/connection/writer.go", old: `protocol.KindTooLarge, protocol.CodeInvalidRequest, "the answer has`, new: `protocol.KindTooLarge, protocol.CodeInternal, "the answer has`, breaks: "an answer too large for a frame is an error of the request", in: "tests", run: "^TestAnswerOverTheFrame$"},
 	{file: "transport/lobby.go", old: `	if l.n >= l.max {

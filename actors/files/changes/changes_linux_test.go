@@ -64,7 +64,7 @@ func begin(t *testing.T, r *Watcher, path string) *Watch {
 		until(t, "something is left of watches that have ended", func() bool {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			return w.over && (r.in != nil || r.places == 0)
+			return w.over && (r.in != nil || r.changes.places == 0)
 		})
 	})
 	return w
@@ -175,7 +175,7 @@ func TestWatch(t *testing.T) {
 func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewWatcher()
-		w := &Watch{watcher: r, path: "/d", batch: batch.New("/d", new(room))}
+		w := &Watch{follower: follower{watcher: r}, path: "/d", batch: batch.New("/d", new(room))}
 		tell := func(path string) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -221,14 +221,19 @@ func TestLostEvents(t *testing.T) {
 	dir, side := t.TempDir(), t.TempDir()
 	r := NewWatcher()
 	w := begin(t, r, dir+"/d")
-	r.lost(w.in)
+	lose := func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.event(w.in, -1, unix.IN_Q_OVERFLOW, "")
+	}
+	lose()
 	r.settled(t, side)
 	wantPaths(t, told(w), dir+"/d")
 	r.mu.Lock()
-	clear(w.in.byName) // the events of all directories are now unknown
+	clear(w.in.directories) // the events of all directories are now unknown
 	r.mu.Unlock()
 	sh(t, dir, "mkdir d; touch d/a")
-	r.lost(w.in)
+	lose()
 	until(t, "not told", func() bool { return slices.Contains(told(w), dir+"/d") })
 }
 
@@ -267,7 +272,7 @@ func TestWatchEnds(t *testing.T) {
 	until(t, "something is left of watches that have ended", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.in == nil && r.places == 0 && descriptors() <= before
+		return r.in == nil && r.changes.places == 0 && descriptors() <= before
 	})
 }
 
@@ -280,8 +285,8 @@ func TestWatchRefuses(t *testing.T) {
 		at   *int
 		want string
 	}{
-		{&r.most, "names in directories are watched"},
-		{&r.directories, "directories are watched"},
+		{&r.changes.most, "names in directories are watched"},
+		{&r.changes.directories, "directories are watched"},
 	} {
 		old := *limit.at
 		*limit.at = 1
@@ -304,16 +309,7 @@ func TestWatchWithoutPermission(t *testing.T) {
 	dir, side := t.TempDir(), t.TempDir()
 	sh(t, dir, "mkdir -p shut/open; touch shut/open/a shut/b; chmod 311 shut")
 	defer os.Chmod(dir+"/shut", 0o777)
-	runtime.LockOSThread() // the thread ends with the goroutine
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var caps [2]unix.CapUserData
-	if err := unix.Capget(&header, &caps[0]); err != nil {
-		t.Fatal(err)
-	}
-	caps[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
-	if err := unix.Capset(&header, &caps[0]); err != nil {
-		t.Fatal(err)
-	}
+	withoutPrivilege(t)
 	r := NewWatcher()
 	open := begin(t, r, dir+"/shut/open")
 	for _, path := range []string{"/shut", "/shut/b", "/shut/none"} {
@@ -324,6 +320,21 @@ func TestWatchWithoutPermission(t *testing.T) {
 	sh(t, dir, "echo 2 >shut/open/a")
 	r.settled(t, side)
 	wantPaths(t, told(open), dir+"/shut/open/a")
+}
+
+// withoutPrivilege makes the permissions of files count for the test, also for root.
+func withoutPrivilege(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread() // the thread ends with the goroutine
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&header, &caps[0]); err != nil {
+		t.Fatal(err)
+	}
+	caps[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
+	if err := unix.Capset(&header, &caps[0]); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // All changes are told: after random changes, a watch tells something if its file or the entries of its
@@ -422,32 +433,84 @@ func looksLike(path string) string {
 // A watch keeps no directory open, so filesystems can be unmounted.
 func TestWatchOpensNothing(t *testing.T) {
 	dir := t.TempDir()
-	w := begin(t, NewWatcher(), dir)
-	for name, d := range w.in.byName {
-		if target, err := os.Readlink(fmt.Sprint("/proc/self/fd/", d.fd)); err != nil || target != "/" {
-			t.Errorf("%s is open as %s, %v", target, name, err)
+	begin(t, NewWatcher(), dir)
+	open, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range open {
+		if target, err := os.Readlink(fd); err == nil && strings.HasPrefix(target, dir) {
+			t.Errorf("%s is open", target)
 		}
 	}
 }
 
-// fsnotify drops an unmounted directory without an event. A new watch there works all the same.
+// If the kernel gives up a directory, such as one that was unmounted, its watches look again. A new watch there works all the same.
 func TestUnmounted(t *testing.T) {
 	dir, side := t.TempDir(), t.TempDir()
 	r := NewWatcher()
 	old := begin(t, r, dir)
 	r.mu.Lock()
-	name := old.in.byID[old.found].name()
-	r.mu.Unlock()
-	if err := old.in.fs.Remove(name); err != nil {
-		t.Fatal(err)
+	directory := old.last.directory
+	for p := range old.places {
+		if p.name == "" {
+			directory = p.directory
+		}
 	}
+	r.mu.Unlock()
+	old.in.remove(directory)
 	w := begin(t, r, dir)
 	r.settled(t, side)
 	wantPaths(t, told(old), dir) // the older watch has found out
+	told(w)
 	sh(t, dir, "touch a")
 	r.settled(t, side)
 	wantPaths(t, told(w), dir+"/a")
 	wantPaths(t, told(old), dir+"/a")
+}
+
+// A directory that was moved away and back between two looks is told: its files may have changed on the way.
+func TestMovedAndBack(t *testing.T) {
+	dir, side := t.TempDir(), t.TempDir()
+	sh(t, dir, "mkdir d; touch d/a")
+	r := NewWatcher()
+	w := begin(t, r, dir+"/d/a")
+	r.settled(t, side)
+	wantPaths(t, told(w))
+	r.mu.Lock() // no event is handled meanwhile
+	sh(t, dir, "mv d x; mv x d")
+	r.mu.Unlock()
+	r.settled(t, side)
+	wantPaths(t, told(w), dir+"/d/a")
+}
+
+// The limit of directories counts those that fs/watch watches now.
+func TestDirectoriesAreCounted(t *testing.T) {
+	dir := t.TempDir()
+	sh(t, dir, "mkdir d")
+	r := NewWatcher()
+	begin(t, r, dir)
+	if _, err := r.Missing(t.Context(), places([]string{t.TempDir() + "/none"}), nil); err != nil {
+		t.Fatal(err)
+	}
+	count := func() int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.in.changes)
+	}
+	before := count()
+	if want := strings.Count(dir, "/") + 1; before != want { // the directories on the way, and dir
+		t.Errorf("%d directories, want %d", before, want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := r.Watch(ctx, files.Place{Path: dir + "/d"}, new(room)); err != nil {
+		t.Fatal(err)
+	}
+	if count() != before+1 {
+		t.Errorf("%d directories after another watch, want %d", count(), before+1)
+	}
+	cancel()
+	until(t, "a directory is counted after its watch", func() bool { return count() == before })
 }
 
 // A watch that begins or ends in a directory does not disturb another watch there.

@@ -19,7 +19,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
-	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/changes"
 	"github.com/b6f6fdd7/troupe/actors/files/remote"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
@@ -60,10 +59,8 @@ type Env struct {
 	// Disk has the files of processes with a spool.
 	Disk *spool.Disk
 
-	// Watcher tells connections when missing paths appear.
-	Watcher *files.Watcher
-	// Changes tells connections which files change.
-	Changes *changes.Watcher
+	// Watcher tells connections which files come, go and change.
+	Watcher *changes.Watcher
 	// FileTurns bounds the file calls of all connections.
 	FileTurns *turns.Pool
 	// FileJails has the processes that make calls about files in a sandbox. Nil: no sandbox is possible, in tests.

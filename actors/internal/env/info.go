@@ -7,7 +7,7 @@ import (
 	"runtime"
 
 	"github.com/b6f6fdd7/troupe/actors/config"
-	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/files/changes"
 	"github.com/b6f6fdd7/troupe/actors/internal/account"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -47,7 +47,7 @@ func EnvironmentInfo(config config.Config) *protocol.EnvironmentInfo {
 		capabilities["linuxRootWritePreservesDevices"] = true
 		capabilities["linuxApprovedRootWritePreservesRestrictions"] = true
 	}
-	if files.CanWatch() {
+	if changes.CanWatch() {
 		capabilities["fsWatchMissing"] = true
 	}
 	if config.AllowHTTP {

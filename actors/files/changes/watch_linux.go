@@ -9,38 +9,35 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/changes/batch"
 	"github.com/b6f6fdd7/troupe/internal/rules"
-	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // maxPath is how many bytes a watched path may have: PATH_MAX of Linux without the zero byte.
 const maxPath = 4095
 
 // Watch tells the changes of a path: of the file, or of the directory and its entries. The path may be
-// missing. A Watch stays with its path, whatever file is there: each name on the way to the file is a
-// place, and the Watch looks again after a change there.
+// missing. A Watch stays with its path, whatever file is there.
 type Watch struct {
-	// watcher to release are fixed at the beginning.
-	watcher *Watcher
-	in      *instance
+	follower
+	// path to release are fixed at the beginning.
 	path    string
 	place   files.Place // of path
 	release func() bool
 
 	// Watcher.mu guards the fields below.
-	batch  *batch.Batch
-	begun  bool // a window has begun before Then
-	ready  func()
-	places map[place]bool
-	fresh  bool   // the look has found a new place
-	last   place  // an event here is a change of path; the zero place: path is missing
-	found  fileID // at the last look; zero: path is missing
-	busy   bool   // the watch looks, or is about to
-	dirty  bool   // events came while busy
-	over   bool
+	batch *batch.Batch
+	begun bool // a window has begun before Then
+	ready func()
+	last  place  // an event here is a change of path; the zero place: path is missing
+	found fileID // at the last look; zero: path is missing
 }
+
+// fileID identifies a file while the file exists.
+type fileID struct{ device, inode uint64 }
 
 // Watch begins a watch of an absolute path, until ctx is done. Changes after Watch has returned are
 // told.
@@ -49,21 +46,19 @@ func (r *Watcher) Watch(ctx context.Context, at files.Place, room batch.Room) (*
 	if len(path) > maxPath {
 		return nil, syscall.ENAMETOOLONG
 	}
-	w := &Watch{watcher: r, path: path, place: at, batch: batch.New(path, room), places: make(map[place]bool), busy: true}
-	if err := r.begin(w); err != nil {
+	w := &Watch{path: path, place: at, batch: batch.New(path, room)}
+	w.follower = follower{kind: &r.changes, look: func() { w.lookAgain(false) }, event: w.told, broken: w.end}
+	if err := r.begin(&w.follower); err != nil {
 		return nil, err
 	}
 	w.release = context.AfterFunc(ctx, w.end)
-	if err := w.look(true); err != nil {
+	if err := w.lookAgain(true); err != nil {
 		w.release()
 		w.end()
 		return nil, err
 	}
 	return w, nil
 }
-
-// Path is the watched path, without dots and doubled slashes.
-func (w *Watch) Path() string { return w.path }
 
 // Then sets ready, which is called when Take has paths. ready must not block, and calls no method of
 // w. After Take, ready is not called again before Written.
@@ -115,58 +110,44 @@ func (w *Watch) child(name string) string {
 	return filepath.Join(w.path, name)
 }
 
-// wake makes the watch look. The caller holds the lock.
-func (w *Watch) wake() {
+// told is called for an event of a place of the watch. The caller holds the lock.
+func (w *Watch) told(p place, mask uint32, name string) {
+	const (
+		moved = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_MOVED_FROM
+		gone  = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
+	)
 	switch {
-	case w.over:
-	case w.busy:
-		w.dirty = true
+	case mask&unix.IN_Q_OVERFLOW != 0: // anything may have changed
+		w.tell(w.path)
+		w.wake()
+	case name != "" && p.name == "":
+		w.tell(w.child(name))
+	case name != "":
+		if w.last == p {
+			w.tell(w.path)
+		}
+		if mask&moved != 0 {
+			w.wake()
+		}
 	default:
-		w.busy = true
-		go func() {
-			w.watcher.looks <- struct{}{}
-			w.look(false)
-			<-w.watcher.looks
-		}()
+		if p.name == "" && mask&(unix.IN_ATTRIB|gone) != 0 {
+			w.tell(w.path)
+		}
+		if mask&(unix.IN_IGNORED|gone) != 0 {
+			w.fresh = true
+			w.wake()
+		}
 	}
 }
 
-// end ends a watch; a second call does nothing. The end of the last watch closes the instance.
-func (w *Watch) end() {
-	r := w.watcher
-	r.mu.Lock()
-	if w.over {
-		r.mu.Unlock()
-		return
-	}
-	w.over = true
-	w.batch.End()
-	gone := w.drop(nil)
-	delete(w.in.all, w)
-	last := len(w.in.all) == 0
-	if last && r.in == w.in {
-		r.in = nil
-	}
-	r.mu.Unlock()
-	if last {
-		w.in.close(r)
-		return
-	}
-	w.in.arming.Lock()
-	defer w.in.arming.Unlock()
-	w.in.remove(r, gone)
-}
+// end ends a watch; a second call does nothing.
+func (w *Watch) end() { w.follower.end(w.batch.End) }
 
-// look finds the places of the watch, and again while events come.
-func (w *Watch) look(first bool) error {
+// lookAgain finds the places of the watch, and again while events come.
+func (w *Watch) lookAgain(first bool) error {
 	for {
 		err := w.follow(first)
-		w.watcher.mu.Lock()
-		again := w.dirty && !w.over
-		w.dirty = false
-		w.busy = again
-		w.watcher.mu.Unlock()
-		if !again || first && err != nil {
+		if again := w.again(); !again || first && err != nil {
 			return err
 		}
 		first = false
@@ -177,9 +158,6 @@ func (w *Watch) look(first bool) error {
 // watched before follow looks there, so later changes cause events. Changes before are told by the
 // watched path, unless the look is the first.
 func (w *Watch) follow(first bool) error {
-	w.watcher.mu.Lock()
-	w.fresh = false
-	w.watcher.mu.Unlock()
 	v, err := w.place.View()
 	if err != nil {
 		return err
@@ -190,8 +168,8 @@ func (w *Watch) follow(first bool) error {
 	var blind error // of the last place
 	add := func(directory, name string) error {
 		var p place
-		if p, blind = w.add(v, directory, name); blind == nil {
-			places[p], last = true, p
+		if p, blind = w.add(v, directory, name, places); blind == nil {
+			last = p
 		}
 		return blind
 	}
@@ -215,70 +193,18 @@ func (w *Watch) follow(first bool) error {
 		return context.Canceled
 	}
 	changed := id != w.found || w.fresh && id != fileID{} || err != nil
-	w.found, w.last = id, last
+	w.found, w.last, w.fresh = id, last, false
 	if id == (fileID{}) {
 		w.last = place{}
 	}
 	if changed && !first {
 		w.tell(w.path)
 	}
-	var gone []*directory
-	if err == nil {
-		gone = w.drop(places)
-	}
 	r.mu.Unlock()
-	w.in.arming.Lock()
-	defer w.in.arming.Unlock()
-	w.in.remove(r, gone)
+	if err == nil {
+		w.settle(places)
+	}
 	return err
-}
-
-// keep registers the place: its events concern the watch.
-func (w *Watch) keep(p place) error {
-	r := w.watcher
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case w.over:
-		return context.Canceled
-	case w.places[p]:
-		return nil
-	case w.in.byName[p.directory.name()] != p.directory: // retired just now
-		w.dirty = true
-		return nil
-	case r.places >= r.most:
-		return files.Refuse(protocol.KindLimit, "%d names in directories are watched for all connections, which is the most: end another watch with fs/unwatch", r.most)
-	}
-	w.places[p], w.fresh = true, true
-	r.places++
-	watches := p.directory.names[p.name]
-	if watches == nil {
-		watches = make(map[*Watch]bool)
-		p.directory.names[p.name] = watches
-	}
-	watches[w] = true
-	return nil
-}
-
-// drop gives up all places except those in but, and returns the directories without any place left.
-// The caller holds the lock.
-func (w *Watch) drop(but map[place]bool) (gone []*directory) {
-	for p := range w.places {
-		if but[p] {
-			continue
-		}
-		delete(w.places, p)
-		w.watcher.places--
-		names := p.directory.names
-		delete(names[p.name], w)
-		if len(names[p.name]) == 0 {
-			delete(names, p.name)
-		}
-		if len(names) == 0 {
-			gone = append(gone, p.directory)
-		}
-	}
-	return gone
 }
 
 // identify returns the identity of the file that path leads to; zero: there is none.

@@ -1,4 +1,4 @@
-package files
+package changes
 
 import (
 	"context"
@@ -16,22 +16,65 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/internal/rules"
 )
 
 // watchTime is how long news may take to come; no passing test waits so long.
 const watchTime = time.Minute
 
+// tree makes files in a new directory: directories end in /, and links in @ with the target as content.
+func tree(t testing.TB, files map[string]string) (dir string) {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, content := range files {
+		at := filepath.Join(dir, strings.TrimRight(path, "@"))
+		err := os.MkdirAll(filepath.Dir(at), 0o777)
+		switch {
+		case err != nil:
+		case strings.HasSuffix(path, "/"):
+			err = os.MkdirAll(at, 0o777)
+		case strings.HasSuffix(path, "@"):
+			err = os.Symlink(content, at)
+		default:
+			err = os.WriteFile(at, nil, 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func places(paths []string) (all []files.Place) {
+	for _, path := range paths {
+		all = append(all, files.Place{Path: path})
+	}
+	return all
+}
+
+func wantText(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || files.Text(err) != want {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}
+
 // watch begins a watch, until the test ends.
 func watch(t *testing.T, r *Watcher, missing, present []string) (told chan struct{}) {
 	t.Helper()
-	w, err := r.Watch(t.Context(), places(missing), places(present))
+	w, err := r.Missing(t.Context(), places(missing), places(present))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return toldBy(w)
 }
 
-func toldBy(w *Watch) (told chan struct{}) {
+func toldBy(w *Missing) (told chan struct{}) {
 	told = make(chan struct{}, 2) // room for a second, wrong notification
 	w.Then(func() { told <- struct{}{} })
 	return told
@@ -50,7 +93,7 @@ func idle(t *testing.T, r *Watcher) {
 	t.Helper()
 	for deadline := time.Now().Add(watchTime); ; time.Sleep(time.Millisecond) {
 		r.mu.Lock()
-		done := r.in == nil && r.places == 0
+		done := r.in == nil && r.missing.places == 0
 		r.mu.Unlock()
 		if done {
 			return
@@ -61,11 +104,11 @@ func idle(t *testing.T, r *Watcher) {
 	}
 }
 
-// settled waits until no watch looks. All earlier events are then handled.
-func (r *Watcher) settled(t *testing.T) {
+// looked waits until no watch looks. All earlier events are then handled.
+func (r *Watcher) looked(t *testing.T) {
 	t.Helper()
 	marker := filepath.Join(t.TempDir(), "marker")
-	w, err := r.Watch(t.Context(), places([]string{marker}), nil)
+	w, err := r.Missing(t.Context(), places([]string{marker}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +129,7 @@ func (r *Watcher) settled(t *testing.T) {
 	}
 }
 
-func TestWatch(t *testing.T) {
+func TestMissing(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		tree             map[string]string
@@ -128,14 +171,14 @@ func TestWatch(t *testing.T) {
 				return paths
 			}
 			told := watch(t, r, paths(c.missing), paths(c.present))
-			sh(t, dir, c.quiet)
-			r.settled(t)
+			do(t, dir, c.quiet)
+			r.looked(t)
 			select {
 			case <-told:
 				t.Fatalf("told of %s", c.quiet)
 			default:
 			}
-			sh(t, dir, c.change)
+			do(t, dir, c.change)
 			await(t, told, c.change)
 			idle(t, r)
 			if len(told) > 0 {
@@ -145,8 +188,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// sh runs commands separated by semicolons.
-func sh(t *testing.T, dir, script string) {
+// do runs commands separated by semicolons.
+func do(t *testing.T, dir, script string) {
 	t.Helper()
 	for command := range strings.SplitSeq(script, ";") {
 		f := strings.Fields(command)
@@ -185,7 +228,7 @@ func sh(t *testing.T, dir, script string) {
 	}
 }
 
-func TestWatchOfWhatIsSo(t *testing.T) {
+func TestMissingOfWhatIsSo(t *testing.T) {
 	dir := tree(t, map[string]string{"a": ""})
 	r := NewWatcher()
 	for _, c := range []struct{ missing, present []string }{
@@ -198,55 +241,55 @@ func TestWatchOfWhatIsSo(t *testing.T) {
 	}
 }
 
-func TestWatchRefuses(t *testing.T) {
+func TestMissingRefuses(t *testing.T) {
 	dir := tree(t, map[string]string{"loop@": "loop"})
 	r := NewWatcher()
 	many := make([]string, maxWatched+1)
 	for i := range many {
 		many[i] = fmt.Sprint(dir, "/", i)
 	}
-	_, err := r.Watch(t.Context(), places(many[1:]), places(many[:1]))
+	_, err := r.Missing(t.Context(), places(many[1:]), places(many[:1]))
 	wantText(t, err, "65 paths are to be watched, and a watch has at most 64")
-	_, err = r.Watch(t.Context(), places([]string{dir + "/loop"}), nil)
+	_, err = r.Missing(t.Context(), places([]string{dir + "/loop"}), nil)
 	wantText(t, err, "Symbolic link loop (os error 40)")
-	_, err = r.Watch(t.Context(), places([]string{dir + "/" + strings.Repeat("a", 256)}), nil)
+	_, err = r.Missing(t.Context(), places([]string{dir + "/" + strings.Repeat("a", 256)}), nil)
 	wantText(t, err, "Filename too long (os error 36)")
 	idle(t, r)
 
-	w, err := r.Watch(t.Context(), places(many[1:]), nil)
+	w, err := r.Missing(t.Context(), places(many[1:]), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.most = r.places + 2
-	_, err = r.Watch(t.Context(), places([]string{dir + "/none/a"}), nil)
-	if !errors.As(err, new(*Refusal)) {
+	r.missing.most = r.missing.places + 2
+	_, err = r.Missing(t.Context(), places([]string{dir + "/none/a"}), nil)
+	if !errors.As(err, new(*files.Refusal)) {
 		t.Errorf("more places than there may be: %v", err)
 	}
 	told := toldBy(w)
-	sh(t, dir, "touch 7")
+	do(t, dir, "touch 7")
 	await(t, told, "after another was refused")
 	idle(t, r)
 }
 
 // An ended watch leaves nothing behind, in any state.
-func TestWatchEnds(t *testing.T) {
+func TestMissingEnds(t *testing.T) {
 	dir := tree(t, map[string]string{"a/b/": ""})
 	r := NewWatcher()
 	watch(t, r, []string{dir + "/none"}, nil)
-	before := r.places
+	before := r.missing.places
 	for i := range 300 {
 		ctx, cancel := context.WithCancel(context.Background())
 		go cancel()
-		w, err := r.Watch(ctx, places([]string{dir + "/a/b/c", dir + "/a/x"}), nil)
+		w, err := r.Missing(ctx, places([]string{dir + "/a/b/c", dir + "/a/x"}), nil)
 		if err == nil {
 			w.Then(func() { t.Error("told of no change") })
-			sh(t, dir, fmt.Sprintf("mv a x%d; mkdir -p a/b", i)) // the watch may be looking when it ends
+			do(t, dir, fmt.Sprintf("mv a x%d; mkdir -p a/b", i)) // the watch may be looking when it ends
 		}
 		cancel()
 	}
 	for deadline := time.Now().Add(watchTime); ; time.Sleep(time.Millisecond) {
 		r.mu.Lock()
-		left, places := len(r.in.all), r.places
+		left, places := len(r.in.all), r.missing.places
 		r.mu.Unlock()
 		if left == 1 && places == before {
 			return
@@ -258,27 +301,27 @@ func TestWatchEnds(t *testing.T) {
 }
 
 // A watch gives up places no longer needed, and an ended watch gives up all places.
-func TestWatchKeepsWhatItNeeds(t *testing.T) {
+func TestMissingKeepsWhatItNeeds(t *testing.T) {
 	dir := tree(t, nil)
 	r := NewWatcher()
-	w, err := r.Watch(t.Context(), places([]string{dir + "/a/b/c"}), nil)
+	w, err := r.Missing(t.Context(), places([]string{dir + "/a/b/c"}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := toldBy(w)
 	of := strings.Count(dir, "/") // directories above dir
 	for i := range 20 {
-		sh(t, dir, "mkdir a; mkdir a/b")
-		r.settled(t)
+		do(t, dir, "mkdir a; mkdir a/b")
+		r.looked(t)
 		wantPlaces(t, r, of+3)
-		sh(t, dir, fmt.Sprintf("mv a x%d", i))
-		r.settled(t)
+		do(t, dir, fmt.Sprintf("mv a x%d", i))
+		r.looked(t)
 		wantPlaces(t, r, of+1)
 	}
 	collected := make(chan struct{})
 	runtime.AddCleanup(w, func(struct{}) { close(collected) }, struct{}{})
 	w = nil
-	sh(t, dir, "mkdir -p a/b/c")
+	do(t, dir, "mkdir -p a/b/c")
 	await(t, told, "a/b/c")
 	for deadline := time.Now().Add(watchTime); ; {
 		runtime.GC()
@@ -320,35 +363,35 @@ func (r *Watcher) counts(t *testing.T) (places, watched int) {
 		}
 		watched = strings.Count(string(info), "inotify wd:")
 	})
-	return r.places, watched
+	return r.missing.places, watched
 }
 
 // A directory without read permission is passed, and not watched.
-func TestWatchWithoutPermission(t *testing.T) {
+func TestMissingWithoutPermission(t *testing.T) {
 	dir := tree(t, map[string]string{"shut/open/": ""})
 	if err := os.Chmod(dir+"/shut", 0o311); err != nil {
 		t.Fatal(err)
 	}
 	defer os.Chmod(dir+"/shut", 0o777)
-	asOwner(t)
+	withoutPrivilege(t)
 	r := NewWatcher()
 	told := watch(t, r, []string{dir + "/shut/open/a"}, nil)
-	sh(t, dir, "touch shut/open/a")
+	do(t, dir, "touch shut/open/a")
 	await(t, told, "a file below it")
 	told = watch(t, r, []string{dir + "/shut/open/b"}, nil)
-	sh(t, dir, "mv shut/open shut/x; mkdir shut/open; touch shut/open/b")
+	do(t, dir, "mv shut/open shut/x; mkdir shut/open; touch shut/open/b")
 	await(t, told, "a file in another directory of that name")
 	told = watch(t, r, []string{dir + "/shut/open/c"}, nil)
-	sh(t, dir, "rm shut/open/b; rmdir shut/open; mkdir shut/open; touch shut/open/c")
+	do(t, dir, "rm shut/open/b; rmdir shut/open; mkdir shut/open; touch shut/open/c")
 	await(t, told, "a file in a directory made anew")
-	_, err := r.Watch(t.Context(), places([]string{dir + "/shut/a"}), nil)
+	_, err := r.Missing(t.Context(), places([]string{dir + "/shut/a"}), nil)
 	wantText(t, err, "Permission denied (os error 13)")
 	idle(t, r)
 }
 
 // A watch reports a path of missing once it exists, and a path of present once it does not,
 // whatever happens to files, directories and links. Otherwise the watch reports nothing.
-func TestWatchFollows(t *testing.T) {
+func TestMissingFollows(t *testing.T) {
 	dir := tree(t, nil)
 	n := 0
 	r := NewWatcher()
@@ -390,13 +433,13 @@ func TestWatchFollows(t *testing.T) {
 			switch _, err := os.Stat(path); {
 			case err == nil:
 				present = append(present, path)
-			case Absent(err):
+			case files.Absent(err):
 				missing = append(missing, path)
 			}
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		w, err := r.Watch(ctx, places(missing), places(present))
+		w, err := r.Missing(ctx, places(missing), places(present))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -405,7 +448,7 @@ func TestWatchFollows(t *testing.T) {
 			change()
 			for i, path := range w.paths {
 				_, err := os.Stat(path.Path)
-				if err != nil && !Absent(err) || (err != nil) != (i < w.missing) {
+				if err != nil && !files.Absent(err) || (err != nil) != (i < w.missing) {
 					await(t, told, path.Path)
 					return
 				}
@@ -419,9 +462,9 @@ func TestWatchFollows(t *testing.T) {
 }
 
 // A file created while the watch begins is not missed, even if its directories are new, too.
-func TestWatchRaces(t *testing.T) { watchRaces(t, 100) }
+func TestMissingRaces(t *testing.T) { missingRaces(t, 100) }
 
-func watchRaces(t *testing.T, rounds int) {
+func missingRaces(t *testing.T, rounds int) {
 	dir := tree(t, nil)
 	r := NewWatcher()
 	watch(t, r, []string{dir + "/none"}, nil) // keeps the instance open, because closing takes the kernel 10 ms
@@ -455,11 +498,11 @@ func TestWatchesNeedFewInstances(t *testing.T) {
 		}
 	}
 	noneLeft() // of earlier tests
-	r, missing := NewWatcher(), []Place{{Path: filepath.Join(t.TempDir(), "none")}}
+	r, missing := NewWatcher(), []files.Place{{Path: filepath.Join(t.TempDir(), "none")}}
 	most := 0
 	for range 300 {
 		ctx, cancel := context.WithCancel(context.Background())
-		w, err := r.Watch(ctx, missing, nil)
+		w, err := r.Missing(ctx, missing, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -489,9 +532,9 @@ func instances(t *testing.T) (n int) {
 }
 
 // A watch beginning or ending in a directory does not disturb other watches there.
-func TestWatchesShare(t *testing.T) { watchesShare(t, 100) }
+func TestMissingShare(t *testing.T) { missingShare(t, 100) }
 
-func watchesShare(t *testing.T, rounds int) {
+func missingShare(t *testing.T, rounds int) {
 	dir := tree(t, map[string]string{"d/": ""})
 	r := NewWatcher()
 	watch(t, r, []string{dir + "/none"}, nil)
@@ -502,24 +545,88 @@ func watchesShare(t *testing.T, rounds int) {
 	for range 2 {
 		others.Go(func() {
 			for !over.Load() {
-				wd, err := r.in.add(View{}, dir+"/d")
-				if err != nil {
+				ctx, cancel := context.WithCancel(context.Background())
+				if _, err := r.Missing(ctx, places([]string{dir + "/d/none"}), nil); err != nil {
 					t.Error(err)
 				}
-				r.in.forget(r.unused(r.in, wd))
+				cancel()
 			}
 		})
 	}
 	for i := range rounds {
 		name := fmt.Sprint("d/", i)
 		told := watch(t, r, []string{filepath.Join(dir, name)}, nil)
-		sh(t, dir, "touch "+name)
+		do(t, dir, "touch "+name)
 		await(t, told, name)
 	}
 }
 
+// A Missing stays below the root of its places, notices what happens there, and refuses links that lead out.
+func TestMissingBelowARoot(t *testing.T) {
+	dir := tree(t, map[string]string{"root/d/e/": "", "root/d/file": "", "root/in@": "d", "outside/file": "",
+		"root/up@": "../outside", "root/none@": "../none", "root/absnone@": "/none", "root/magic@": "/proc/self/root"})
+	root := dir + "/root"
+	if err := os.Symlink(dir+"/outside", root+"/abs"); err != nil {
+		t.Fatal(err)
+	}
+	place := func(name string) files.Place { return files.Place{Path: root + "/" + name, Root: root, Word: "read"} }
+	r := NewWatcher()
+	for _, link := range []string{"up", "abs", "none", "absnone", "magic"} {
+		for _, rest := range []string{"", "/file", "/none/none"} {
+			if _, err := r.Missing(t.Context(), []files.Place{place(link + rest)}, nil); !errors.Is(err, rules.ErrRefused) {
+				t.Errorf("%s%s: %v, want a refusal", link, rest, err)
+			}
+			if _, err := r.Watch(t.Context(), place(link+rest), new(room)); !errors.Is(err, rules.ErrRefused) {
+				t.Errorf("fs/watch of %s%s: %v, want a refusal", link, rest, err)
+			}
+		}
+	}
+	w, err := r.Missing(t.Context(), []files.Place{place("in/e/new/file")}, []files.Place{place("d/file")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := toldBy(w)
+	do(t, root, "mkdir d/e/new; touch d/e/new/file")
+	await(t, told, "a new file")
+}
+
+// Both kinds of watches share an instance and directories. Neither sees what only the other asks for.
+func TestKindsShare(t *testing.T) {
+	dir, side := tree(t, map[string]string{"a": ""}), t.TempDir()
+	r := NewWatcher()
+	told := watch(t, r, []string{dir + "/b"}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w, err := r.Watch(ctx, files.Place{Path: dir}, new(room))
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "there are several instances of inotify", func() bool { return instances(t) == 1 }) // those of earlier tests are being closed
+	r.settled(t, side)
+	var looks atomic.Int32
+	r.mu.Lock()
+	for f := range r.in.all {
+		if f.kind == &r.missing {
+			look := f.look
+			f.look = func() { looks.Add(1); look() }
+		}
+	}
+	r.mu.Unlock()
+	if err := os.WriteFile(dir+"/a", []byte("new"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r.settled(t, side)
+	wantPaths(t, w.Take(), dir+"/a")
+	if looks.Load() != 0 {
+		t.Error("fs/watchMissing looks after a write")
+	}
+	cancel()
+	do(t, dir, "touch b")
+	await(t, told, "a file, after the end of fs/watch")
+}
+
 // If events were lost, every watch looks.
-func TestWatchOverflow(t *testing.T) {
+func TestMissingOverflow(t *testing.T) {
 	dir := tree(t, nil)
 	r := NewWatcher()
 	told := watch(t, r, []string{dir + "/a"}, nil)
@@ -536,17 +643,17 @@ func TestWatchOverflow(t *testing.T) {
 
 // If the inotify instance breaks, its watches end with a change, and a new watch gets a new
 // instance.
-func TestWatchBroken(t *testing.T) {
+func TestMissingBroken(t *testing.T) {
 	dir := tree(t, nil)
 	r := NewWatcher()
 	told := make(chan struct{}, 4)
 	for range 2 {
-		w, err := r.Watch(t.Context(), places([]string{dir + "/a"}), nil)
+		w, err := r.Missing(t.Context(), places([]string{dir + "/a"}), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.Then(func() {
-			again, err := r.Watch(t.Context(), places([]string{dir + "/a"}), nil)
+			again, err := r.Missing(t.Context(), places([]string{dir + "/a"}), nil)
 			if err != nil {
 				t.Error(err)
 			}
@@ -557,22 +664,22 @@ func TestWatchBroken(t *testing.T) {
 	r.in.file.SetReadDeadline(time.Now())
 	await(t, told, "that nothing more is told")
 	await(t, told, "that nothing more is told, the other")
-	sh(t, dir, "touch a")
+	do(t, dir, "touch a")
 	await(t, told, "a file")
 	await(t, told, "a file, the other")
 	idle(t, r)
 }
 
-func BenchmarkWatch(b *testing.B) {
+func BenchmarkMissing(b *testing.B) {
 	dir := b.TempDir()
 	r := NewWatcher()
-	if _, err := r.Watch(b.Context(), places([]string{dir + "/none"}), nil); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := r.Missing(b.Context(), places([]string{dir + "/none"}), nil); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
 		ctx, cancel := context.WithCancel(context.Background())
-		if _, err := r.Watch(ctx, places([]string{dir + "/a/b/c"}), nil); err != nil {
+		if _, err := r.Missing(ctx, places([]string{dir + "/a/b/c"}), nil); err != nil {
 			b.Fatal(err)
 		}
 		cancel()
