@@ -86,6 +86,16 @@ func (c *confined) openDirectory(path string) (int, error) {
 	return c.open(path, unix.O_PATH|unix.O_DIRECTORY)
 }
 
+func (c *confined) pin(directory string, use func(string)) error {
+	fd, err := c.openDirectory(directory)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	use(fmt.Sprintf("/proc/self/fd/%d", fd))
+	return nil
+}
+
 func (c *confined) open(path string, flags int) (int, error) {
 	fd, err := beneath.OpenAt(c.fd, c.rel(path), path, flags, 0, 0)
 	return fd, c.explain(err)

@@ -39,6 +39,7 @@ func (*confined) rel(path string) string                 { return path }
 func (*confined) explain(err error) error                { return err }
 func (*confined) canonicalize(string) (string, error)    { return "", errNoOpenat2 }
 func (*confined) openDirectory(string) (int, error)      { return -1, errNoOpenat2 }
+func (*confined) pin(string, func(string)) error         { return errNoOpenat2 }
 func (*confined) at(path string) location                { return anywhere(path) }
 func (at location) statBeneath(*unix.Stat_t) error       { return errNoOpenat2 }
 func (at location) openBeneath(int, uint32) (int, error) { return -1, errNoOpenat2 }

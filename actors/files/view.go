@@ -197,6 +197,19 @@ func (v View) OpenDirectory(path string) (fd int, err error) {
 	return v.below.openDirectory(path)
 }
 
+// Pin calls use with a path of a directory for calls that take no descriptor. The path leads to the directory also if a link comes
+// into its way meanwhile.
+func (v View) Pin(directory string, use func(path string)) error {
+	if err := v.visited(directory, true); err != nil {
+		return err
+	}
+	if v.below == nil {
+		use(directory)
+		return nil
+	}
+	return v.below.pin(directory, use)
+}
+
 // at returns the location of a path. The location is good until Close, and is not closed itself.
 func (v View) at(path string) location {
 	at := anywhere(path)

@@ -38,6 +38,7 @@ func TestVisits(t *testing.T) {
 		"MkdirAll":      func() error { return v.MkdirAll("/none/x", 0o700) },
 		"Chmod":         func() error { return v.Chmod("/none/x", 0) },
 		"Chtimes":       func() error { return v.Chtimes("/none/x", time.Time{}, time.Time{}) },
+		"Pin":           func() error { return v.Pin("/none/x", nil) },
 		"Read":          func() error { _, err := place.Read(9, nil); return err },
 		"open":          func() error { _, err := Do(t.Context(), toOpen(place, protocol.FsUpdate)); return err },
 	} {

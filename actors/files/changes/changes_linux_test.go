@@ -433,7 +433,11 @@ func looksLike(path string) string {
 // A watch keeps no directory open, so filesystems can be unmounted.
 func TestWatchOpensNothing(t *testing.T) {
 	dir := t.TempDir()
-	begin(t, NewWatcher(), dir)
+	r := NewWatcher()
+	begin(t, r, dir)
+	if _, err := r.Watch(t.Context(), files.Place{Path: dir, Root: dir}, new(room)); err != nil {
+		t.Fatal(err)
+	}
 	open, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil {
 		t.Fatal(err)
@@ -458,7 +462,7 @@ func TestUnmounted(t *testing.T) {
 		}
 	}
 	r.mu.Unlock()
-	old.in.remove(directory)
+	old.in.remove(r, []int32{directory})
 	w := begin(t, r, dir)
 	r.settled(t, side)
 	wantPaths(t, told(old), dir) // the older watch has found out
@@ -490,7 +494,7 @@ func TestDirectoriesAreCounted(t *testing.T) {
 	sh(t, dir, "mkdir d")
 	r := NewWatcher()
 	begin(t, r, dir)
-	if _, err := r.Missing(t.Context(), places([]string{t.TempDir() + "/none"}), nil); err != nil {
+	if _, err := r.Missing(t.Context(), places([]string{dir + "/d/none"}), nil); err != nil { // keeps d for the kernel
 		t.Fatal(err)
 	}
 	count := func() int {
@@ -511,6 +515,45 @@ func TestDirectoriesAreCounted(t *testing.T) {
 	}
 	cancel()
 	until(t, "a directory is counted after its watch", func() bool { return count() == before })
+}
+
+// A watch that begins while the kernel is told to give up its directory waits, and begins with a new descriptor.
+func TestWatchBeginsAtAnEnd(t *testing.T) {
+	dir := t.TempDir()
+	r := NewWatcher()
+	old := begin(t, r, dir)
+	var ends place
+	r.mu.Lock()
+	for p := range old.places {
+		if p.name == "" {
+			ends = p
+		}
+	}
+	old.in.ending[ends.directory] = true
+	r.mu.Unlock()
+	begun := make(chan *Watch)
+	go func() {
+		w, err := r.Watch(t.Context(), files.Place{Path: dir}, new(room))
+		if err != nil {
+			t.Error(err)
+		}
+		begun <- w
+	}()
+	for range 100 { // a watch that does not wait would have begun
+		time.Sleep(time.Millisecond)
+		r.mu.Lock()
+		if n := len(old.in.directories[ends.directory][""]); n > 1 {
+			t.Errorf("%d watches have a directory that the kernel gives up", n)
+		}
+		r.mu.Unlock()
+	}
+	old.in.remove(r, []int32{ends.directory})
+	w := <-begun
+	r.mu.Lock()
+	if w.places[ends] {
+		t.Error("the watch has a descriptor that is gone")
+	}
+	r.mu.Unlock()
 }
 
 // A watch that begins or ends in a directory does not disturb another watch there.

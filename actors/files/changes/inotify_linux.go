@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -78,15 +79,11 @@ func NewWatcher() *Watcher {
 type inotify struct {
 	file *os.File
 	conn syscall.RawConn
-	// arming is held while the kernel begins or ends to watch a directory, so that no watch begins with a directory that another one
-	// gives up.
-	arming sync.Mutex
-
 	// Watcher.mu guards the fields below.
 	all         map[*follower]bool
 	directories map[int32]names // by watch descriptor
 	changes     map[int32]int   // how many places of fs/watch a directory has
-	ignored     int             // how many directories without a place the kernel has given up
+	ending      map[int32]bool  // directories without a place, while the kernel is told to give them up
 }
 
 // names has the watches of each name in a directory. The name "" stands for the directory itself and for everything in it.
@@ -138,6 +135,7 @@ func newInotify() (*inotify, error) {
 		all:         make(map[*follower]bool),
 		directories: make(map[int32]names),
 		changes:     make(map[int32]int),
+		ending:      make(map[int32]bool),
 	}
 	in.conn, _ = in.file.SyscallConn() // fails for a nil file only
 	// A file outside of the runtime's poller has no deadlines, and could not be waited for.
@@ -186,7 +184,7 @@ func (f *follower) end(last func()) {
 	if closes {
 		go r.close(f.in)
 	} else {
-		f.in.forget(r, gone)
+		f.in.remove(r, gone)
 	}
 }
 
@@ -256,9 +254,6 @@ func (r *Watcher) event(in *inotify, directory int32, mask uint32, name string) 
 	}
 	names := in.directories[directory]
 	if mask&unix.IN_IGNORED != 0 {
-		if names == nil {
-			in.ignored++
-		}
 		delete(in.directories, directory)
 		delete(in.changes, directory)
 	}
@@ -277,40 +272,43 @@ func (r *Watcher) event(in *inotify, directory int32, mask uint32, name string) 
 	}
 }
 
-// add makes the kernel watch the directory, and adds the place to places and to the follower. Opening the directory may wait for a
-// filesystem, so no lock is held for it.
+// add makes the kernel watch the directory, and adds the place to places and to the follower. The kernel may wait for a filesystem, so
+// no lock is held for it.
 func (f *follower) add(v files.View, directory, name string, places map[place]bool) (p place, err error) {
-	fd, err := v.OpenDirectory(directory)
-	if err != nil {
-		return p, err
-	}
-	defer unix.Close(fd)
 	in, r := f.in, f.watcher
-	in.arming.Lock()
-	defer in.arming.Unlock()
-	r.mu.Lock()
-	ignored := in.ignored
-	r.mu.Unlock()
-	wd, err := in.add(fd, f.kind.mask)
-	switch {
-	case errors.Is(err, unix.ENOSPC):
-		return p, f.kind.full
-	case err != nil:
-		return p, fmt.Errorf("watch %s: %w", directory, err)
+	// Repeated until the descriptor stays the same: before keep registers it, the directory may vanish, or another watch's end may give
+	// it up. A registered descriptor reports its events.
+	for p.directory = -1; ; {
+		wd, err := in.add(v, directory, f.kind.mask)
+		switch {
+		case errors.Is(err, unix.ENOSPC):
+			return p, f.kind.full
+		case err != nil:
+			return p, err
+		case wd == p.directory:
+			places[p] = true
+			return p, nil
+		}
+		r.mu.Lock()
+		if in.ending[wd] {
+			r.mu.Unlock()
+			runtime.Gosched() // until the kernel has given it up
+			continue
+		}
+		p = place{wd, name}
+		err = f.keep(p)
+		unused := in.directories[wd] == nil
+		if unused {
+			in.ending[wd] = true
+		}
+		r.mu.Unlock()
+		if unused {
+			in.remove(r, []int32{wd})
+		}
+		if err != nil {
+			return p, err
+		}
 	}
-	p = place{wd, name}
-	r.mu.Lock()
-	err = f.keep(p)
-	f.dirty = f.dirty || in.ignored != ignored // the directory may have gone since
-	unused := in.directories[wd] == nil
-	r.mu.Unlock()
-	if unused {
-		in.remove(wd)
-	}
-	if err == nil {
-		places[p] = true
-	}
-	return p, err
 }
 
 // keep registers the place: its events concern the follower. The caller holds the lock.
@@ -347,7 +345,7 @@ func (f *follower) keep(p place) error {
 }
 
 // drop gives up all places except those in but, and returns the directories without any place left.
-// The caller holds the lock.
+// The caller holds the lock, and then removes them.
 func (f *follower) drop(but map[place]bool) (gone []int32) {
 	in := f.in
 	for p := range f.places {
@@ -371,6 +369,7 @@ func (f *follower) drop(but map[place]bool) (gone []int32) {
 		}
 		if len(of) == 0 {
 			delete(in.directories, p.directory)
+			in.ending[p.directory] = true
 			gone = append(gone, p.directory)
 		}
 	}
@@ -382,7 +381,7 @@ func (f *follower) settle(found map[place]bool) {
 	f.watcher.mu.Lock()
 	gone := f.drop(found)
 	f.watcher.mu.Unlock()
-	f.in.forget(f.watcher, gone)
+	f.in.remove(f.watcher, gone)
 }
 
 // wake makes the watch look. The caller holds the lock.
@@ -410,34 +409,39 @@ func (f *follower) again() bool {
 	return f.busy
 }
 
-// add makes the kernel watch an open directory. Events refer to the directory by the returned descriptor. The kernel finds the directory
-// without asking its filesystem. Some threads have a table of descriptors of their own, so the path is of the calling thread.
-func (in *inotify) add(directory int, mask uint32) (wd int32, err error) {
-	closed := in.conn.Control(func(fd uintptr) {
-		n, e := unix.InotifyAddWatch(int(fd), fmt.Sprintf("/proc/thread-self/fd/%d", directory), mask|watchFlags)
-		wd, err = int32(n), e
+// add makes the kernel watch a directory. Events refer to the directory by the returned descriptor, which no other directory ever has.
+func (in *inotify) add(v files.View, directory string, mask uint32) (wd int32, err error) {
+	failed := v.Pin(directory, func(path string) {
+		closed := in.conn.Control(func(fd uintptr) {
+			n, e := unix.InotifyAddWatch(int(fd), path, mask|watchFlags)
+			wd, err = int32(n), e
+		})
+		if closed != nil {
+			err = closed
+		}
 	})
-	if closed != nil {
-		err = closed
+	if failed != nil {
+		return 0, failed
+	}
+	if err != nil {
+		err = fmt.Errorf("watch %s: %w", directory, err)
 	}
 	return wd, err
 }
 
-// remove ends the kernel's watch of a directory. An error about a vanished directory is ignored.
-func (in *inotify) remove(directory int32) {
-	in.conn.Control(func(fd uintptr) { unix.InotifyRmWatch(int(fd), uint32(directory)) })
-}
-
-// forget ends the kernel's watches of directories that have no place.
-func (in *inotify) forget(r *Watcher, directories []int32) {
-	in.arming.Lock()
-	defer in.arming.Unlock()
-	for _, directory := range directories {
-		r.mu.Lock()
-		used := in.directories[directory] != nil
-		r.mu.Unlock()
-		if !used {
-			in.remove(directory)
+// remove ends the kernel's watches of directories. Errors about vanished directories are ignored.
+func (in *inotify) remove(r *Watcher, directories []int32) {
+	if len(directories) == 0 {
+		return
+	}
+	in.conn.Control(func(fd uintptr) {
+		for _, directory := range directories {
+			unix.InotifyRmWatch(int(fd), uint32(directory))
 		}
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, directory := range directories {
+		delete(in.ending, directory)
 	}
 }

@@ -594,7 +594,7 @@ func TestMissingBelowARoot(t *testing.T) {
 func TestKindsShare(t *testing.T) {
 	dir, side := tree(t, map[string]string{"a": ""}), t.TempDir()
 	r := NewWatcher()
-	told := watch(t, r, []string{dir + "/b"}, nil)
+	told := watch(t, r, []string{dir + "/b"}, []string{dir + "/a"})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w, err := r.Watch(ctx, files.Place{Path: dir}, new(room))
