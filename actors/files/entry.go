@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -67,51 +66,28 @@ func rename(_ context.Context, source View, c Call) error {
 	return a.try("rename", func() error { return unix.Renameat(a.dir, a.name, b.dir, b.name) })
 }
 
-// list returns the entries of a directory, sorted. The limits are those of readDirectory.
+// list returns the entries of a directory, sorted.
 func list(ctx context.Context, v View, c Call) (r protocol.FsListResult, err error) {
-	path := c.At.Path
-	d, err := v.at(path).open(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return r, err
-	}
-	defer d.Close()
-	count, size := 0, 0
-	for err == nil {
-		var some []fs.DirEntry
-		some, err = d.ReadDir(1000)
-		for _, e := range some {
-			if err := ctx.Err(); err != nil {
-				return r, err
-			}
-			if count++; count > maxListed {
-				continue // only to count
-			}
-			entry, err := describe(v, filepath.Join(path, e.Name()), false)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue // removed meanwhile
-			}
-			if err != nil {
-				return r, err
-			}
-			n := EncodedLen(e.Name()) + 2*len(entry.RawName) + EncodedLen(entry.Target) + entryBytes
-			if size += n; size > maxListBytes {
-				return r, fail(protocol.KindTooLarge, "directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
-			}
-			if err := c.Hold.Take(n); err != nil {
-				return r, err
-			}
-			r.Entries = append(r.Entries, entry)
+	l := listing{method: "fs/list", path: c.At.Path, hold: c.Hold}
+	err = l.each(ctx, v, func(e fs.DirEntry) error {
+		if l.full() {
+			return nil
 		}
-	}
-	switch {
-	case err != io.EOF:
-		return r, err
-	case count > maxListed:
-		err := fail(protocol.KindTooLarge, "fs/list returned %d entries; limit is %d", count, maxListed)
-		return r, &Advised{err, "fs/walk returns a part of a large directory"}
-	}
+		entry, err := describe(v, filepath.Join(l.path, e.Name()), false)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed meanwhile
+		}
+		if err == nil {
+			err = l.take(EncodedLen(e.Name()) + 2*len(entry.RawName) + EncodedLen(entry.Target) + entryBytes)
+		}
+		if err != nil {
+			return err
+		}
+		r.Entries = append(r.Entries, entry)
+		return nil
+	})
 	slices.SortFunc(r.Entries, func(a, b protocol.FsEntry) int { return strings.Compare(nameOf(a), nameOf(b)) })
-	return r, nil
+	return r, err
 }
 
 func nameOf(e protocol.FsEntry) string {

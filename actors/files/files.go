@@ -266,52 +266,78 @@ func canonicalize(_ context.Context, v View, c Call) (r protocol.FsCanonicalizeR
 	return r, err
 }
 
-// readDirectory returns the entries of a directory, in no order, without dangling links. If there are more than maxListed entries
-// or maxListBytes bytes, readDirectory fails. readDirectory stops when ctx is done.
+// readDirectory returns the entries of a directory, in no order, without dangling links.
 func readDirectory(ctx context.Context, v View, c Call) (r protocol.FsReadDirectoryResult, err error) {
-	path := c.At.Path
-	d, err := v.at(path).open(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	l := listing{method: "fs/readDirectory", path: c.At.Path, hold: c.Hold}
+	err = l.each(ctx, v, func(e fs.DirEntry) error {
+		kind := e.Type()
+		if kind&fs.ModeSymlink != 0 {
+			info, err := v.Stat(filepath.Join(l.path, e.Name()))
+			if err != nil {
+				return nil
+			}
+			kind = info.Mode()
+		}
+		if l.full() {
+			return nil
+		}
+		if err := l.take(EncodedLen(e.Name()) + len(`{"fileName":"","isDirectory":false,"isFile":false},`)); err != nil {
+			return err
+		}
+		r.Entries = append(r.Entries, protocol.FsDirectoryEntry{FileName: e.Name(), IsDirectory: kind.IsDir(), IsFile: kind.IsRegular()})
+		return nil
+	})
+	return r, err
+}
+
+// listing bounds what a method returns of a directory: maxListed entries, and maxListBytes bytes.
+type listing struct {
+	method, path string
+	hold         Hold
+	count, size  int
+}
+
+// each calls do for each entry of the directory, and then fails if they were too many. each stops when ctx is done.
+func (l *listing) each(ctx context.Context, v View, do func(fs.DirEntry) error) error {
+	d, err := v.at(l.path).open(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return r, err
+		return err
 	}
 	defer d.Close()
-	count, size := 0, 0
 	for err == nil {
 		var some []fs.DirEntry
 		some, err = d.ReadDir(1000)
 		for _, e := range some {
 			if err := ctx.Err(); err != nil {
-				return r, err
+				return err
 			}
-			kind := e.Type()
-			if kind&fs.ModeSymlink != 0 {
-				info, err := v.Stat(filepath.Join(path, e.Name()))
-				if err != nil {
-					continue
-				}
-				kind = info.Mode()
+			if err := do(e); err != nil {
+				return err
 			}
-			if count++; count > maxListed {
-				continue // only to count
-			}
-			n := EncodedLen(e.Name()) + len(`{"fileName":"","isDirectory":false,"isFile":false},`)
-			if size += n; size > maxListBytes {
-				return r, fail(protocol.KindTooLarge, "directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
-			}
-			if err := c.Hold.Take(n); err != nil {
-				return r, err
-			}
-			r.Entries = append(r.Entries, protocol.FsDirectoryEntry{FileName: e.Name(), IsDirectory: kind.IsDir(), IsFile: kind.IsRegular()})
 		}
 	}
 	switch {
 	case err != io.EOF:
-		return r, err
-	case count > maxListed:
-		err := fail(protocol.KindTooLarge, "fs/readDirectory returned %d entries; limit is %d", count, maxListed)
-		return r, &Advised{err, "fs/walk returns a part of a large directory"}
+		return err
+	case l.count > maxListed:
+		err := fail(protocol.KindTooLarge, "%s returned %d entries; limit is %d", l.method, l.count, maxListed)
+		return &Advised{err, "fs/walk returns a part of a large directory"}
 	}
-	return r, nil
+	return nil
+}
+
+// full counts an entry, and reports whether there is no room for it. Entries without room only count.
+func (l *listing) full() bool {
+	l.count++
+	return l.count > maxListed
+}
+
+// take takes n bytes for an entry.
+func (l *listing) take(n int) error {
+	if l.size += n; l.size > maxListBytes {
+		return fail(protocol.KindTooLarge, "directory `%s` has entries of more than %d bytes: fs/walk returns a part", l.path, maxListBytes)
+	}
+	return l.hold.Take(n)
 }
 
 // errHold marks errors of a Hold.

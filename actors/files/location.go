@@ -134,16 +134,8 @@ func (at location) openRegular() (*os.File, fs.FileInfo, error) {
 	if kind != unix.S_IFREG {
 		return nil, nil, at.notFile(kind)
 	}
-	f, err := at.open(unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	f, info, err := at.openStill(unix.O_RDONLY, 0)
 	if err != nil {
-		return nil, nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() { // the path changed after the first stat
-		err = at.notFile(0)
-	}
-	if err != nil {
-		f.Close()
 		return nil, nil, err
 	}
 	// A read of some files, such as /proc/kmsg, may wait forever. Files without support for
@@ -189,17 +181,23 @@ func (at location) openToWrite() (*os.File, error) {
 	case kind != unix.S_IFREG:
 		return nil, at.notFile(kind)
 	}
-	f, err := at.open(unix.O_WRONLY|unix.O_CREAT|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600)
+	f, _, err := at.openStill(unix.O_WRONLY|unix.O_CREAT, 0o600)
+	return f, err
+}
+
+// openStill opens a file that was regular, or missing, and refuses another file in its place.
+func (at location) openStill(flags int, perm uint32) (*os.File, fs.FileInfo, error) {
+	f, err := at.open(flags|unix.O_NONBLOCK|unix.O_NOCTTY, perm)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() { // the path changed after the first stat
+	if err == nil && !info.Mode().IsRegular() {
 		err = at.notFile(0)
 	}
 	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	return f, nil
+	return f, info, nil
 }

@@ -406,7 +406,7 @@ var mutants = []mutant{
 	{file: "actors/files/copy.go", old: `old.Mode()&fs.ModeSymlink == 0`, new: `old == nil`, breaks: "the copy of a link replaces no file"},
 	{file: "actors/files/sys_linux.go", old: `Resolve: unix.RESOLVE_NO_SYMLINKS`, new: `Resolve: 0`, breaks: "with followSymlinks false no link is followed"},
 	{file: "actors/files/sys_linux.go", old: `case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):`, new: `case false:`, breaks: "without openat2(2) calls with followSymlinks false are refused in its words"},
-	{file: "actors/files/files.go", old: `if count++; count > maxListed {`, new: `if count++; false {`, breaks: "fs/readDirectory keeps at most 50,000 entries"},
+	{file: "actors/files/files.go", old: `return l.count > maxListed`, new: `return false`, breaks: "fs/readDirectory keeps at most 50,000 entries"},
 	{file: "protocol/fileuri.go", old: `segments, named, drive = []string{strings.ToUpper(raw)}, 1, true`, new: `segments, named = []string{strings.ToUpper(raw)}, 1`, breaks: "a drive letter is of another host"},
 	{file: "actors/files/walk.go", old: `at.depth < w.o.MaxDepth`, new: `at.depth+1 < w.o.MaxDepth`, breaks: "maxDepth 0 of fs/walk lists the entries of the root"},
 	{file: "actors/files/walk.go", old: `case !utf8.ValidString(e.Name()):`, new: `case false && !utf8.ValidString(e.Name()):`, breaks: "a name that is not UTF-8 is an error of fs/walk"},
