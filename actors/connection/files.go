@@ -49,31 +49,29 @@ type fileCall struct {
 	handle string            // calls with the same handle run in the order sent; "": no handle
 	watch  *fileWatch        // of fs/watch; nil: another method
 	change *audit.FileChange // for the audit log; nil: the call changes no file. Without Path: the file of the handle
-	large  bool              // the answer may be large: a single such call until its answer is written
 	bytes  int               // of its answer
 	held   int               // of the connection's memory, for the answer; owned by the goroutine until fileDone
 
 	sandbox *protocol.Sandbox // that the client asks for; nil: none
 	jails   *jails
+
+	large    bool // the answer may be large: a single such call until its answer is written
+	serves   bool // a process of user can make the call
+	ruled    bool // do obeys the rule
+	readsAll bool // do reads files wherever they are, and changes none
 	// required: the operator demands a sandbox. byDefault: programs without one get one, and those of all defaults read
 	// everything. Both are owned by the goroutine.
 	required, byDefault bool
 
+	// The fields below are owned by the goroutine.
+
 	// enter says that the call may wait for a filesystem, and leave that it waits for another process instead: as of
-	// turns.Turn. Owned by the goroutine.
+	// turns.Turn.
 	enter func(filesystem string) error
 	leave func()
-
-	// user names the user as whom the call is made; "": the user of the server. Owned by the goroutine.
-	user string
-	as   *audit.User // the user of the process that makes the call; nil: the server, or nobody so far. Owned by the goroutine
-	// serves: a process of user can make the call.
-	serves bool
-
-	rule  *rules.Rule // of the client, when the call runs; nil: there is no policy. Owned by the goroutine
-	ruled bool        // do obeys the rule
-	// readsAll: do reads files wherever they are, and changes none.
-	readsAll bool
+	user  string      // as whom the call is made; "": the user of the server
+	as    *audit.User // the user of the process that makes the call; nil: the server, or nobody so far
+	rule  *rules.Rule // of the client, when the call runs; nil: there is no policy
 }
 
 // fileCalls has the calls about files of a connection. Calls wait for disks, so each has a goroutine.
