@@ -92,7 +92,7 @@ func (c *confined) pin(directory string, use func(string)) error {
 		return err
 	}
 	defer unix.Close(fd)
-	use(fmt.Sprintf("/proc/self/fd/%d", fd))
+	use(fmt.Sprintf("/proc/thread-self/fd/%d", fd)) // some threads have a table of descriptors of their own
 	return nil
 }
 
