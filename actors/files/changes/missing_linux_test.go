@@ -625,6 +625,21 @@ func TestKindsShare(t *testing.T) {
 	await(t, told, "a file, after the end of fs/watch")
 }
 
+// An event while a watch looks makes it look again, once.
+func TestEventWhileItLooks(t *testing.T) {
+	r := NewWatcher()
+	f := &follower{watcher: r, busy: true}
+	r.mu.Lock()
+	f.wake()
+	r.mu.Unlock()
+	if !f.again() {
+		t.Error("the event is missed")
+	}
+	if f.again() {
+		t.Error("the watch looks again without an event")
+	}
+}
+
 // If events were lost, every watch looks.
 func TestMissingOverflow(t *testing.T) {
 	dir := tree(t, nil)
