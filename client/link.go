@@ -70,15 +70,15 @@ func (c *Client) run(conn link) {
 	for {
 		lost := c.serve(conn)
 		err := c.after(lost)
-		if err == ErrClosed {
-			settle(conn)
-		}
 		if err == nil {
 			c.lost(lost)
 			conn, err = c.resume(&pace, lost)
 		}
 		if err != nil {
 			c.end(err)
+			if err == ErrClosed {
+				settle(conn)
+			}
 			return
 		}
 		c.opts.Log.Info("session resumed", "session", c.SessionID())

@@ -16,7 +16,7 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/why/why.go", old: `if s.EndsAtMs > 0 {`, new: `if false {`, breaks: "ps says when a session ends without a client"},
 	{file: "cmd/troupe/run.go", old: `cmp.Compare(b.DetachedAtMs, a.DetachedAtMs)`, new: `cmp.Compare(a.DetachedAtMs, b.DetachedAtMs)`, breaks: "a shell names the programs that were left last", run: "^TestLeftLines$"},
 	{file: "cmd/troupe/run.go", old: `len(r.argv) == 0 && onTerminal(r.stdin)`, new: `len(r.argv) == 0 && false`, breaks: "a shell says which programs were left", run: "^TestShellTellsWhatWasLeft$"},
-	{file: "client/link.go", old: `			settle(conn)`, new: ``, breaks: "Close waits until the server has closed"},
+	{file: "client/link.go", old: `				settle(conn)`, new: ``, breaks: "Close waits until the server has closed"},
 	{file: "client/link.go", old: `if proc.named() { // resumeFrom`, new: `if proc.named() && false { // resumeFrom`, breaks: "a resume takes no other process that has got the id", run: "^TestResumeOfAnInstance$"},
 	{file: "client/link.go", old: `!p.lossy && !p.discard && p.queued > p.maxQueued()`, new: `false && !p.discard && p.queued > p.maxQueued()`, breaks: "a client that holds back holds a bounded part of the output", run: "^TestHoldBack$"},
 	{file: "actors/connection/writer.go", old: `if w.caps.Times {`, new: `if true {`, breaks: "only clients that ask for times get times", in: "tests", run: "^TestTimes$"},
