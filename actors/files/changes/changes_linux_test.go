@@ -281,6 +281,12 @@ func TestWatchRefuses(t *testing.T) {
 	r := NewWatcher()
 	w := begin(t, r, dir)
 	r.settled(t, side)
+	set := func(at *int, to int) (old int) {
+		r.mu.Lock() // the watch of a marker may be about to end
+		defer r.mu.Unlock()
+		old, *at = *at, to
+		return old
+	}
 	for _, limit := range []struct {
 		at   *int
 		want string
@@ -288,13 +294,12 @@ func TestWatchRefuses(t *testing.T) {
 		{&r.changes.most, "names in directories are watched"},
 		{&r.changes.directories, "directories are watched"},
 	} {
-		old := *limit.at
-		*limit.at = 1
+		old := set(limit.at, 1)
 		_, err := r.Watch(t.Context(), files.Place{Path: t.TempDir()}, new(room))
 		if err == nil || !strings.Contains(err.Error(), limit.want) {
 			t.Errorf("%v, want %s", err, limit.want)
 		}
-		*limit.at = old
+		set(limit.at, old)
 	}
 	if _, err := r.Watch(t.Context(), files.Place{Path: "/" + strings.Repeat("a", maxPath)}, new(room)); !errors.Is(err, unix.ENAMETOOLONG) {
 		t.Errorf("a path of %d bytes: %v", maxPath+1, err)
