@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/secrets"
@@ -225,26 +224,40 @@ func addEnvironments(ctx context.Context, t *target.Flags, list []psEntry) (errs
 	defer c.Close()
 	for i := range list {
 		e := &list[i]
-		if e.Env, err = environment(c.FS("/proc").WithContext(ctx), e); err != nil {
+		if e.Env, err = environment(c.FS("/proc").WithContext(ctx).ReadFile, e); err != nil {
 			errs = errors.Join(errs, fmt.Errorf("%s %w", e.ProcessID, err))
 		}
 	}
 	return errs
 }
 
-// environment returns what the program of a process got at its start, from /proc of the server (proc_pid_environ(5)).
-func environment(proc *client.FS, e *psEntry) ([]string, error) {
+// execTime is how long a program may take from its start until it has arguments and an environment: the kernel gives it both only after the server
+// has heard of the start. A program that has ended has neither.
+const execTime = time.Second
+
+// environment returns what the program of a process got at its start, from /proc of the server (proc_pid_environ(5)), which read reads.
+func environment(read func(name string) ([]byte, error), e *psEntry) ([]string, error) {
 	switch {
 	case e.PID == 0:
 		return nil, errors.New("does not run, so the server has no environment of it")
 	case e.Sandbox != "":
 		return nil, errors.New("runs in a sandbox, and the server does not look at the environment there")
 	}
-	data, err := proc.ReadFile(fmt.Sprintf("%d/environ", e.PID))
-	if err != nil {
-		return nil, fmt.Errorf("has an environment that the server cannot read: %w", err)
+	hadArgs := false // a moment ago: whoever had them then has the environment now, even if it is empty
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		args, err := read(fmt.Sprintf("%d/cmdline", e.PID))
+		if err != nil {
+			return nil, fmt.Errorf("has an environment that the server cannot read: %w", err)
+		}
+		data, err := read(fmt.Sprintf("%d/environ", e.PID))
+		if err != nil {
+			return nil, fmt.Errorf("has an environment that the server cannot read: %w", err)
+		}
+		if len(data) > 0 || hadArgs || time.Since(begun) > execTime {
+			return masked(string(data)), nil
+		}
+		hadArgs = len(args) > 0
 	}
-	return masked(string(data)), nil
 }
 
 // masked returns the variables of an environment in the order of their names, each without secrets.

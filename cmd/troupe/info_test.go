@@ -1,12 +1,54 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
+
+// A program whose start was just answered may have no arguments and no environment yet.
+func TestEnvironmentComesAfterTheStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		late time.Duration // until there are arguments; the environment comes 1 ms later
+		env  string
+		want []string
+	}{
+		"at once":      {0, "A=1\x00B=2\x00", []string{"A=1", "B=2"}},
+		"late":         {25 * time.Millisecond, "A=1\x00", []string{"A=1"}},
+		"none":         {25 * time.Millisecond, "", nil},
+		"it has ended": {time.Hour, "", nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			read := func(file string) ([]byte, error) {
+				text, at := "sleep\x001\x00", c.late
+				if file == "7/environ" {
+					text, at = c.env, at+time.Millisecond
+				} else if file != "7/cmdline" {
+					t.Errorf("%s: %s is read", name, file)
+				}
+				if time.Since(begun) < at {
+					return nil, nil
+				}
+				return []byte(text), nil
+			}
+			e := &psEntry{}
+			e.PID = 7
+			got, err := environment(read, e)
+			if err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
+			}
+			if took := time.Since(begun); took > execTime+10*time.Millisecond {
+				t.Errorf("%s: it took %v", name, took)
+			}
+		})
+	}
+}
 
 // TestInfoTellsLevel: troupe info says if a sandbox shows the /proc of the server.
 func TestInfoTellsLevel(t *testing.T) {
