@@ -257,8 +257,11 @@ func (s *reader) follow(ctx context.Context, source int, p *Printer) error {
 
 // flush sends the lines that were not sent yet.
 func (s *reader) flush() {
+	full := len(s.batch) >= maxBatch
 	if s.err == nil && len(s.batch) > 0 {
 		s.err = s.send(s.batch)
 	}
-	s.batch = nil
+	if s.batch = nil; full { // more are likely to follow: do not grow the next batch line by line
+		s.batch = make([]Line, 0, maxBatch)
+	}
 }
