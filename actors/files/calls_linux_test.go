@@ -6,13 +6,14 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // A call that cannot obey NoLinks is refused.
 func TestCallsThatFollowLinks(t *testing.T) {
 	for name, o := range ops {
-		dir := tree(t, map[string]string{"d/a": "old", "link@": "d"})
+		dir := testroot.Tree(t, map[string]string{"d/a": "old", "link@": "d"})
 		_, err := Do(t.Context(), Call{Op: Op{o}, At: Place{Path: dir + "/link/a"}, From: Place{Path: dir + "/d/a"}, NoLinks: true, Target: "x"})
 		if err == nil {
 			t.Errorf("%s follows a link", name)
@@ -84,7 +85,7 @@ func TestWhichCallsChange(t *testing.T) {
 		if o.changes {
 			continue
 		}
-		dir := tree(t, map[string]string{"d/a": "old"})
+		dir := testroot.Tree(t, map[string]string{"d/a": "old"})
 		for _, path := range []string{"d", "d/a", "d/none"} {
 			if r, err := Do(t.Context(), Call{Op: Op{o}, At: Place{Path: dir + "/" + path}, Recursive: true, Force: true, Target: "x", Walk: &protocol.FsWalkOptions{MaxDirectories: 1, MaxEntries: 1}}); err == nil {
 				r.Discard()

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
 const (
@@ -34,7 +35,7 @@ func wantModes(t *testing.T, dir string, modes map[string]fs.FileMode) {
 }
 
 func TestCopy(t *testing.T) {
-	dir := tree(t, map[string]string{
+	dir := testroot.Tree(t, map[string]string{
 		"a": "new", "b": "old", "link@": "a", "self@": "a", "gone@": "none", "l2@": "b", "fifo|": "", "d/x": "1", "e/": "",
 	})
 	os.Chmod(dir+"/a", 0o751)
@@ -104,7 +105,7 @@ func TestCopy(t *testing.T) {
 }
 
 func TestCopyTree(t *testing.T) {
-	dir := tree(t, map[string]string{
+	dir := testroot.Tree(t, map[string]string{
 		"d/x": "1", "d/sub/y": "2", "d/l@": "x", "d/far@": "/etc", "d/gone@": "none", "d/fifo|": "", "d/bad\xff/z": "3", "d/empty/": "",
 		"into/d/x": "old", "into/d/keep": "4", "into/d/sub/": "", "into/d/l@": "old",
 	})
@@ -140,7 +141,7 @@ func umask(t *testing.T) fs.FileMode {
 
 // A copy keeps the set-group-ID bit that a directory inherits.
 func TestCopyTreeForGroup(t *testing.T) {
-	dir := tree(t, map[string]string{"d/sub/": "", "group/": ""})
+	dir := testroot.Tree(t, map[string]string{"d/sub/": "", "group/": ""})
 	os.Chmod(dir+"/group", fs.ModeSetgid|0o775)
 	wantText(t, Copy(t.Context(), Place{Path: dir + "/d"}, Place{Path: dir + "/group/d"}, true, nil), "")
 	if info, err := os.Stat(dir + "/group/d/sub"); err != nil || info.Mode()&fs.ModeSetgid == 0 {
@@ -179,7 +180,7 @@ func TestCopyLargeTree(t *testing.T) {
 
 // A directory is not copied into itself, whatever the path says. Nothing is left behind.
 func TestCopyIntoItself(t *testing.T) {
-	dir := tree(t, map[string]string{
+	dir := testroot.Tree(t, map[string]string{
 		"d/sub/x": "1", "up@": "d", "deep@": "d/sub", "dd/": "", "d/d/": "", "merge/sub@": "../d/sub", "bind/": "",
 	})
 	before := names(t, dir)
@@ -207,8 +208,8 @@ func TestCopyIntoItself(t *testing.T) {
 
 // A copy that fails halfway leaves whole files, and directories that nobody else may read.
 func TestCopyFailsHalfway(t *testing.T) {
-	dir := tree(t, map[string]string{"d/a": "1", "d/sub/b": "2", "d/sub/locked": "3"})
-	asOwner(t)
+	dir := testroot.Tree(t, map[string]string{"d/a": "1", "d/sub/b": "2", "d/sub/locked": "3"})
+	testroot.ObeyModes(t)
 	os.Chmod(dir+"/d/sub/locked", 0)
 	wantText(t, Copy(t.Context(), Place{Path: dir + "/d"}, Place{Path: dir + "/to"}, true, nil), "Permission denied (os error 13)")
 	got := strings.ReplaceAll(names(t, dir+"/to"), " sub/b=2", "") // before or after the failure

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"golang.org/x/sys/unix"
 )
 
 // A listing describes every entry itself, with its mode, its time and the target of a link.
 func TestList(t *testing.T) {
-	dir := tree(t, map[string]string{"b": "hello", "a/": "", "link@": "b", "lost@": "/none/x", "fifo|": "", "\xff": "not UTF-8", ".hidden": ""})
+	dir := testroot.Tree(t, map[string]string{"b": "hello", "a/": "", "link@": "b", "lost@": "/none/x", "fifo|": "", "\xff": "not UTF-8", ".hidden": ""})
 	when := time.UnixMilli(1_234_567_890_123)
 	for name, mode := range map[string]fs.FileMode{"b": 0o754 | fs.ModeSetuid, "a": 0o750 | fs.ModeSticky | fs.ModeSetgid, "fifo": 0o600, "\xff": 0o644, ".hidden": 0} {
 		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
@@ -73,7 +73,7 @@ func TestListIsBounded(t *testing.T) {
 	for i := range 10 {
 		files[fmt.Sprint(i)] = ""
 	}
-	dir := tree(t, files)
+	dir := testroot.Tree(t, files)
 	defer func(n int) { maxListed = n }(maxListed)
 	maxListed = 9
 	_, err := Place{Path: dir}.List(t.Context(), nil)
@@ -93,7 +93,7 @@ func TestListIsBounded(t *testing.T) {
 }
 
 func TestRenameAndSymlink(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "hello", "b": "old", "d/in": "x", "to@": "d"})
+	dir := testroot.Tree(t, map[string]string{"a": "hello", "b": "old", "d/in": "x", "to@": "d"})
 	at := func(name string) Place { return Place{Path: filepath.Join(dir, name)} }
 	wantText(t, Rename(at("a"), at("b")), "")
 	wantText(t, Rename(at("none"), at("c")), noSuchFile)
@@ -112,7 +112,7 @@ func TestRenameAndSymlink(t *testing.T) {
 }
 
 func TestSetMetadata(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "hello", "d/": ""})
+	dir := testroot.Tree(t, map[string]string{"a": "hello", "d/": ""})
 	at := func(name string) Place { return Place{Path: filepath.Join(dir, name)} }
 	for name, mode := range map[string]fs.FileMode{"a": 0o755 | fs.ModeSetuid, "d": 0o777 | fs.ModeSticky | fs.ModeSetgid} {
 		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
@@ -139,7 +139,7 @@ func TestSetMetadata(t *testing.T) {
 
 // A file opened with FsUpdate changes in place, and keeps its blocks however the handle ends.
 func TestOpenToWrite(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "hello", "dir/": "", "fifo|": ""})
+	dir := testroot.Tree(t, map[string]string{"a": "hello", "dir/": "", "fifo|": ""})
 	at := func(name string) Place { return Place{Path: filepath.Join(dir, name)} }
 	var h Handles
 	wantText(t, h.Open(t.Context(), "a", Do, toOpen(at("a"), protocol.FsUpdate)), "")

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,43 +18,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
-
-	"github.com/b6f6fdd7/troupe/internal/needs"
-	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// tree makes files in a new directory. The map has the content by path. A path ending in a slash is
-// a directory, in @ a symbolic link to the content, in | a fifo.
-func tree(t testing.TB, files map[string]string) (dir string) {
-	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, content := range files {
-		at := filepath.Join(dir, strings.TrimRight(path, "@|"))
-		err := os.MkdirAll(filepath.Dir(at), 0o777)
-		switch {
-		case err != nil:
-		case strings.HasSuffix(path, "/"):
-			err = os.MkdirAll(at, 0o777)
-		case strings.HasSuffix(path, "@"):
-			err = os.Symlink(content, at)
-		case strings.HasSuffix(path, "|"):
-			err = syscall.Mkfifo(at, 0o666)
-		default:
-			err = os.WriteFile(at, []byte(content), 0o666)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
 
 // names lists all paths below dir, with their content.
 func names(t *testing.T, dir string) string {
@@ -107,7 +77,7 @@ func wantText(t *testing.T, err error, want string) {
 const noSuchFile = "No such file or directory (os error 2)"
 
 func TestRead(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "hello", "empty": "", "dir/": "", "link@": "a", "loop@": "loop", "lost@": "none", "fifo|": ""})
+	dir := testroot.Tree(t, map[string]string{"a": "hello", "empty": "", "dir/": "", "link@": "a", "loop@": "loop", "lost@": "none", "fifo|": ""})
 	for _, c := range []struct{ name, data, err string }{
 		{"a", "hello", ""},
 		{"link", "hello", ""},
@@ -153,7 +123,7 @@ func TestRead(t *testing.T) {
 // A written file replaces the old file, even if path is a link, and keeps its mode. Readers with
 // the old file open keep the old content.
 func TestWrite(t *testing.T) {
-	dir := tree(t, map[string]string{
+	dir := testroot.Tree(t, map[string]string{
 		"a": "old", "sub/b": "old", "sub/up@": "../a", "link@": "sub/up", "dangling@": "sub/new",
 		"dir/": "", "dirlink@": "dir", "fifo|": "", "far@": "sub/../sub/b",
 		"else/where/": "", "deep@": "else/where", "via@": "deep/../x",
@@ -234,30 +204,14 @@ func TestFullDisk(t *testing.T) {
 	wantNames(t, dir, "a=old")
 }
 
-// asOwner drops root's privilege over files for the test's goroutine. Only without this privilege
-// do file modes apply.
-func asOwner(t *testing.T) {
-	t.Helper()
-	runtime.LockOSThread() // the thread ends with the goroutine
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var caps [2]unix.CapUserData
-	if err := unix.Capget(&header, &caps[0]); err != nil {
-		t.Fatal(err)
-	}
-	caps[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
-	if err := unix.Capset(&header, &caps[0]); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // In read-only places nothing is written, and existing files stay. Only a file that may be written in a read-only directory gets new content.
 func TestReadOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		begin      func(t *testing.T, dir string) error
 		file, text string // the errors about the file, and about others in the directory
 	}{
-		"directory": {func(t *testing.T, dir string) error { asOwner(t); return os.Chmod(dir, 0o555) }, "", "Permission denied (os error 13)"},
-		"file":      {func(t *testing.T, dir string) error { asOwner(t); return os.Chmod(dir+"/a", 0o444) }, "Permission denied (os error 13)", ""},
+		"directory": {func(t *testing.T, dir string) error { testroot.ObeyModes(t); return os.Chmod(dir, 0o555) }, "", "Permission denied (os error 13)"},
+		"file":      {func(t *testing.T, dir string) error { testroot.ObeyModes(t); return os.Chmod(dir+"/a", 0o444) }, "Permission denied (os error 13)", ""},
 		"filesystem": {func(t *testing.T, dir string) error {
 			return syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
 		}, "Read-only file system (os error 30)", "Read-only file system (os error 30)"},
@@ -324,7 +278,7 @@ func TestReadWhatChanges(t *testing.T) {
 
 // On a filesystem without unnamed files, the new file has a temporary name beside the old file.
 func TestNamedReplacement(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "old"})
+	dir := testroot.Tree(t, map[string]string{"a": "old"})
 	for _, commit := range []bool{false, true} {
 		r, err := newReplacement(View{}, filepath.Join(dir, "a"))
 		if err != nil {
@@ -348,7 +302,7 @@ func TestNamedReplacement(t *testing.T) {
 }
 
 func TestHandles(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "hello", "dir/": "", "fifo|": ""})
+	dir := testroot.Tree(t, map[string]string{"a": "hello", "dir/": "", "fifo|": ""})
 	at := func(name string) string { return filepath.Join(dir, name) }
 	var h Handles
 	wantText(t, h.Open(t.Context(), "r", Do, toOpen(Place{Path: at("a")}, protocol.FsRead)), "")
@@ -424,7 +378,7 @@ func TestHandles(t *testing.T) {
 }
 
 func TestManyHandles(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "hello"})
+	dir := testroot.Tree(t, map[string]string{"a": "hello"})
 	var h Handles
 	defer h.CloseAll()
 	for i := range maxOpen {
@@ -445,7 +399,7 @@ func TestManyHandles(t *testing.T) {
 
 // Handles leave descriptors to the rest of the program.
 func TestHandlesLeaveDescriptors(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "hello"})
+	dir := testroot.Tree(t, map[string]string{"a": "hello"})
 	var before unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)
@@ -483,7 +437,7 @@ func entries(t *testing.T, dir string) []os.DirEntry {
 }
 
 func TestCreateDirectory(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "", "d/": "", "loop@": "loop", "lost@": "none"})
+	dir := testroot.Tree(t, map[string]string{"a": "", "d/": "", "loop@": "loop", "lost@": "none"})
 	for _, c := range []struct {
 		path      string
 		recursive bool
@@ -504,7 +458,7 @@ func TestCreateDirectory(t *testing.T) {
 }
 
 func TestStat(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "hello", "d/": "", "link@": "a", "dlink@": "d", "lost@": "none", "fifo|": ""})
+	dir := testroot.Tree(t, map[string]string{"a": "hello", "d/": "", "link@": "a", "dlink@": "d", "lost@": "none", "fifo|": ""})
 	for _, c := range []struct {
 		name               string
 		isDir, file, alink bool
@@ -641,7 +595,7 @@ func TestListsAreBoundedInBytes(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "", "d/e/f": "", "empty/": "", "link@": "d", "keep": ""})
+	dir := testroot.Tree(t, map[string]string{"a": "", "d/e/f": "", "empty/": "", "link@": "d", "keep": ""})
 	for _, c := range []struct {
 		name             string
 		recursive, force bool

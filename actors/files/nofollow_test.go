@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,7 +32,7 @@ func direct(dir, name string) way {
 }
 
 func TestNoFollowRead(t *testing.T) {
-	dir := tree(t, map[string]string{"d/a": "hello", "link@": "d/a", "dlink@": "d", "lost@": "none", "fifo|": ""})
+	dir := testroot.Tree(t, map[string]string{"d/a": "hello", "link@": "d/a", "dlink@": "d", "lost@": "none", "fifo|": ""})
 	for _, c := range []struct{ name, data, err string }{
 		{"d/a", "hello", ""},
 		{"link", "", linkLoop}, {"lost", "", linkLoop},
@@ -55,7 +56,7 @@ func TestNoFollowRead(t *testing.T) {
 }
 
 func TestNoFollowWrite(t *testing.T) {
-	dir := tree(t, map[string]string{"d/a": "old", "out/": "", "link@": "d/a", "dlink@": "out", "lost@": "none", "fifo|": ""})
+	dir := testroot.Tree(t, map[string]string{"d/a": "old", "out/": "", "link@": "d/a", "dlink@": "out", "lost@": "none", "fifo|": ""})
 	os.Chmod(dir+"/d/a", 0o640)
 	old, err := os.Open(dir + "/d/a")
 	if err != nil {
@@ -84,7 +85,7 @@ func TestNoFollowWrite(t *testing.T) {
 }
 
 func TestNoFollowCreateDirectory(t *testing.T) {
-	dir := tree(t, map[string]string{"d/a": "", "out/": "", "dlink@": "out", "lost@": "none"})
+	dir := testroot.Tree(t, map[string]string{"d/a": "", "out/": "", "dlink@": "out", "lost@": "none"})
 	const exists = "File exists (os error 17)"
 	for _, c := range []struct {
 		name      string
@@ -104,7 +105,7 @@ func TestNoFollowCreateDirectory(t *testing.T) {
 }
 
 func TestNoFollowStat(t *testing.T) {
-	dir := tree(t, map[string]string{"d/a": "hello", "link@": "d/a", "dlink@": "d", "lost@": "none", "fifo|": ""})
+	dir := testroot.Tree(t, map[string]string{"d/a": "hello", "link@": "d/a", "dlink@": "d", "lost@": "none", "fifo|": ""})
 	for _, c := range []struct {
 		name        string
 		isDir, file bool
@@ -136,7 +137,7 @@ func TestNoFollowStat(t *testing.T) {
 }
 
 func TestNoFollowRemove(t *testing.T) {
-	dir := tree(t, map[string]string{"d/a": "", "d/b": "", "empty/": "", "out/x": "", "link@": "d/a", "dlink@": "out", "lost@": "none", "fifo|": ""})
+	dir := testroot.Tree(t, map[string]string{"d/a": "", "d/b": "", "empty/": "", "out/x": "", "link@": "d/a", "dlink@": "out", "lost@": "none", "fifo|": ""})
 	for _, c := range []struct {
 		name  string
 		force bool
@@ -159,7 +160,7 @@ func TestNoFollowRemove(t *testing.T) {
 
 // Without openat2(2) every call is refused, and nothing is done.
 func TestNoFollowWithoutOpenat2(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "old"})
+	dir := testroot.Tree(t, map[string]string{"a": "old"})
 	real := openat2
 	t.Cleanup(func() { openat2 = real })
 	for _, errno := range []error{unix.ENOSYS, unix.EPERM} {
@@ -178,7 +179,7 @@ func TestNoFollowWithoutOpenat2(t *testing.T) {
 
 // While a directory is swapped for a link and back, nothing passes through the link.
 func TestNoFollowRaces(t *testing.T) {
-	dir := tree(t, map[string]string{"d/": "", "out/secret": "secret", "link@": "out"})
+	dir := testroot.Tree(t, map[string]string{"d/": "", "out/secret": "secret", "link@": "out"})
 	outside := func() int64 {
 		var st unix.Stat_t
 		if err := unix.Stat(dir+"/out", &st); err != nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -21,7 +22,7 @@ var slashes = regexp.MustCompile("/+")
 // FuzzPaths encodes a path as a URI, in several ways, and looks at the file. The result must match
 // the file seen by package os under the same path. Nothing is changed.
 func FuzzPaths(f *testing.F) {
-	dir := tree(f, map[string]string{
+	dir := testroot.Tree(f, map[string]string{
 		"a": "hello", "d/in": "in d", "d/é/ü": "u", "d/up@": "..", "d/back@": "../d/up/d", "sp ace/x y": "blank", "new\nline/\t": "control", "100%": "percent",
 		"%41": "not A", "A": "not %41", "?q=#f": "neither query nor fragment", "C:/x": "no drive", `back\slash`: "", "\xff\xfe": "not UTF-8", "~$&'()*+,;=@!": "",
 		"lnk@": "d/in", "dlnk@": "d", "lost@": "none/x", "loop@": "loop", "far@": "dlnk/up/sp ace", "fifo|": "", "...": "three", "..a": "two and a", "empty/": "",

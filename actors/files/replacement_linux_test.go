@@ -8,10 +8,10 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"golang.org/x/sys/unix"
 )
 
 // as runs f with the rights of a user in a directory of this user. Only root can do that.
@@ -107,7 +107,7 @@ func asRoot(f func()) {
 // A file that is a mount point cannot be replaced.
 func TestWriteMountPoint(t *testing.T) {
 	needs.Mount(t)
-	dir := tree(t, map[string]string{"a": "old", "b": "below"})
+	dir := testroot.Tree(t, map[string]string{"a": "old", "b": "below"})
 	path := filepath.Join(dir, "b")
 	if err := unix.Mount(filepath.Join(dir, "a"), path, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestWriteMountPoint(t *testing.T) {
 
 // A copy onto another name of the same file loses nothing.
 func TestCopyOntoOtherName(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "old"})
+	dir := testroot.Tree(t, map[string]string{"a": "old"})
 	if err := os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "b")); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -58,7 +59,7 @@ func walked(t *testing.T, dir string, r protocol.FsWalkResult) string {
 }
 
 func TestWalk(t *testing.T) {
-	dir := tree(t, map[string]string{
+	dir := testroot.Tree(t, map[string]string{
 		"a": "", "b/c": "", "b/d/e": "", "link@": "a", "z/f": "", "b/up@": "..", "y@": "z", "fifo|": "",
 		".h/i": "", "gone@": "none", "b/loop@": "loop", "b/bad\xff": "",
 	})
@@ -106,7 +107,7 @@ func TestWalk(t *testing.T) {
 }
 
 func TestWalkRoot(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "", "d/x": "", "l@": "d", "gone@": "none", "fifo|": ""})
+	dir := testroot.Tree(t, map[string]string{"a": "", "d/x": "", "l@": "d", "gone@": "none", "fifo|": ""})
 	for _, c := range []struct {
 		root      string
 		follow    bool
@@ -151,7 +152,7 @@ func TestWalkLimits(t *testing.T) {
 
 // A walk holds the listing of a directory only while it goes through the directory.
 func TestListingsAreGivenBack(t *testing.T) {
-	dir := tree(t, map[string]string{"a/b/c/d/e/f/": ""})
+	dir := testroot.Tree(t, map[string]string{"a/b/c/d/e/f/": ""})
 	held := 0
 	hold := func(n int) error {
 		held += n
@@ -172,8 +173,8 @@ func TestListingsAreGivenBack(t *testing.T) {
 
 // An unreadable directory is listed, and also an error. So is the root.
 func TestWalkUnreadable(t *testing.T) {
-	dir := tree(t, map[string]string{"d/x": "", "e/y": ""})
-	asOwner(t)
+	dir := testroot.Tree(t, map[string]string{"d/x": "", "e/y": ""})
+	testroot.ObeyModes(t)
 	if err := os.Chmod(dir+"/d", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,7 @@ func TestWalkUnreadable(t *testing.T) {
 
 // The bytes of a result are bounded: each entry counts its URI and 64 bytes, each error also its text.
 func TestWalkBytes(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "", "b": "", "c\xff": ""})
+	dir := testroot.Tree(t, map[string]string{"a": "", "b": "", "c\xff": ""})
 	whole := maxWalkBytes
 	defer func() { maxWalkBytes = whole }()
 	o := protocol.FsWalkOptions{MaxDirectories: 1, MaxEntries: 9}

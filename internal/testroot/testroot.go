@@ -12,6 +12,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -37,6 +39,35 @@ func Dir(t testing.TB, parent string) string {
 	})
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
+	}
+	return dir
+}
+
+// Tree makes files in a new directory, whose path has no links. The map has the content by path. A path ending in a slash is a directory,
+// in @ a symbolic link to the content, in | a fifo.
+func Tree(t testing.TB, files map[string]string) (dir string) {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, content := range files {
+		at := filepath.Join(dir, strings.TrimRight(path, "@|"))
+		err := os.MkdirAll(filepath.Dir(at), 0o777)
+		switch {
+		case err != nil:
+		case strings.HasSuffix(path, "/"):
+			err = os.MkdirAll(at, 0o777)
+		case strings.HasSuffix(path, "@"):
+			err = os.Symlink(content, at)
+		case strings.HasSuffix(path, "|"):
+			err = syscall.Mkfifo(at, 0o666)
+		default:
+			err = os.WriteFile(at, []byte(content), 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	return dir
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,15 +18,13 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/changes/batch"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// newsTime is how long news may take to come; no passing test waits so long.
-const newsTime = time.Minute
 
 // room is memory for a watch.
 type room struct{ atomic.Int64 }
@@ -44,7 +41,7 @@ func wantPaths(t *testing.T, got []string, want ...string) {
 }
 
 func until(t interface{ Fatal(...any) }, what string, done func() bool) {
-	for deadline := time.Now().Add(newsTime); !done(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(watchTime); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(what)
 		}
@@ -94,9 +91,17 @@ func (r *Watcher) settled(t interface{ Fatal(...any) }, dir string) {
 	}
 	defer os.Remove(marker)
 	until(t, "the marker is not told", func() bool { return told(w) != nil })
+	r.still(t)
+}
+
+// still waits until no watch looks.
+func (r *Watcher) still(t interface{ Fatal(...any) }) {
 	until(t, "a watch looks for ever", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
+		if r.in == nil {
+			return true
+		}
 		for w := range r.in.all {
 			if w.busy {
 				return false
@@ -314,7 +319,7 @@ func TestWatchWithoutPermission(t *testing.T) {
 	dir, side := t.TempDir(), t.TempDir()
 	sh(t, dir, "mkdir -p shut/open; touch shut/open/a shut/b; chmod 311 shut")
 	defer os.Chmod(dir+"/shut", 0o777)
-	withoutPrivilege(t)
+	testroot.ObeyModes(t)
 	r := NewWatcher()
 	open := begin(t, r, dir+"/shut/open")
 	for _, path := range []string{"/shut", "/shut/b", "/shut/none"} {
@@ -327,21 +332,6 @@ func TestWatchWithoutPermission(t *testing.T) {
 	wantPaths(t, told(open), dir+"/shut/open/a")
 }
 
-// withoutPrivilege makes the permissions of files count for the test, also for root.
-func withoutPrivilege(t *testing.T) {
-	t.Helper()
-	runtime.LockOSThread() // the thread ends with the goroutine
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var caps [2]unix.CapUserData
-	if err := unix.Capget(&header, &caps[0]); err != nil {
-		t.Fatal(err)
-	}
-	caps[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
-	if err := unix.Capset(&header, &caps[0]); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // All changes are told: after random changes, a watch tells something if its file or the entries of its
 // directory differ.
 func TestWatchFollows(t *testing.T) {
@@ -351,50 +341,19 @@ func TestWatchFollows(t *testing.T) {
 	begin(t, r, side)
 	rapid.Check(t, func(t *rapid.T) {
 		n++
-		top := filepath.Join(dir, fmt.Sprint(n))
-		if err := os.Mkdir(top, 0o777); err != nil {
-			t.Fatal(err)
-		}
-		root, err := os.OpenRoot(top) // links may lead anywhere, but the test must change nothing outside of top
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer root.Close()
-		names := rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 1, 3),
-			func(names []string) string { return strings.Join(names, "/") })
-		targets := rapid.SampledFrom([]string{"a", "../b", "b/c", "/nowhere", "..", "../a/c", ".", top + "/b"})
-		change := func() {
-			at, to := names.Draw(t, "path"), names.Draw(t, "to")
-			switch rapid.SampledFrom([]string{"write", "write", "mkdir", "mkdir", "link", "move", "move", "move", "remove"}).Draw(t, "what") {
-			case "write":
-				if f, err := root.OpenFile(at, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666); err == nil {
-					f.WriteString("more")
-					f.Close()
-				}
-			case "mkdir":
-				root.MkdirAll(at, 0o777)
-			case "link":
-				root.Symlink(targets.Draw(t, "target"), at)
-			case "move":
-				root.Rename(at, to)
-			case "remove":
-				root.RemoveAll(at)
-			}
-		}
-		for range rapid.IntRange(0, 10).Draw(t, "before") {
-			change()
-		}
+		z := newMaze(t, filepath.Join(dir, fmt.Sprint(n)), 3, "write", "write", "mkdir", "mkdir", "link", "move", "move", "move", "remove")
+		defer z.Close()
 		watches := make(map[*Watch]string) // what the path looks like
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		for _, name := range rapid.SliceOfNDistinct(names, 1, 4, rapid.ID).Draw(t, "watched") {
-			if w, err := r.Watch(ctx, files.Place{Path: filepath.Join(top, name)}, new(room)); err == nil { // else a loop of links
+		for _, name := range rapid.SliceOfNDistinct(z.names, 1, 4, rapid.ID).Draw(t, "watched") {
+			if w, err := r.Watch(ctx, files.Place{Path: filepath.Join(z.top, name)}, new(room)); err == nil { // else a loop of links
 				watches[w] = looksLike(w.path)
 			}
 		}
 		for range 5 {
 			for range rapid.IntRange(1, 3).Draw(t, "changes") {
-				change()
+				z.change()
 			}
 			r.settled(t, side)
 			for w, before := range watches {

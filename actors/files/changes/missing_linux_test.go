@@ -14,41 +14,15 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-	"pgregory.net/rapid"
-
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/internal/rules"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
 )
 
 // watchTime is how long news may take to come; no passing test waits so long.
 const watchTime = time.Minute
-
-// tree makes files in a new directory: directories end in /, and links in @ with the target as content.
-func tree(t testing.TB, files map[string]string) (dir string) {
-	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, content := range files {
-		at := filepath.Join(dir, strings.TrimRight(path, "@"))
-		err := os.MkdirAll(filepath.Dir(at), 0o777)
-		switch {
-		case err != nil:
-		case strings.HasSuffix(path, "/"):
-			err = os.MkdirAll(at, 0o777)
-		case strings.HasSuffix(path, "@"):
-			err = os.Symlink(content, at)
-		default:
-			err = os.WriteFile(at, nil, 0o666)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
 
 func places(paths []string) (all []files.Place) {
 	for _, path := range paths {
@@ -91,17 +65,11 @@ func await(t interface{ Fatalf(string, ...any) }, told chan struct{}, what strin
 // idle waits until all ended watches are removed.
 func idle(t *testing.T, r *Watcher) {
 	t.Helper()
-	for deadline := time.Now().Add(watchTime); ; time.Sleep(time.Millisecond) {
+	until(t, "something is left of watches that have ended", func() bool {
 		r.mu.Lock()
-		done := r.in == nil && r.missing.places == 0
-		r.mu.Unlock()
-		if done {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("something is left of watches that have ended")
-		}
-	}
+		defer r.mu.Unlock()
+		return r.in == nil && r.missing.places == 0
+	})
 }
 
 // looked waits until no watch looks. All earlier events are then handled.
@@ -117,16 +85,7 @@ func (r *Watcher) looked(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, told, "a marker")
-	for busy := true; busy; time.Sleep(time.Millisecond) {
-		busy = false
-		r.mu.Lock()
-		if r.in != nil {
-			for w := range r.in.all {
-				busy = busy || w.busy
-			}
-		}
-		r.mu.Unlock()
-	}
+	r.still(t)
 }
 
 func TestMissing(t *testing.T) {
@@ -162,7 +121,7 @@ func TestMissing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			dir := tree(t, c.tree)
+			dir := testroot.Tree(t, c.tree)
 			r := NewWatcher()
 			paths := func(names string) (paths []string) {
 				for name := range strings.FieldsSeq(names) {
@@ -229,7 +188,7 @@ func do(t *testing.T, dir, script string) {
 }
 
 func TestMissingOfWhatIsSo(t *testing.T) {
-	dir := tree(t, map[string]string{"a": ""})
+	dir := testroot.Tree(t, map[string]string{"a": ""})
 	r := NewWatcher()
 	for _, c := range []struct{ missing, present []string }{
 		{[]string{dir + "/b", dir + "/a"}, nil},
@@ -242,7 +201,7 @@ func TestMissingOfWhatIsSo(t *testing.T) {
 }
 
 func TestMissingRefuses(t *testing.T) {
-	dir := tree(t, map[string]string{"loop@": "loop"})
+	dir := testroot.Tree(t, map[string]string{"loop@": "loop"})
 	r := NewWatcher()
 	many := make([]string, maxWatched+1)
 	for i := range many {
@@ -273,7 +232,7 @@ func TestMissingRefuses(t *testing.T) {
 
 // An ended watch leaves nothing behind, in any state.
 func TestMissingEnds(t *testing.T) {
-	dir := tree(t, map[string]string{"a/b/": ""})
+	dir := testroot.Tree(t, map[string]string{"a/b/": ""})
 	r := NewWatcher()
 	watch(t, r, []string{dir + "/none"}, nil)
 	before := r.missing.places
@@ -302,7 +261,7 @@ func TestMissingEnds(t *testing.T) {
 
 // A watch gives up places no longer needed, and an ended watch gives up all places.
 func TestMissingKeepsWhatItNeeds(t *testing.T) {
-	dir := tree(t, nil)
+	dir := testroot.Tree(t, nil)
 	r := NewWatcher()
 	w, err := r.Missing(t.Context(), places([]string{dir + "/a/b/c"}), nil)
 	if err != nil {
@@ -368,12 +327,12 @@ func (r *Watcher) counts(t *testing.T) (places, watched int) {
 
 // A directory without read permission is passed, and not watched.
 func TestMissingWithoutPermission(t *testing.T) {
-	dir := tree(t, map[string]string{"shut/open/": ""})
+	dir := testroot.Tree(t, map[string]string{"shut/open/": ""})
 	if err := os.Chmod(dir+"/shut", 0o311); err != nil {
 		t.Fatal(err)
 	}
 	defer os.Chmod(dir+"/shut", 0o777)
-	withoutPrivilege(t)
+	testroot.ObeyModes(t)
 	r := NewWatcher()
 	told := watch(t, r, []string{dir + "/shut/open/a"}, nil)
 	do(t, dir, "touch shut/open/a")
@@ -392,44 +351,16 @@ func TestMissingWithoutPermission(t *testing.T) {
 // A watch reports a path of missing once it exists, and a path of present once it does not,
 // whatever happens to files, directories and links. Otherwise the watch reports nothing.
 func TestMissingFollows(t *testing.T) {
-	dir := tree(t, nil)
+	dir := testroot.Tree(t, nil)
 	n := 0
 	r := NewWatcher()
 	rapid.Check(t, func(t *rapid.T) {
 		n++
-		top := filepath.Join(dir, fmt.Sprint(n))
-		if err := os.Mkdir(top, 0o777); err != nil {
-			t.Fatal(err)
-		}
-		root, err := os.OpenRoot(top) // links may lead anywhere, but the test must change nothing outside of top
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer root.Close()
-		names := rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 1, 4),
-			func(names []string) string { return strings.Join(names, "/") })
-		targets := rapid.SampledFrom([]string{"a", "../b", "b/c", "/nowhere", "..", "../a/c", ".", top + "/b"})
-		change := func() {
-			at, to := names.Draw(t, "path"), names.Draw(t, "to")
-			switch rapid.SampledFrom([]string{"touch", "mkdir", "mkdir", "link", "link", "move", "move", "remove"}).Draw(t, "what") {
-			case "touch":
-				root.WriteFile(at, nil, 0o666)
-			case "mkdir":
-				root.MkdirAll(at, 0o777)
-			case "link":
-				root.Symlink(targets.Draw(t, "target"), at)
-			case "move":
-				root.Rename(at, to)
-			case "remove":
-				root.RemoveAll(at)
-			}
-		}
-		for range rapid.IntRange(0, 10).Draw(t, "before") {
-			change()
-		}
+		z := newMaze(t, filepath.Join(dir, fmt.Sprint(n)), 4, "write", "mkdir", "mkdir", "link", "link", "move", "move", "remove")
+		defer z.Close()
 		var missing, present []string
-		for _, name := range rapid.SliceOfN(names, 1, 4).Draw(t, "watched") {
-			path := filepath.Join(top, name)
+		for _, name := range rapid.SliceOfN(z.names, 1, 4).Draw(t, "watched") {
+			path := filepath.Join(z.top, name)
 			switch _, err := os.Stat(path); {
 			case err == nil:
 				present = append(present, path)
@@ -445,7 +376,7 @@ func TestMissingFollows(t *testing.T) {
 		}
 		told := toldBy(w)
 		for range 10 {
-			change()
+			z.change()
 			for i, path := range w.paths {
 				_, err := os.Stat(path.Path)
 				if err != nil && !files.Absent(err) || (err != nil) != (i < w.missing) {
@@ -465,7 +396,7 @@ func TestMissingFollows(t *testing.T) {
 func TestMissingRaces(t *testing.T) { missingRaces(t, 100) }
 
 func missingRaces(t *testing.T, rounds int) {
-	dir := tree(t, nil)
+	dir := testroot.Tree(t, nil)
 	r := NewWatcher()
 	watch(t, r, []string{dir + "/none"}, nil) // keeps the instance open, because closing takes the kernel 10 ms
 	for i := range rounds {
@@ -535,7 +466,7 @@ func instances(t *testing.T) (n int) {
 func TestMissingShare(t *testing.T) { missingShare(t, 100) }
 
 func missingShare(t *testing.T, rounds int) {
-	dir := tree(t, map[string]string{"d/": ""})
+	dir := testroot.Tree(t, map[string]string{"d/": ""})
 	r := NewWatcher()
 	watch(t, r, []string{dir + "/none"}, nil)
 	var over atomic.Bool
@@ -563,7 +494,7 @@ func missingShare(t *testing.T, rounds int) {
 
 // A Missing stays below the root of its places, notices what happens there, and refuses links that lead out.
 func TestMissingBelowARoot(t *testing.T) {
-	dir := tree(t, map[string]string{"root/d/e/": "", "root/d/file": "", "root/in@": "d", "outside/file": "",
+	dir := testroot.Tree(t, map[string]string{"root/d/e/": "", "root/d/file": "", "root/in@": "d", "outside/file": "",
 		"root/up@": "../outside", "root/none@": "../none", "root/absnone@": "/none", "root/magic@": "/proc/self/root"})
 	root := dir + "/root"
 	if err := os.Symlink(dir+"/outside", root+"/abs"); err != nil {
@@ -592,7 +523,7 @@ func TestMissingBelowARoot(t *testing.T) {
 
 // Both kinds of watches share an instance and directories. Neither sees what only the other asks for.
 func TestKindsShare(t *testing.T) {
-	dir, side := tree(t, map[string]string{"a": ""}), t.TempDir()
+	dir, side := testroot.Tree(t, map[string]string{"a": ""}), t.TempDir()
 	r := NewWatcher()
 	told := watch(t, r, []string{dir + "/b"}, []string{dir + "/a"})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -642,7 +573,7 @@ func TestEventWhileItLooks(t *testing.T) {
 
 // If events were lost, every watch looks.
 func TestMissingOverflow(t *testing.T) {
-	dir := tree(t, nil)
+	dir := testroot.Tree(t, nil)
 	r := NewWatcher()
 	told := watch(t, r, []string{dir + "/a"}, nil)
 	r.mu.Lock()
@@ -659,7 +590,7 @@ func TestMissingOverflow(t *testing.T) {
 // If the inotify instance breaks, its watches end with a change, and a new watch gets a new
 // instance.
 func TestMissingBroken(t *testing.T) {
-	dir := tree(t, nil)
+	dir := testroot.Tree(t, nil)
 	r := NewWatcher()
 	told := make(chan struct{}, 4)
 	for range 2 {
