@@ -94,7 +94,8 @@ func (c *connection) recordFile(call *fileCall) func(error) {
 	e := *call.change
 	e.Who, e.Method = c.who(), call.in.method
 	if e.Path == "" { // fs/close: calls with the same handle run one after the other
-		if e.Path = audit.Text(c.files.handles.Replaces(string(e.Handle))); e.Path == "" {
+		file, _ := c.files.handles.Find(string(e.Handle))
+		if e.Path = audit.Text(file.Target); e.Path == "" {
 			return func(error) {}
 		}
 	}

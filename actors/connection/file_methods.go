@@ -39,14 +39,16 @@ func (call *fileCall) about(id string) error {
 // byHandle returns do for a call that enters the filesystem of a handle first, unless another process holds the file.
 func (f *fileCalls) byHandle(call *fileCall, id string, do func(context.Context) (any, error)) func(context.Context) (any, error) {
 	return func(ctx context.Context) (any, error) {
-		switch known, elsewhere := f.handles.Elsewhere(id); {
-		case elsewhere:
+		file, known := f.handles.Find(id)
+		call.as, _ = file.Note.(*audit.User)
+		switch {
+		case file.Elsewhere:
 			call.leave()
 		case known && call.user != "":
 			return nil, files.Refuse(protocol.KindPolicy, "file handle `%s` was opened as this server's own user, and by its --users-file you are user %q now: open the file again", id, call.user)
 		}
-		if filesystem := f.handles.Filesystem(id); filesystem != "" {
-			if err := call.enter(filesystem); err != nil {
+		if file.Filesystem != "" {
+			if err := call.enter(file.Filesystem); err != nil {
 				return nil, err
 			}
 		}
@@ -90,11 +92,7 @@ func openFile(f *fileCalls, call *fileCall, p protocol.FsOpenParams) error {
 		return err
 	}
 	err := call.works(p.Path, files.Call{Op: files.OpOpen, Mode: p.Mode}, func(ctx context.Context, by files.Caller, c files.Call) (any, error) {
-		err := f.handles.Open(ctx, p.HandleID, by, c)
-		if err == nil && call.as != nil && c.Changes() {
-			f.openedBy.Store(p.HandleID, call.as)
-		}
-		return protocol.FsOpenResult{HandleID: p.HandleID}, err
+		return protocol.FsOpenResult{HandleID: p.HandleID}, f.handles.Open(ctx, p.HandleID, call.as, by, c)
 	})
 	if call.change != nil {
 		call.change.Handle = audit.Text(p.HandleID)
@@ -126,12 +124,7 @@ func writeBlock(f *fileCalls, call *fileCall, p protocol.FsWriteBlockParams) err
 
 func closeFile(f *fileCalls, call *fileCall, p protocol.FsCloseParams) error {
 	call.change = &audit.FileChange{Handle: audit.Text(p.HandleID)}
-	call.do = f.byHandle(call, p.HandleID, empty(func(ctx context.Context) error {
-		if by, ok := f.openedBy.LoadAndDelete(p.HandleID); ok {
-			call.as = by.(*audit.User)
-		}
-		return f.handles.Close(ctx, p.HandleID)
-	}))
+	call.do = f.byHandle(call, p.HandleID, empty(func(ctx context.Context) error { return f.handles.Close(ctx, p.HandleID) }))
 	return call.about(p.HandleID)
 }
 

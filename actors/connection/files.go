@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -94,7 +93,6 @@ type fileCalls struct {
 	home      string                // the user's directory
 	hidden    files.Hidden          // files of the server
 	jails     *jails                // nil: no call is confined, in tests
-	openedBy  sync.Map              // *audit.User by the id of a handle with which a process of this user changes a file
 }
 
 func newFileCalls(watcher *changes.Watcher, memory *budget.Account) *fileCalls {

@@ -130,7 +130,7 @@ var allCalls = map[string]func(*yard, Place) (string, error){
 	"open": func(_ *yard, p Place) (string, error) {
 		var h Handles
 		defer h.CloseAll()
-		if err := h.Open(context.Background(), "h", Do, toOpen(p, protocol.FsRead)); err != nil {
+		if err := h.Open(context.Background(), "h", nil, Do, toOpen(p, protocol.FsRead)); err != nil {
 			return "", err
 		}
 		data, _, err := h.Read("h", 0, 1000)
@@ -139,7 +139,7 @@ var allCalls = map[string]func(*yard, Place) (string, error){
 	"replace": func(_ *yard, p Place) (string, error) {
 		var h Handles
 		defer h.CloseAll()
-		if err := h.Open(context.Background(), "h", Do, toOpen(p, protocol.FsReplace)); err != nil {
+		if err := h.Open(context.Background(), "h", nil, Do, toOpen(p, protocol.FsReplace)); err != nil {
 			return "", err
 		}
 		return "", errors.Join(h.Write("h", 0, []byte("new")), h.Close(context.Background(), "h"))

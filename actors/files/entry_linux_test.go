@@ -142,19 +142,19 @@ func TestOpenToWrite(t *testing.T) {
 	dir := testroot.Tree(t, map[string]string{"a": "hello", "dir/": "", "fifo|": ""})
 	at := func(name string) Place { return Place{Path: filepath.Join(dir, name)} }
 	var h Handles
-	wantText(t, h.Open(t.Context(), "a", Do, toOpen(at("a"), protocol.FsUpdate)), "")
+	wantText(t, h.Open(t.Context(), "a", nil, Do, toOpen(at("a"), protocol.FsUpdate)), "")
 	wantText(t, h.Write("a", 3, []byte("ping")), "")
 	wantText(t, h.Close(t.Context(), "a"), "")
-	wantText(t, h.Open(t.Context(), "new", Do, toOpen(at("new"), protocol.FsUpdate)), "")
+	wantText(t, h.Open(t.Context(), "new", nil, Do, toOpen(at("new"), protocol.FsUpdate)), "")
 	wantText(t, h.Write("new", 0, []byte("half")), "")
-	if got := h.Replaces("new"); got != at("new").Path {
-		t.Errorf("the handle changes %q", got)
+	if got, ok := h.Find("new"); !ok || got.Target != at("new").Path {
+		t.Errorf("the handle changes %q", got.Target)
 	}
 	_, _, err := h.Read("new", 0, 1)
 	wantText(t, err, "Bad file descriptor (os error 9)")
-	wantText(t, h.Open(t.Context(), "dir", Do, toOpen(at("dir"), protocol.FsUpdate)), "Is a directory (os error 21)")
-	wantText(t, h.Open(t.Context(), "fifo", Do, toOpen(at("fifo"), protocol.FsUpdate)), "path `"+dir+"/fifo` is not a file")
-	wantText(t, h.Open(t.Context(), "none", Do, toOpen(at("none/x"), protocol.FsUpdate)), noSuchFile)
+	wantText(t, h.Open(t.Context(), "dir", nil, Do, toOpen(at("dir"), protocol.FsUpdate)), "Is a directory (os error 21)")
+	wantText(t, h.Open(t.Context(), "fifo", nil, Do, toOpen(at("fifo"), protocol.FsUpdate)), "path `"+dir+"/fifo` is not a file")
+	wantText(t, h.Open(t.Context(), "none", nil, Do, toOpen(at("none/x"), protocol.FsUpdate)), noSuchFile)
 	h.CloseAll()
 	wantNames(t, dir, "a=helping dir/ fifo new=half")
 	if e, err := at("new").Entry(false); err != nil || e.Mode != 0o600 {

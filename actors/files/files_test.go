@@ -191,7 +191,7 @@ func TestFullDisk(t *testing.T) {
 	const full = "No space left on device (os error 28)"
 	wantText(t, Write(path, make([]byte, 1<<20)), full)
 	var h Handles
-	if err := h.Open(t.Context(), "h", Do, toOpen(Place{Path: path}, protocol.FsReplace)); err != nil {
+	if err := h.Open(t.Context(), "h", nil, Do, toOpen(Place{Path: path}, protocol.FsReplace)); err != nil {
 		t.Fatal(err)
 	}
 	wantText(t, h.Write("h", 0, make([]byte, 1<<20)), full)
@@ -234,7 +234,7 @@ func TestReadOnly(t *testing.T) {
 			var h Handles
 			defer h.CloseAll()
 			wantText(t, Write(dir+"/a", []byte("new")), c.file)
-			wantText(t, h.Open(t.Context(), "h", Do, toOpen(Place{Path: dir + "/a"}, protocol.FsReplace)), c.file)
+			wantText(t, h.Open(t.Context(), "h", nil, Do, toOpen(Place{Path: dir + "/a"}, protocol.FsReplace)), c.file)
 			wantText(t, Copy(context.Background(), Place{Path: from}, Place{Path: dir + "/a"}, false, nil), c.file)
 			wantNames(t, dir, "a=old")
 			wantText(t, Write(dir+"/b", nil), c.text)
@@ -256,7 +256,7 @@ func TestReadWhatChanges(t *testing.T) {
 	const most = 1 << 20
 	var h Handles
 	defer h.CloseAll()
-	wantText(t, h.Open(t.Context(), "h", Do, toOpen(Place{Path: path}, protocol.FsRead)), "")
+	wantText(t, h.Open(t.Context(), "h", nil, Do, toOpen(Place{Path: path}, protocol.FsRead)), "")
 	var over atomic.Bool
 	var other sync.WaitGroup
 	other.Go(func() {
@@ -305,11 +305,11 @@ func TestHandles(t *testing.T) {
 	dir := testroot.Tree(t, map[string]string{"a": "hello", "dir/": "", "fifo|": ""})
 	at := func(name string) string { return filepath.Join(dir, name) }
 	var h Handles
-	wantText(t, h.Open(t.Context(), "r", Do, toOpen(Place{Path: at("a")}, protocol.FsRead)), "")
-	wantText(t, h.Open(t.Context(), "r", Do, toOpen(Place{Path: at("a")}, protocol.FsRead)), "file handle `r` already exists")
-	wantText(t, h.Open(t.Context(), "n", Do, toOpen(Place{Path: at("none")}, protocol.FsRead)), noSuchFile)
-	wantText(t, h.Open(t.Context(), "n", Do, toOpen(Place{Path: at("dir")}, protocol.FsRead)), "path `"+dir+"/dir` is not a file")
-	wantText(t, h.Open(t.Context(), "n", Do, toOpen(Place{Path: at("fifo")}, protocol.FsReplace)), "No such device or address (os error 6)")
+	wantText(t, h.Open(t.Context(), "r", nil, Do, toOpen(Place{Path: at("a")}, protocol.FsRead)), "")
+	wantText(t, h.Open(t.Context(), "r", nil, Do, toOpen(Place{Path: at("a")}, protocol.FsRead)), "file handle `r` already exists")
+	wantText(t, h.Open(t.Context(), "n", nil, Do, toOpen(Place{Path: at("none")}, protocol.FsRead)), noSuchFile)
+	wantText(t, h.Open(t.Context(), "n", nil, Do, toOpen(Place{Path: at("dir")}, protocol.FsRead)), "path `"+dir+"/dir` is not a file")
+	wantText(t, h.Open(t.Context(), "n", nil, Do, toOpen(Place{Path: at("fifo")}, protocol.FsReplace)), "No such device or address (os error 6)")
 	for _, c := range []struct {
 		offset uint64
 		n      int
@@ -325,7 +325,7 @@ func TestHandles(t *testing.T) {
 	}
 	wantText(t, h.Write("r", 0, []byte("x")), "Bad file descriptor (os error 9)")
 
-	wantText(t, h.Open(t.Context(), "w", Do, toOpen(Place{Path: at("a")}, protocol.FsReplace)), "")
+	wantText(t, h.Open(t.Context(), "w", nil, Do, toOpen(Place{Path: at("a")}, protocol.FsReplace)), "")
 	wantText(t, h.Write("w", 0, []byte("hello")), "")
 	wantText(t, h.Write("w", 8, []byte("world")), "")
 	wantNames(t, dir, "a=hello dir/ fifo") // a is replaced only by Close
@@ -344,13 +344,16 @@ func TestHandles(t *testing.T) {
 	if chunk, _, err := h.Read("r", 0, 100); string(chunk) != "hello" || err != nil {
 		t.Errorf("who had the old file open reads %q, %v", chunk, err)
 	}
-	wantText(t, h.Open(t.Context(), "f", Do, toOpen(Place{Path: at("a")}, protocol.FsReplace)), "")
+	wantText(t, h.Open(t.Context(), "f", nil, Do, toOpen(Place{Path: at("a")}, protocol.FsReplace)), "")
 	wantText(t, h.Write("f", 0, []byte("hello")), "")
 	_, _, err := h.Read("f", 0, 5)
 	wantText(t, err, "Bad file descriptor (os error 9)")
 	wantText(t, h.Write("f", 0, nil), "unknown file handle `f`") // a failed Read closes
+	if about, known := h.Find("f"); known || about != (About{}) {
+		t.Errorf("of a closed handle there is %+v", about)
+	}
 	wantNames(t, dir, "a=hello dir/ fifo")
-	wantText(t, h.Open(t.Context(), "s", Do, toOpen(Place{Path: at("a")}, protocol.FsRead)), "")
+	wantText(t, h.Open(t.Context(), "s", nil, Do, toOpen(Place{Path: at("a")}, protocol.FsRead)), "")
 	os.Truncate(at("a"), 1)
 	for _, c := range []struct {
 		offset uint64
@@ -361,7 +364,7 @@ func TestHandles(t *testing.T) {
 		}
 	}
 
-	wantText(t, h.Open(t.Context(), "lost", Do, toOpen(Place{Path: at("a")}, protocol.FsReplace)), "")
+	wantText(t, h.Open(t.Context(), "lost", nil, Do, toOpen(Place{Path: at("a")}, protocol.FsReplace)), "")
 	wantText(t, h.Write("lost", 0, []byte("half")), "")
 	h.CloseAll()
 	wantNames(t, dir, "a=h dir/ fifo")
@@ -372,7 +375,7 @@ func TestHandles(t *testing.T) {
 			t.Errorf("%v is not fs.ErrNotExist", err)
 		}
 	}
-	if err := h.Open(t.Context(), "late", Do, toOpen(Place{Path: at("a")}, protocol.FsRead)); err == nil {
+	if err := h.Open(t.Context(), "late", nil, Do, toOpen(Place{Path: at("a")}, protocol.FsRead)); err == nil {
 		t.Error("a file was opened after the end")
 	}
 }
@@ -382,11 +385,11 @@ func TestManyHandles(t *testing.T) {
 	var h Handles
 	defer h.CloseAll()
 	for i := range maxOpen {
-		wantText(t, h.Open(t.Context(), fmt.Sprint(i), Do, toOpen(Place{Path: dir + "/a"}, []protocol.FsMode{protocol.FsReplace, protocol.FsRead}[i%2])), "")
+		wantText(t, h.Open(t.Context(), fmt.Sprint(i), nil, Do, toOpen(Place{Path: dir + "/a"}, []protocol.FsMode{protocol.FsReplace, protocol.FsRead}[i%2])), "")
 	}
-	wantText(t, h.Open(t.Context(), "0", Do, toOpen(Place{Path: dir + "/a"}, protocol.FsRead)), "file handle `0` already exists")
+	wantText(t, h.Open(t.Context(), "0", nil, Do, toOpen(Place{Path: dir + "/a"}, protocol.FsRead)), "file handle `0` already exists")
 	for _, path := range []string{"/a", "/none"} {
-		err := h.Open(t.Context(), "more", Do, toOpen(Place{Path: dir + path}, protocol.FsReplace))
+		err := h.Open(t.Context(), "more", nil, Do, toOpen(Place{Path: dir + path}, protocol.FsReplace))
 		wantText(t, err, "at most 128 file handles may be open per connection")
 		if !errors.As(err, new(*Refusal)) {
 			t.Errorf("one more than is allowed: %v", err)
@@ -394,7 +397,7 @@ func TestManyHandles(t *testing.T) {
 	}
 	wantNames(t, dir, "a=hello")
 	h.Close(t.Context(), "0")
-	wantText(t, h.Open(t.Context(), "more", Do, toOpen(Place{Path: dir + "/a"}, protocol.FsRead)), "")
+	wantText(t, h.Open(t.Context(), "more", nil, Do, toOpen(Place{Path: dir + "/a"}, protocol.FsRead)), "")
 }
 
 // Handles leave descriptors to the rest of the program.
@@ -406,7 +409,7 @@ func TestHandlesLeaveDescriptors(t *testing.T) {
 	}
 	var h Handles
 	defer h.CloseAll()
-	wantText(t, h.Open(t.Context(), "first", Do, toOpen(Place{Path: dir + "/a"}, protocol.FsRead)), "")
+	wantText(t, h.Open(t.Context(), "first", nil, Do, toOpen(Place{Path: dir + "/a"}, protocol.FsRead)), "")
 	fewer := before
 	fewer.Cur = fdReserve
 	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &before)
@@ -415,7 +418,7 @@ func TestHandlesLeaveDescriptors(t *testing.T) {
 	}
 	for _, mode := range []protocol.FsMode{protocol.FsRead, protocol.FsReplace, protocol.FsUpdate} {
 		open := len(entries(t, "/proc/self/fd"))
-		wantText(t, h.Open(t.Context(), "h", Do, toOpen(Place{Path: dir + "/a"}, mode)), "Too many open files (os error 24)")
+		wantText(t, h.Open(t.Context(), "h", nil, Do, toOpen(Place{Path: dir + "/a"}, mode)), "Too many open files (os error 24)")
 		if now := len(entries(t, "/proc/self/fd")); now != open {
 			t.Errorf("%d files are open, %d before", now, open)
 		}
@@ -498,7 +501,7 @@ func TestBlockIsNoLargerThanItLooks(t *testing.T) {
 	}
 	var h Handles
 	defer h.CloseAll()
-	if err := h.Open(t.Context(), "h", Do, toOpen(Place{Path: path}, protocol.FsRead)); err != nil {
+	if err := h.Open(t.Context(), "h", nil, Do, toOpen(Place{Path: path}, protocol.FsRead)); err != nil {
 		t.Fatal(err)
 	}
 	for _, offset := range []uint64{0, 1, 1 << 40} {

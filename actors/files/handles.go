@@ -31,12 +31,18 @@ type Handles struct {
 }
 
 type handle struct {
-	Opened               // without a File until Open has finished
-	on        string     // the filesystem, as mounts.Find; fixed
-	elsewhere bool       // another process holds the file; fixed
-	target    string     // the path to change, fixed; "": opened for reading
-	failed    error      // the first error of writing a block; Close then discards the file
-	mu        sync.Mutex // held while file is used; CloseAll waits for mu
+	Opened            // without a File until Open has finished
+	about  About      // fixed when Open has finished
+	failed error      // the first error of writing a block; Close then discards the file
+	mu     sync.Mutex // held while file is used; CloseAll waits for mu
+}
+
+// About is what is fixed about an open file.
+type About struct {
+	Filesystem string // as mounts.Of; "": another process holds the file
+	Elsewhere  bool   // another process holds the file
+	Target     string // the path of the file that the handle changes; "": it was opened for reading
+	Note       any    // of the caller of Open
 }
 
 type unknownHandle struct{ id string }
@@ -45,11 +51,11 @@ func (u unknownHandle) Error() string        { return fmt.Sprintf("unknown file 
 func (u unknownHandle) Is(target error) bool { return target == fs.ErrNotExist }
 
 // Open opens a regular file by a call c with OpOpen. With FsReplace, Open creates a new file for writing; Close lets the new file
-// replace the file at the place.
-func (h *Handles) Open(ctx context.Context, id string, by Caller, c Call) error {
-	hd := &handle{}
+// replace the file at the place. Find returns note.
+func (h *Handles) Open(ctx context.Context, id string, note any, by Caller, c Call) error {
+	hd := &handle{about: About{Note: note}}
 	if c.Mode.Writes() {
-		hd.target = c.At.Path
+		hd.about.Target = c.At.Path
 	}
 	hd.mu.Lock()
 	defer hd.mu.Unlock()
@@ -67,8 +73,8 @@ func (h *Handles) Open(ctx context.Context, id string, by Caller, c Call) error 
 		delete(h.open, id)
 		return err
 	}
-	hd.on = filesystemOf(hd.File)
-	_, hd.elsewhere = hd.File.(Elsewhere)
+	hd.about.Filesystem = filesystemOf(hd.File)
+	_, hd.about.Elsewhere = hd.File.(Elsewhere)
 	return nil
 }
 
@@ -118,7 +124,7 @@ func (h *Handles) get(id string) (*handle, error) {
 }
 
 // Read returns up to n bytes from offset on. eof reports whether chunk is shorter than n. n is at
-// most math.MaxInt32. If Read fails, the handle is closed, as by Close.
+// most math.MaxInt32. If Read fails, the handle is closed, as by Close: also one for writing, which cannot be read.
 func (h *Handles) Read(id string, offset uint64, n int) (chunk []byte, eof bool, err error) {
 	hd, err := h.get(id)
 	if err != nil {
@@ -126,7 +132,7 @@ func (h *Handles) Read(id string, offset uint64, n int) (chunk []byte, eof bool,
 	}
 	defer hd.mu.Unlock()
 	if chunk, eof, err = block(hd.File, offset, n); err != nil {
-		h.close(context.Background(), id, hd) // opened for reading, so there is no Commit
+		h.close(context.Background(), id, hd)
 	}
 	return chunk, eof, err
 }
@@ -168,7 +174,7 @@ func (h *Handles) close(ctx context.Context, id string, hd *handle) error {
 	switch {
 	case hd.Replaces == nil:
 		err := hd.File.Close()
-		if hd.target != "" {
+		if hd.about.Target != "" {
 			err = cmp.Or(hd.failed, err)
 		}
 		return err
@@ -179,33 +185,15 @@ func (h *Handles) close(ctx context.Context, id string, hd *handle) error {
 	return hd.Replaces.Commit(ctx)
 }
 
-// Filesystem returns the filesystem of the handle id, as mounts.Find; "" if there is no such handle.
-func (h *Handles) Filesystem(id string) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if hd := h.open[id]; hd != nil {
-		return hd.on
-	}
-	return ""
-}
-
-// Elsewhere reports whether there is a handle id, and whether another process holds its file.
-func (h *Handles) Elsewhere(id string) (known, elsewhere bool) {
+// Find returns what is fixed about the file of a handle. False: there is no such handle.
+func (h *Handles) Find(id string) (about About, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	hd := h.open[id]
-	return hd != nil, hd != nil && hd.elsewhere
-}
-
-// Replaces returns the path of the file that the handle id changes. "": the handle changes none.
-func (h *Handles) Replaces(id string) string {
-	h.mu.Lock()
-	hd := h.open[id]
-	h.mu.Unlock()
 	if hd == nil {
-		return ""
+		return About{}, false
 	}
-	return hd.target
+	return hd.about, true
 }
 
 // CloseAll closes all open files. New files opened with FsReplace are discarded without a trace. CloseAll

@@ -80,7 +80,7 @@ func TestWriteInPlace(t *testing.T) {
 				t.Errorf("%s: the file is another, with mode %v", c.name, after.Mode())
 			}
 			var h Handles
-			wantText(t, h.Open(t.Context(), "h", Do, toOpen(Place{Path: path}, protocol.FsReplace)), "")
+			wantText(t, h.Open(t.Context(), "h", nil, Do, toOpen(Place{Path: path}, protocol.FsReplace)), "")
 			wantText(t, h.Write("h", 3, []byte("er")), "")
 			if data, _ := os.ReadFile(path); string(data) != "new" {
 				t.Errorf("%s: before the handle is closed the file has %q", c.name, data)

@@ -421,7 +421,7 @@ var mutants = []mutant{
 	{file: "protocol/msgpack_scan.go", old: `if err := u.member(&seen, key); err != nil {`, new: `if seen = (names{}); u.member(&seen, key) != nil {
 				var err error`, breaks: "members that are not interpreted are not repeated"},
 	{file: "actors/files/handles.go", old: `err == nil && scarce(hd.File)`, new: `false`, breaks: "open files leave descriptors to the rest of the program"},
-	{file: "actors/files/handles.go", old: `h.close(context.Background(), id, hd) // opened for reading, so there is no Commit
+	{file: "actors/files/handles.go", old: `h.close(context.Background(), id, hd)
 	}`, new: `}`, breaks: "a failed read closes the handle"},
 	{file: "actors/internal/quota/quota.go", old: `min(n, q.starts.Burst), now`, new: `n, now`, breaks: "a group of more than a burst can start"},
 	{file: "actors/internal/quota/quota.go", old: `(s.memory == nil || s.memory.Used() == 0)`, new: `true`, breaks: "an owner key is remembered while its output is held"},

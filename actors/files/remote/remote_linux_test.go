@@ -145,10 +145,10 @@ func TestHandlesThroughTheSocket(t *testing.T) {
 	path := filepath.Join(dir, "f")
 	must(t, os.WriteFile(path, []byte("old"), 0o640))
 	var h files.Handles
-	must(t, h.Open(ctx, "w", c.Do, files.Call{Op: files.OpOpen, At: place(path), Mode: protocol.FsReplace}))
-	must(t, h.Open(ctx, "u", c.Do, files.Call{Op: files.OpOpen, At: place(dir, "u"), Mode: protocol.FsUpdate}))
-	must(t, h.Open(ctx, "r", c.Do, files.Call{Op: files.OpOpen, At: place(path), Mode: protocol.FsRead}))
-	must(t, h.Open(ctx, "lost", c.Do, files.Call{Op: files.OpOpen, At: place(path), Mode: protocol.FsReplace}))
+	must(t, h.Open(ctx, "w", nil, c.Do, files.Call{Op: files.OpOpen, At: place(path), Mode: protocol.FsReplace}))
+	must(t, h.Open(ctx, "u", nil, c.Do, files.Call{Op: files.OpOpen, At: place(dir, "u"), Mode: protocol.FsUpdate}))
+	must(t, h.Open(ctx, "r", nil, c.Do, files.Call{Op: files.OpOpen, At: place(path), Mode: protocol.FsRead}))
+	must(t, h.Open(ctx, "lost", nil, c.Do, files.Call{Op: files.OpOpen, At: place(path), Mode: protocol.FsReplace}))
 	big := bytes.Repeat([]byte("0123456789"), 100_000)
 	must(t, h.Write("w", 0, big))
 	must(t, h.Write("u", 3, []byte("x")))
@@ -396,7 +396,7 @@ func TestDeathOfTheJail(t *testing.T) {
 		t.Error(err)
 	}
 	var h files.Handles
-	if err := h.Open(t.Context(), "h", c.Do, files.Call{Op: files.OpOpen, At: place("/etc/passwd")}); !errors.Is(err, ErrEnded) {
+	if err := h.Open(t.Context(), "h", nil, c.Do, files.Call{Op: files.OpOpen, At: place("/etc/passwd")}); !errors.Is(err, ErrEnded) {
 		t.Error(err)
 	}
 }
