@@ -321,8 +321,8 @@ func (c *Client) lastHello() protocol.InitializeResult {
 }
 
 // Close detaches from the session. Close returns when the client's goroutines have ended, except
-// goroutines blocked in a Writer or Reader of the caller, and when the server has closed the connection,
-// too; Close waits for the server at most for transport.CloseWait. The processes go on until the detached
+// goroutines blocked in a Writer or Reader of the caller. Before that, Close waits until the server has
+// closed the connection, too, at most for transport.CloseWait. The processes go on until the detached
 // TTL of the session passes. Input taken by a StdinPipe but not yet by the server may be lost. Reads of a
 // StdoutPipe or StderrPipe return ErrClosed, and so do a Wait in progress and every later call. The session
 // notices the end of the connection a moment later: who comes back to the session at once sets

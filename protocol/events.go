@@ -7,9 +7,9 @@ type ServerEventsParams struct {
 	AfterUs *uint64 `json:"afterUs,omitempty"`
 	// WaitMs is how long the server waits for an event if there is none, in milliseconds. 0: the answer comes at once.
 	WaitMs uint64 `json:"waitMs,omitempty"`
-	// Instance asks only for events of one process: those with this Instance. "": of all.
+	// Instance, if not empty, limits the answer to events of one process: those with this Instance.
 	Instance string `json:"instance,omitempty"`
-	// Last asks for the newest events, at most so many, in place of the oldest. 0: for the oldest.
+	// Last, if not 0, limits the answer to the newest Last events. With 0 the answer begins with the oldest event.
 	Last uint64 `json:"last,omitempty"`
 }
 

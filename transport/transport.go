@@ -72,7 +72,7 @@ type Conn interface {
 	// RemoteAddr names the other side for logs and error texts.
 	RemoteAddr() string
 
-	// About returns what is known about the client of a server's connection. On other connections only Transport and MaxMessage are set.
+	// About returns what is known about the client of a server's connection. On other connections all members about the client are zero.
 	About() About
 
 	// Subprotocol returns the subprotocol that both sides agreed on, or "" for none. On a server's

@@ -18,7 +18,7 @@ import (
 )
 
 // This file holds calls about files to the sandbox that their client asks for, and to the user of their client. A method gets a files.Caller only through
-// works, so a method that forgets the sandbox does not exist. The rule of the client holds as well: the place
+// works, so no method can bypass the sandbox. The rule of the client holds as well: the place
 // of a call has its root in a sandbox too.
 
 // errNoCwd has the text of the peer. (sandbox wire §1.5.)

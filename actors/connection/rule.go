@@ -80,10 +80,10 @@ func value(ctx context.Context, by files.Caller, c files.Call) (any, error) {
 	return r.Value, err
 }
 
-// makes makes call the call c about the file at a URI.
+// makes prepares the call c about the file at a URI. The client gets its value.
 func (call *fileCall) makes(uri string, c files.Call) error { return call.works(uri, c, value) }
 
-// moves is makes for a call that takes what it writes from the file at another URI.
+// moves prepares a call that takes what it writes from the file at another URI.
 func (call *fileCall) moves(from, to string, c files.Call) (err error) {
 	if c.From.Path, err = pathOf(from); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (call *fileCall) moves(from, to string, c files.Call) (err error) {
 	return err
 }
 
-// works makes call a call about the file at a URI, which do makes. If c may change the file, the rule and the sandbox must allow
+// works prepares the call c about the file at a URI; do makes the call. If c may change the file, the rule and the sandbox must allow
 // that, and the call is recorded.
 func (call *fileCall) works(uri string, c files.Call, do work) (err error) {
 	c.At.Path, err = pathOf(uri)

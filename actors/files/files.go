@@ -90,9 +90,7 @@ type failure struct {
 func (f *failure) Error() string { return f.text }
 
 // Fail returns an error with a kind that is no Refusal.
-func Fail(kind protocol.ErrorKind, format string, a ...any) error { return fail(kind, format, a...) }
-
-func fail(kind protocol.ErrorKind, format string, a ...any) error {
+func Fail(kind protocol.ErrorKind, format string, a ...any) error {
 	return &failure{kind, fmt.Sprintf(format, a...)}
 }
 
@@ -320,7 +318,7 @@ func (l *listing) each(ctx context.Context, v View, do func(fs.DirEntry) error) 
 	case err != io.EOF:
 		return err
 	case l.count > maxListed:
-		err := fail(protocol.KindTooLarge, "%s returned %d entries; limit is %d", l.method, l.count, maxListed)
+		err := Fail(protocol.KindTooLarge, "%s returned %d entries; limit is %d", l.method, l.count, maxListed)
 		return &Advised{err, "fs/walk returns a part of a large directory"}
 	}
 	return nil
@@ -335,7 +333,7 @@ func (l *listing) full() bool {
 // take takes n bytes for an entry.
 func (l *listing) take(n int) error {
 	if l.size += n; l.size > maxListBytes {
-		return fail(protocol.KindTooLarge, "directory `%s` has entries of more than %d bytes: fs/walk returns a part", l.path, maxListBytes)
+		return Fail(protocol.KindTooLarge, "directory `%s` has entries of more than %d bytes: fs/walk returns a part", l.path, maxListBytes)
 	}
 	return l.hold.Take(n)
 }

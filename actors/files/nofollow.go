@@ -19,7 +19,7 @@ import (
 
 // errNoOpenat2 means that the system cannot resolve a path under the rule. There is no other way to do it: a
 // look before the call would leave time to put a link there.
-var errNoOpenat2 = fail(protocol.KindUnsupported, "followSymlinks: false needs openat2(2), which this system lacks (Linux before 5.6) or forbids (seccomp): leave it out, or use another system")
+var errNoOpenat2 = Fail(protocol.KindUnsupported, "followSymlinks: false needs openat2(2), which this system lacks (Linux before 5.6) or forbids (seccomp): leave it out, or use another system")
 
 func linkAdvice(path string) string {
 	return fmt.Sprintf("path `%s` has a component that is a symbolic link, and followSymlinks is false", path)
@@ -48,7 +48,7 @@ func createDirect(path string, recursive bool) error {
 		return err
 	}
 	if path == "/" {
-		return fail(protocol.KindExists, "directory already exists")
+		return Fail(protocol.KindExists, "directory already exists")
 	}
 	at, err := directLocation(path)
 	if err != nil {
@@ -94,7 +94,7 @@ func statDirect(path string) (m protocol.FsGetMetadataResult, err error) {
 // recursive.
 func removeDirect(path string, recursive, force bool) error {
 	if recursive {
-		return &Advised{fail(protocol.KindUnsupported, "recursive no-follow removal is unsupported"), "send recursive: false, which removes a file or an empty directory"}
+		return &Advised{Fail(protocol.KindUnsupported, "recursive no-follow removal is unsupported"), "send recursive: false, which removes a file or an empty directory"}
 	}
 	at, err := directEntry(path)
 	if err == nil {

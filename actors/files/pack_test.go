@@ -26,7 +26,7 @@ func TestErrorsKeepTheirMeaning(t *testing.T) {
 		fmt.Errorf("around: %w", unix.EINVAL),
 		unix.ENAMETOOLONG,
 		refuse(protocol.KindNotFile, "path is not a regular file"),
-		fail(protocol.KindTooLarge, "too large"),
+		Fail(protocol.KindTooLarge, "too large"),
 		&Advised{refuse(protocol.KindTooLarge, "file is too large"), "read it in blocks"},
 		&Advised{&fs.PathError{Op: "open", Path: "/l", Err: unix.ELOOP}, "a link"},
 		&rules.Refusal{What: "path", Name: "/b\xff", Word: rules.Write},

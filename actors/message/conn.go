@@ -1,6 +1,6 @@
 package message
 
-// Conn is a transport connection as the troupe uses it. Package transport has several kinds. A Conn on a socket may also be a Socket.
+// Conn is a transport connection as the troupe uses it. Package transport has several kinds. A Conn may also be a Socket.
 type Conn interface {
 	// ReadMessage returns the next message, which is valid until the next call.
 	//
@@ -27,7 +27,7 @@ type Conn interface {
 	Subprotocol() string
 }
 
-// Socket is what a Conn on a socket can do beside.
+// Socket has further methods, which websockets and frames have.
 type Socket interface {
 	// SetMaxMessage sets the largest message from now on; 0 means About.MaxMessage.
 	SetMaxMessage(bytes int)

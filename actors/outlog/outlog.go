@@ -77,7 +77,8 @@ const (
 	// growMax is the largest length, in bytes, to which later output extends a chunk in memory.
 	growMax = 32 << 10
 	// growMs is how long an entry may be extended, so that its time tells when its output came. On disk this time doubles with each
-	// coarser bytes in the rests of the stretches: else a program that writes now and then fills the list of its places before its spool.
+	// coarser bytes in the rests of the stretches. Otherwise a program that writes a line now and then would use up the memory for places
+	// before the disk.
 	growMs  = 100
 	coarser = 64 << 10
 	// spooledMax is the largest length, in bytes, to which later output extends a chunk on disk. spooledCost is
@@ -169,10 +170,8 @@ func (l *Log) Last() uint64 {
 
 // Written returns how many bytes of output the log has got, the dropped ones included.
 func (l *Log) Written() uint64 {
-	if n := len(l.items); n > 0 {
-		return l.items[n-1].bytes
-	}
-	return l.droppedBytes
+	_, bytes := l.before(len(l.items))
+	return bytes
 }
 
 // Append adds output. From now on the log owns data, and holds slab, the memory of data; nil means no slab.
@@ -329,8 +328,8 @@ func (l *Log) upTo(seq uint64) (cost int64, bytes uint64) {
 	if it.on == nil || len(it.on.rest) == 0 {
 		return it.cost, it.bytes
 	}
-	// The last entry of a stretch has the cost of the stretch. Each other has the cost of the code of the next, which becomes the first when
-	// it goes.
+	// Whoever drops the first entry of a stretch frees the code of the second, which becomes the first. So an entry counts as much as the code
+	// of its successor, and the last entry counts as the rest of the stretch.
 	cost, bytes = l.before(i)
 	for e, on := it.Entry, *it.on; e.Seq <= seq; {
 		bytes += uint64(on.n)
@@ -368,15 +367,21 @@ func (l *Log) after(seq uint64) iter.Seq2[*Entry, *stretch] {
 // Cost returns the cost of the entries after seq, in bytes: their data, and a fixed overhead for each. Cost(0)
 // is the cost of the whole log.
 func (l *Log) Cost(after uint64) int64 {
-	all, _ := l.upTo(l.Last())
-	had, _ := l.upTo(after)
-	return all - had
+	cost, _ := l.After(after)
+	return cost
 }
 
-// Bytes returns how many bytes of output follow seq.
+// Bytes returns how many bytes of output the entries after seq have.
 func (l *Log) Bytes(after uint64) uint64 {
-	_, had := l.upTo(after)
-	return l.Written() - had
+	_, bytes := l.After(after)
+	return bytes
+}
+
+// After returns the cost of the entries after seq, as Cost does, and how many bytes of output they have.
+func (l *Log) After(seq uint64) (cost int64, bytes uint64) {
+	all, written := l.before(len(l.items))
+	had, read := l.upTo(seq)
+	return all - had, written - read
 }
 
 // Dropped returns how many bytes of output were dropped since the log began.

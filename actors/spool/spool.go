@@ -1,8 +1,8 @@
 // Package spool keeps output on disk until its readers have taken the output, so that the program need not wait.
 // A File has no name in its directory. So nothing is left there, even if the server is killed.
 //
-// A File is a ring: the pump of a stream writes bytes to a reserved place, the log keeps the place until it frees it, and
-// whoever delivers output reads an Extent. Offsets and lengths count stored bytes, which are the bytes of the output.
+// A File only grows. The pump of a stream writes bytes to a reserved place, the log keeps the place and frees it later, and
+// whoever delivers output reads an Extent. Freed blocks go back to the disk. Offsets and lengths count stored bytes, which are the bytes of the output.
 //
 // # Where to look
 //
@@ -59,14 +59,14 @@ type File struct {
 	failed  error    // of a Write: there is no other
 	closed  bool     // no Write follows
 
-	// blocks has, by their numbers, the blocks of which some bytes are freed or an Extent is held: few, because the log frees its
-	// oldest output first.
+	// blocks has, by number, each block with freed bytes or with an Extent. Such blocks are few, because the log frees its oldest
+	// output first.
 	blocks   map[int64]part
 	dead     []int64 // blocks to be punched out
 	punching bool    // a goroutine punches dead out
 }
 
-// A part is what is not needed of a block, in bytes.
+// A part says how much of a block the log has freed, in bytes, and how many Extents still need the block.
 type part struct {
 	freed   int64 // the log needs these bytes no more
 	due     int64 // of freed: not given back, because somebody may read the block

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -243,14 +244,11 @@ func environment(read func(name string) ([]byte, error), e *psEntry) ([]string, 
 	case e.Sandbox != "":
 		return nil, errors.New("runs in a sandbox, and the server does not look at the environment there")
 	}
-	hadArgs := false // a moment ago: whoever had them then has the environment now, even if it is empty
+	hadArgs := false // 10 ms ago. The kernel sets both at once, so an environment that is still empty then is complete
 	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		args, err := read(fmt.Sprintf("%d/cmdline", e.PID))
-		if err != nil {
-			return nil, fmt.Errorf("has an environment that the server cannot read: %w", err)
-		}
-		data, err := read(fmt.Sprintf("%d/environ", e.PID))
-		if err != nil {
+		data, err2 := read(fmt.Sprintf("%d/environ", e.PID))
+		if err := cmp.Or(err, err2); err != nil {
 			return nil, fmt.Errorf("has an environment that the server cannot read: %w", err)
 		}
 		if len(data) > 0 || hadArgs || time.Since(begun) > execTime {

@@ -520,6 +520,36 @@ func TestWatchBeginsAtAnEnd(t *testing.T) {
 	r.mu.Unlock()
 }
 
+// A watch that ends while it waits for the kernel to give its directory up waits no more.
+func TestWatchEndsAsItWaits(t *testing.T) {
+	dir := t.TempDir()
+	r := NewWatcher()
+	old := begin(t, r, dir)
+	r.mu.Lock()
+	for p := range old.places {
+		old.in.ending[p.directory] = true
+	}
+	r.mu.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := r.Watch(ctx, files.Place{Path: dir}, new(room))
+		ended <- err
+	}()
+	until(t, "the watch does not begin", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(old.in.all) == 2
+	})
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want that it was cancelled", err)
+	}
+	r.mu.Lock()
+	clear(old.in.ending)
+	r.mu.Unlock()
+}
+
 // A watch that begins or ends in a directory does not disturb another watch there.
 func TestWatchesShare(t *testing.T) {
 	dir := t.TempDir()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,8 +45,9 @@ type Watcher struct {
 
 	// mu is never held for a system call: actors take mu.
 	mu      sync.Mutex
-	in      *inotify // nil: there are no watches
-	closing bool     // close runs
+	in      *inotify  // nil: there are no watches
+	closing bool      // the function close runs
+	gaveUp  sync.Cond // with mu: the kernel has given a directory up, or a follower has ended
 	missing kind
 	changes kind
 }
@@ -65,7 +65,7 @@ type kind struct {
 
 // NewWatcher returns a Watcher without watches and without an inotify instance.
 func NewWatcher() *Watcher {
-	return &Watcher{
+	r := &Watcher{
 		looks:   make(chan struct{}, maxLooks),
 		missing: kind{mask: comesOrGoes, most: maxPlaces, full: files.Fail(protocol.KindLimit, full)},
 		changes: kind{
@@ -73,6 +73,8 @@ func NewWatcher() *Watcher {
 			full: errors.New(full), advice: ": end another watch with fs/unwatch",
 		},
 	}
+	r.gaveUp.L = &r.mu
+	return r
 }
 
 // inotify is an inotify instance with the watches using it.
@@ -171,6 +173,7 @@ func (f *follower) end(last func()) {
 		return
 	}
 	f.over = true
+	r.gaveUp.Broadcast()
 	gone := f.drop(nil)
 	delete(f.in.all, f)
 	closes := len(f.in.all) == 0
@@ -291,9 +294,15 @@ func (f *follower) add(v files.View, directory, name string, places map[place]bo
 		}
 		r.mu.Lock()
 		if in.ending[wd] {
+			for in.ending[wd] && !f.over {
+				r.gaveUp.Wait()
+			}
+			over := f.over
 			r.mu.Unlock()
-			runtime.Gosched() // until the kernel has given it up
-			continue
+			if over {
+				return p, context.Canceled
+			}
+			continue // the directory gets another descriptor
 		}
 		p = place{wd, name}
 		err = f.keep(p)
@@ -444,4 +453,5 @@ func (in *inotify) remove(r *Watcher, directories []int32) {
 	for _, directory := range directories {
 		delete(in.ending, directory)
 	}
+	r.gaveUp.Broadcast()
 }

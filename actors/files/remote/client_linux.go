@@ -186,6 +186,9 @@ func (c *Client) ask(ctx context.Context, r request, with *os.File) (reply, erro
 func (c *Client) begin(r *request, with *os.File, answered chan<- reply) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.over {
+		return ErrEnded
+	}
 	c.last++
 	r.ID = c.last
 	data, err := encode(r)

@@ -335,7 +335,7 @@ func TestJailIsKilled(t *testing.T) {
 	}
 	on := j.calls(j.workspace())
 	var h files.Handles
-	must(t, h.Open(t.Context(), "h", on, files.Call{Op: files.OpOpen, At: j.at("w/f"), Mode: protocol.FsReplace}))
+	must(t, h.Open(t.Context(), "h", nil, on, files.Call{Op: files.OpOpen, At: j.at("w/f"), Mode: protocol.FsReplace}))
 	must(t, h.Write("h", 0, []byte("new")))
 	must(t, handle.Load().(child.Handle).Kill())
 	if err := h.Close(t.Context(), "h"); !errors.Is(err, remote.ErrEnded) {

@@ -43,8 +43,8 @@ type ring struct {
 type Question struct {
 	Who      identity.Identity // sees only the events that this client may observe
 	AfterUs  uint64
-	Instance string // only events of the process with this instance; "": of all
-	Last     uint64 // at most so many events, the newest; 0: the oldest
+	Instance string // of the only process whose events are asked for; "": all processes
+	Last     uint64 // how many of the newest events are asked for; 0: all, the oldest first
 }
 
 // wants reports whether an event of a session that owner has opened is asked for, whatever its time.

@@ -250,7 +250,8 @@ func (f *Feed[K, A]) Lag(v *Viewer[A]) (bytes int64, since time.Time) {
 
 // After returns how many bytes of output the log has after seq: on disk, or with what they take in memory.
 func (f *Feed[K, A]) After(seq uint64) int64 {
-	return max(f.Log.Cost(seq), int64(f.Log.Bytes(seq)))
+	cost, bytes := f.Log.After(seq)
+	return max(cost, int64(bytes))
 }
 
 // Ack records that the owner, or a viewer with Hold, has all entries after from up to to. For any other key, Ack does

@@ -261,7 +261,8 @@ func (s *reader) flush() {
 	if s.err == nil && len(s.batch) > 0 {
 		s.err = s.send(s.batch)
 	}
-	if s.batch = nil; full { // more are likely to follow: do not grow the next batch line by line
+	s.batch = nil
+	if full { // more are likely to follow, and the next batch does not grow line by line
 		s.batch = make([]Line, 0, maxBatch)
 	}
 }
