@@ -133,8 +133,10 @@ func printInfo(out show.Out, e *psEntry) {
 	if e.left != "" {
 		line("client", "%s", e.left)
 	}
-	if text := why.Quiet(p); text != "" {
-		line("waits for", "%s", text)
+	if len(p.WaitsFor) > 0 || p.PendingWrites > 0 { // else Quiet says how the last run ended, which has a line of its own
+		if text := why.Quiet(p); text != "" {
+			line("why", "%s", text)
+		}
 	}
 	for i, w := range p.WaitsFor {
 		text := "for " + show.Age(time.Duration(min(w.SinceMs, 1<<43))*time.Millisecond)

@@ -11,6 +11,20 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
+// troupe info says why a process writes nothing, and of one that has ended only how it has ended.
+func TestInfoTellsWhy(t *testing.T) {
+	for want, e := range map[string]psEntry{
+		"last end     exit code 3, run 1\n":                           {ProcessInfoResult: protocol.ProcessInfoResult{ProcessInfo: protocol.ProcessInfo{State: "closed", Status: &protocol.ExitStatus{ExitCode: 3, Run: 1}}}},
+		"why          restarts in 2s (exit code 3)\n             for": {ProcessInfoResult: protocol.ProcessInfoResult{ProcessInfo: protocol.ProcessInfo{State: "restarting"}, WaitsFor: []protocol.Wait{{For: protocol.WaitBackoff, InMs: 2000, Reason: "exit code 3"}}}},
+	} {
+		var out strings.Builder
+		printInfo(show.To(&out), &e)
+		if text := out.String(); !strings.Contains(text, want) || strings.Contains(text, "why ") != (len(e.WaitsFor) > 0) {
+			t.Errorf("it prints\n%s\nwant %q", text, want)
+		}
+	}
+}
+
 // A program whose start was just answered may have no arguments and no environment yet.
 func TestEnvironmentComesAfterTheStart(t *testing.T) {
 	for name, c := range map[string]struct {

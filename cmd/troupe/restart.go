@@ -32,8 +32,8 @@ func newStart(t *target.Flags) *cobra.Command {
 it was started with. Its log goes on. The count of restarts begins anew. Returns when the new run
 has begun. A process that runs is no error.
 
-This is for programs of troupe run --detach and troupe up, for as long as their session lives. New programs:
-troupe run.`,
+This is for programs of troupe run --detach, troupe run --restart and troupe up, for as long as their session
+lives. New programs: troupe run.`,
 		Example: `  troupe start web
   troupe start shop/web shop/worker`,
 		Args: cobra.MinimumNArgs(1),

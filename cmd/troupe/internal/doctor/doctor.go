@@ -171,7 +171,7 @@ func (f Facts) contained() Line {
 	case f.NoCgroup != "":
 		l.Status = Warn
 		l.Found = fmt.Sprintf("%s, no cgroup: %s", f.Containment, show.Harmless(f.NoCgroup))
-		l.Advice = "without a cgroup, limits of memory and CPU, and usage in ps and top, are missing: run the server in a unit with Delegate=yes, or on a machine with cgroup v2"
+		l.Advice = "without a cgroup, limits of memory and CPU are missing, and the usage in ps and top is that of the program alone: run the server in a unit with Delegate=yes, or on a machine with cgroup v2"
 	}
 	return l
 }
