@@ -151,7 +151,7 @@ const forSession = 100 * 365 * 24 * time.Hour
 
 // keeps returns how long the process can be read after closed.
 func (p *process) keeps() time.Duration {
-	if p.afterEnd() && !p.feed.Ephemeral {
+	if p.launch.AfterEnd() && !p.feed.Ephemeral {
 		return forSession
 	}
 	return p.retention()
@@ -169,7 +169,7 @@ func (p *process) retention() time.Duration {
 func (p *process) leave() {
 	p.gauge.HeldBytes.Add(-p.gauged)
 	p.gauged = 0
-	p.release()
+	p.launch.Release()
 	p.feed.Close()
 	if p.intake != nil {
 		p.intake.Hold(0, 0) // now: the end of its tree may take long, or not come
@@ -191,7 +191,7 @@ func (r *processRecord) destroy() {
 	}
 	if h, answered := r.intake.Leave(); answered {
 		if handle == nil && h != nil {
-			r.recordUnseen(r.life.Run())
+			r.launch.RecordUnseen(r.life.Run())
 		}
 		handle, unused = h, true
 	}

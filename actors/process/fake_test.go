@@ -8,6 +8,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/process/launch"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -22,11 +23,12 @@ func fakeProcessOf(params protocol.ProcessStartParams, spawn func(actor.Producer
 		env:     fake.Env(func() *fake.Child { return c }),
 		id:      "p",
 		name:    "p-1",
-		params:  &params,
+		launch:  &launch.Launch{Params: &params},
 		feed:    feedOf(params.Retention, 1<<20, false),
 		gauge:   new(message.Gauge),
 		session: spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
 	}
+	record.launch.Env = record.env
 	change(record)
 	pid := spawn(func() actor.Actor { return &process{record} })
 	synctest.Wait()

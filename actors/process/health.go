@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"regexp"
 	"slices"
 	"sync"
@@ -13,12 +12,9 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/process/health"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
-	"github.com/b6f6fdd7/troupe/supervision"
 )
 
 // This file is the shell around health.Health. The shell reports events to the machine, and does its actions, on goroutines where
@@ -225,14 +221,14 @@ type pace struct{ first, most time.Duration }
 
 // lookForReady looks until the run is ready.
 func (p *process) lookForReady(ctx actor.Context) {
-	r := p.params.Ready
+	r := p.launch.Params.Ready
 	if r.Probe != nil {
 		p.probeReady(ctx, r.Probe)
 		return
 	}
 	look := health.LookFor(r)
 	if r.File != "" || r.Unix != "" {
-		look = p.bounded(p.ruled(p.user.user(), look))
+		look = p.bounded(p.launch.Look(look))
 	}
 	p.lookout(ctx, look, pace{10 * time.Millisecond, 250 * time.Millisecond})
 }
@@ -288,44 +284,4 @@ func (p *process) bounded(look func(context.Context) error) func(context.Context
 		}
 		return look(ctx)
 	}
-}
-
-// as returns look with the file permissions of u: a client must not learn which files are closed to its programs.
-func as(u *child.User, look func(context.Context) error) func(context.Context) error {
-	if u == nil {
-		return look
-	}
-	return func(ctx context.Context) (err error) {
-		if refused := child.LookAs(u, func() { err = look(ctx) }); refused != nil {
-			return refused
-		}
-		return err
-	}
-}
-
-// healthError refuses conditions for which the server cannot look.
-func healthError(r *protocol.Ready, restart *protocol.Restart) *protocol.Error {
-	if r == nil {
-		return nil
-	}
-	if r.Exit && restart != nil && restart.Policy == string(supervision.Permanent) {
-		return protocol.WrongParams("ready.exit is for what ends for good, and restart.policy is permanent: make it transient")
-	}
-	for _, path := range []struct{ name, uri string }{{"unix", r.Unix}, {"file", r.File}} {
-		if path.uri == "" {
-			continue
-		}
-		if _, err := protocol.ParseFileURI(path.uri); err != nil {
-			return protocol.WrongParams("ready.%s: %v", path.name, err)
-		}
-	}
-	if r.TCP != "" {
-		if err := wireerr.BadName("ready.tcp", r.TCP); err != nil {
-			return err
-		}
-		if _, _, err := net.SplitHostPort(r.TCP); err != nil {
-			return protocol.WrongParams("ready.tcp is %q, expected host:port: %v", wireerr.Clip(r.TCP), err)
-		}
-	}
-	return nil
 }

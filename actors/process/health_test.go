@@ -22,6 +22,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/process/health"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -126,7 +127,7 @@ func TestProbesAreNoWayAroundTheRate(t *testing.T) {
 
 // A probe whose command cannot be started has failed.
 func TestProbesThatAreNone(t *testing.T) {
-	for _, err := range commandErrors {
+	for _, err := range []error{child.ErrNoProgram, rules.ErrRefused} {
 		fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 			params := protocol.ProcessStartParams{Liveness: &protocol.Liveness{Probe: &protocol.Probe{Argv: []string{"true"}, EveryMs: 1000, Failures: 3}}}
 			pid, _, c := fakeProcessOf(params, spawn, func(r *processRecord) {

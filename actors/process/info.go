@@ -20,11 +20,11 @@ func (p *process) describe() protocol.ProcessInfo {
 		ProcessID:   p.id,
 		Instance:    p.instance(),
 		State:       p.state(),
-		Group:       p.origin.group(),
+		Group:       p.launch.GroupID(),
 		Run:         p.life.Run(),
-		Argv:        p.params.Argv,
-		Cwd:         p.params.Cwd,
-		TTY:         p.spec.TTY,
+		Argv:        p.launch.Params.Argv,
+		Cwd:         p.launch.Params.Cwd,
+		TTY:         p.launch.Spec.TTY,
 		StartedAtMs: p.created.UnixMilli(),
 		FirstSeq:    p.feed.Log.First(),
 		NextSeq:     p.feed.Log.Last() + 1,
@@ -32,8 +32,8 @@ func (p *process) describe() protocol.ProcessInfo {
 		Unacked:     unacked,
 		Containment: string(p.containment),
 	}
-	info.Sandbox, info.SandboxLevel = p.confined.describe()
-	if u := p.user.user(); u != nil {
+	info.Sandbox, info.SandboxLevel = p.sandbox.Describe()
+	if u := p.launch.User(); u != nil {
 		info.User = &protocol.RunUser{Name: u.Name, UID: uint64(u.UID), GID: uint64(u.GID)}
 	}
 	if h := p.handle; h != nil {
@@ -211,8 +211,8 @@ func (p *process) runWaitsFor(handle child.Handle, wait func(protocol.Wait)) {
 	if p.life.Reason() != "" {
 		wait(protocol.Wait{For: protocol.WaitEnd, InMs: env.UntilMs(p.life.KillAt()), Reason: p.life.Reason()})
 	}
-	if p.params.Ready != nil && !p.health.Ready() {
-		w := protocol.Wait{For: protocol.WaitReady, InMs: env.Milliseconds(p.health.Left(p.healthNow())), Reason: p.params.Ready.String()}
+	if p.launch.Params.Ready != nil && !p.health.Ready() {
+		w := protocol.Wait{For: protocol.WaitReady, InMs: env.Milliseconds(p.health.Left(p.healthNow())), Reason: p.launch.Params.Ready.String()}
 		if err := p.health.Ours(); err != nil {
 			w.Reason += ": the server cannot look: " + err.Error()
 		}

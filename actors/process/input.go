@@ -30,7 +30,7 @@ func (p *process) acceptStdin(ctx actor.Context) {
 			continue
 		case step.Do == stdin.Close:
 			p.logErr("close stdin", p.handle.CloseStdin())
-			if p.spec.TTY {
+			if p.launch.Spec.TTY {
 				p.stdin.Typed()
 			} else {
 				p.stdin.Closed()
@@ -65,7 +65,7 @@ func (p *process) stdinState() stdin.State {
 		Over:     p.life.Phase() >= life.Exited,
 		Restarts: p.life.Restartable(),
 		Dead:     p.life.Restartable() && p.life.Phase() == life.Running && p.handle.Exited(),
-		Piped:    p.spec.Stdin,
+		Piped:    p.launch.Spec.Stdin,
 	}
 }
 
@@ -83,10 +83,10 @@ func (p *process) writeStdin(chunk []byte) (room bool) {
 }
 
 func (p *process) resize(size protocol.Size) *protocol.Error {
-	if !p.spec.TTY {
+	if !p.launch.Spec.TTY {
 		return protocol.Errorf(protocol.KindNoTTY, protocol.CodeInvalidRequest, "process %s is not attached to a PTY: start it with tty true to resize it", p.id)
 	}
-	p.spec.Size = size // of later runs
+	p.launch.Spec.Size = size // of later runs
 	if p.life.Phase() != life.Running {
 		return nil
 	}

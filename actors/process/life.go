@@ -2,7 +2,6 @@ package process
 
 import (
 	"math/rand/v2"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/actors/process/launch"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -24,16 +24,16 @@ func (p *process) lifeConfig() life.Config {
 		Restart:   p.restart,
 		KillGrace: max(p.env.KillGrace, 0),
 		Keep:      p.keeps(),
-		AfterEnd:  p.afterEnd(),
+		AfterEnd:  p.launch.AfterEnd(),
 		Drain:     max(p.env.DrainTimeout, 0),
 	}
 	if p.feed.Ephemeral { // a program of a sister API: as with the peer, only a shutdown waits
 		c.KillGrace, c.ShutdownGrace = 0, c.KillGrace
 	}
-	if g := p.params.KillGraceMs; g != nil {
+	if g := p.launch.Params.KillGraceMs; g != nil {
 		c.KillGrace = env.FromMillis(*g)
 	}
-	if t := p.params.TimeoutMs; t != nil {
+	if t := p.launch.Params.TimeoutMs; t != nil {
 		c.Timeout = env.FromMillis(*t)
 	}
 	return c
@@ -148,7 +148,7 @@ func (p *process) doRun(ctx actor.Context, a life.Action) bool {
 	case life.Begin:
 		p.begin(ctx)
 		if p.life.Run() == 1 {
-			p.happened(protocol.ServerEvent{Kind: protocol.ServerStarted, Run: 1, Argv: p.params.Argv})
+			p.happened(protocol.ServerEvent{Kind: protocol.ServerStarted, Run: 1, Argv: p.launch.Params.Argv})
 		}
 	case life.Unwatch:
 		p.health.end()
@@ -157,7 +157,7 @@ func (p *process) doRun(ctx actor.Context, a life.Action) bool {
 	case life.Signal:
 		p.env.At(ctx, env.RunEnding)
 		signal := syscall.SIGTERM
-		if s, ok := p.params.StopSignal.Number(); ok {
+		if s, ok := p.launch.Params.StopSignal.Number(); ok {
 			signal = s
 		}
 		p.logErr("stop", handle.Signal(signal))
@@ -185,8 +185,8 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 	p.feed.Log.NowMs = time.Now().UnixMilli()
 	switch a := a.(type) {
 	case life.LogExited:
-		p.recordEnd(a.Status)
-		p.feed.Log.AppendExited(a.Status, p.confined.ended(a.Status))
+		p.launch.RecordEnd(p.life.Run(), a.Status)
+		p.feed.Log.AppendExited(a.Status, p.sandbox.Ended(a.Status.ExitCode))
 		p.happened(protocol.ServerEvent{Kind: protocol.ServerExited, Run: a.Status.Run, Status: &a.Status})
 		p.life.Done()
 		p.env.At(ctx, env.ExitLogged)
@@ -207,8 +207,8 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 	case life.LogClosed:
 		p.env.At(ctx, env.ClosePhase)
 		p.place.leave() // before a client is told; the server knows only later whether descendants live
-		if !p.afterEnd() {
-			p.forgetStart()
+		if !p.launch.AfterEnd() {
+			p.launch.Forget()
 		}
 		ctx.Send(p.session, message.ProcessClosed{Name: p.name})
 		p.feed.Log.AppendClosed()
@@ -241,7 +241,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 
 // happened tells the readers of server/events.
 func (p *process) happened(e protocol.ServerEvent) {
-	e.ProcessID, e.Instance, e.GroupID = p.id, p.instance(), p.origin.group()
+	e.ProcessID, e.Instance, e.GroupID = p.id, p.instance(), p.launch.GroupID()
 	p.events.Put(e)
 }
 
@@ -278,16 +278,12 @@ func (p *process) spawn(ctx actor.Context, run int) {
 	p.env.At(ctx, env.RunCounted)
 	p.stdinAt = time.Time{}
 	p.stdin.NextRun()
-	p.confined.begins()
+	p.sandbox.Begin()
 	p.renew(ctx)
-	spec := p.spec
-	if run > 1 {
-		spec.Name += "." + strconv.Itoa(run) // of its cgroup, and its mark
-	}
 	r, in := p.processRecord, p.intake
 	p.env.At(ctx, env.SpawnPrepared)
-	p.life.Done() // before startChild: two children are worse than none
-	p.startChild(ctx, spec, run, func(h child.Handle, err error) {
+	p.life.Done() // before Start: two children are worse than none
+	p.launch.Start(ctx.ActorSystem().Root, ctx.Self(), run, in, func(h child.Handle, err error) {
 		if !in.Started(h, err) {
 			r.orphan(h, in)
 		}
@@ -325,10 +321,10 @@ func (p *process) spawned(ctx actor.Context) {
 	}
 	switch err := p.startErr; {
 	case p.handle != nil:
-		p.started(p.handle)
+		p.sandbox = p.sandbox.Started(p.handle.Sandbox())
 		p.check(p.life.Spawned(p.now()))
 	case err == nil: // no answer yet
-	case ofCommand(err):
+	case launch.OfCommand(err):
 		if p.life.Phase() == life.Restarting { // else the answer to process/start says so
 			p.env.Log.Warn("a run could not be started", "actor", p.name, "run", p.life.Run(), "err", err)
 		}
@@ -340,22 +336,18 @@ func (p *process) spawned(ctx actor.Context) {
 
 // begin watches a run whose child is there. begin may be repeated.
 func (p *process) begin(ctx actor.Context) {
-	p.origin.runs()
+	p.launch.Runs()
 	p.env.At(ctx, env.RunBegun)
 	if p.restart != nil {
-		if p.spec.TTY && p.spec.Size != (protocol.Size{}) && (p.life.Run() > 1 || p.group != nil) {
-			p.logErr("resize", p.handle.Resize(p.spec.Size)) // requests may have come since the spawner was asked
+		if p.launch.Spec.TTY && p.launch.Spec.Size != (protocol.Size{}) && (p.life.Run() > 1 || p.group != nil) {
+			p.logErr("resize", p.handle.Resize(p.launch.Spec.Size)) // requests may have come since the spawner was asked
 		}
 	} else {
-		p.spec.Argv = nil // the child has them: the record is kept for long
-		if !p.probes() {
-			p.spec.Env, p.spec.Sandbox = nil, nil
-			p.release()
-		}
+		p.launch.ForgetRun()
 	}
 	now := p.healthNow()
 	now.Blind = 0 // of an earlier run
-	p.health.begin(now, p.params.Ready)
+	p.health.begin(now, p.launch.Params.Ready)
 	p.actHealth(ctx)
 	p.acceptStdin(ctx)
 }

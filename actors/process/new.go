@@ -12,6 +12,8 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/peer/shellstate"
+	"github.com/b6f6fdd7/troupe/actors/process/denial"
+	"github.com/b6f6fdd7/troupe/actors/process/launch"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -39,6 +41,9 @@ type Options struct {
 	Place       *quota.Place      // nil: the server counts no places. New takes it over, unless New fails
 }
 
+// Environments are shared by the processes of a group/start.
+type Environments = launch.Environments
+
 // New prepares a process and returns the request for its actor, or the reason why the process
 // cannot be started. A caller who does not send the request calls its Unused.
 func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
@@ -53,64 +58,39 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 	if err := dependsError(o); err != nil {
 		return nil, err
 	}
-	params := o.Params
-	spec, err := specOf(e, params, o.Name)
+	retention, err := retentionOf(e, o.Params.Retention)
 	if err != nil {
 		return nil, err
 	}
-	confined, err := confine(&spec, &params)
-	if err != nil {
-		return nil, err
-	}
-	if params.TimeoutMs, err = runTime(e, params.TimeoutMs); err != nil {
-		return nil, err
-	}
-	retention, err := retentionOf(e, params.Retention)
-	if err != nil {
-		return nil, err
-	}
-	restart, err := policy.ParseRestart(params.Restart)
+	restart, err := policy.ParseRestart(o.Params.Restart)
 	if err != nil {
 		return nil, err
 	}
 	if o.Group != nil && restart == nil {
 		restart = &supervision.Restart{Policy: supervision.Temporary}
 	}
-	spec.Owner, spec.Context = o.Owner, o.Closes
-	user, err := choiceOf(e, o)
+	request := launch.Request{
+		Name: o.Name, Params: o.Params, Session: o.Session, By: o.By, Closes: o.Closes, Owner: o.Owner, Identity: o.Identity,
+		Gauge: o.Gauge, Ephemeral: o.Ephemeral, GroupID: o.GroupID, Shares: o.Shares, Shells: o.Shells,
+	}
+	if o.Place != nil {
+		request.StdinRate = o.Place.Stdin
+	}
+	what, err := launch.New(e, request)
 	if err != nil {
 		return nil, err
 	}
-	if o.Place != nil {
-		spec.StdinRate = o.Place.Stdin
-	}
-	prepareRule(e, o, &spec)
-	shell := shellOf(o, spec)
-	// The spec has them: the record is kept for long.
-	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
-	params.Label = "" // its group has it
-	params.ShellSnapshot, params.Sandbox = nil, nil
-	params.Argv = clipArgv(params.Argv)
-	if params.Cwd = spec.Dir; !inHome(spec.Dir) {
-		params.Cwd = protocol.FileURI(spec.Dir) // the client's URI may be far longer
-	}
 	record := &processRecord{
-		env:    e,
-		id:     params.ProcessID,
-		name:   o.Name,
-		params: &params,
-		spec:   spec,
-		user:   user,
-		shell:  shell,
-
-		confined: confined,
-
-		feed:         feedOf(params.Retention, retention, o.Ephemeral),
+		env:          e,
+		id:           what.Params.ProcessID,
+		name:         o.Name,
+		launch:       what,
+		sandbox:      denial.For(what.Spec.Sandbox),
+		feed:         feedOf(what.Params.Retention, retention, o.Ephemeral),
 		restart:      restart,
 		session:      o.Session,
 		group:        o.Group,
 		ownIntensity: o.Group == nil || o.Independent,
-		origin:       originOf(o, e.Audit != nil),
 		gauge:        o.Gauge,
 		events:       o.Events,
 		place:        placeOf(o.Place),
@@ -119,11 +99,7 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 	if o.MaxChunk != nil {
 		record.feed.Log.MaxChunk = int(*o.MaxChunk)
 	}
-	record.spool = spoolOf(e, record.disk(), params.Retention)
-	if err := record.keep(o.Shares); err != nil {
-		record.unused()
-		return nil, err
-	}
+	record.spool = spoolOf(e, record.disk(), what.Params.Retention)
 	return record, nil
 }
 
@@ -162,12 +138,9 @@ func (r *processRecord) request() message.SpawnRequest {
 		},
 		Refused: func(err *protocol.Error) any { return message.ProcessStarted{ID: r.id, Name: r.name, Err: err} },
 		Ended:   protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "process %s was not started: the session has ended", wireerr.Clip(r.id)),
-		Unused:  r.unused,
+		Unused: func() {
+			r.launch.Release()
+			r.destroy()
+		},
 	}
-}
-
-// unused gives back the resources of a process without an actor.
-func (r *processRecord) unused() {
-	r.release()
-	r.destroy()
 }

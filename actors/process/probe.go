@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,18 +12,12 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/process/health"
-	"github.com/b6f6fdd7/troupe/internal/rules"
+	"github.com/b6f6fdd7/troupe/actors/process/launch"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // Probes are commands that the server runs beside a process to see whether the process lives
 // (protocol.Probe).
-
-// probes reports whether the server runs commands beside the process, with its environment.
-func (p *process) probes() bool {
-	l, r := p.params.Liveness, p.params.Ready
-	return l != nil && l.Probe != nil || r != nil && r.Probe != nil
-}
 
 const (
 	defaultReadyEvery = time.Second // from a probe for readiness to the next
@@ -90,23 +83,8 @@ func delayed(ms *uint64, look func(context.Context) error) func(context.Context)
 
 // probeSpec returns what to run for a probe; its Name is missing.
 func (p *process) probeSpec(probe *protocol.Probe) child.Spec {
-	spec := child.Spec{
-		Argv:    probe.Argv,
-		Dir:     p.spec.Dir,
-		Env:     p.spec.Env,
-		Limits:  p.spec.Limits,
-		Owner:   p.spec.Owner,
-		Context: p.health.watched,
-
-		Umask:      p.spec.Umask,
-		NoNewPrivs: p.spec.NoNewPrivs,
-		Sandbox:    p.spec.Sandbox,
-		Rule:       p.spec.Rule,
-
-		DefaultSandbox: p.spec.DefaultSandbox,
-		RequireSandbox: p.spec.RequireSandbox,
-	}
-	p.user.runAs(&spec)
+	spec := p.launch.ProbeSpec(probe)
+	spec.Context = p.health.watched
 	return spec
 }
 
@@ -119,7 +97,7 @@ func orDefault(ms uint64, d time.Duration) time.Duration {
 
 // probe probes once whether the run lives; n is the number of the probe.
 func (p *process) probe(ctx actor.Context, n int) {
-	h, probe := &p.health, p.params.Liveness.Probe
+	h, probe := &p.health, p.launch.Params.Liveness.Probe
 	spec := p.probeSpec(probe)
 	spec.Name = fmt.Sprintf("%s.probe%d", p.name, n)
 	watched, limit := h.watched, orDefault(probe.TimeoutMs, defaultProbeTime)
@@ -138,15 +116,6 @@ func (p *process) probe(ctx actor.Context, n int) {
 		m.fault, m.ours = runProbe(watched, s, limit, spec)
 	})
 }
-
-// ofCommand reports whether an error of a start is the fault of the command.
-func ofCommand(err error) bool {
-	return !health.Lacking(err) && slices.ContainsFunc(commandErrors, func(e error) bool { return errors.Is(err, e) })
-}
-
-// commandErrors are the errors of a start that are the fault of the command. All others are faults
-// of the server: no descriptors, no room, no answer from a disk.
-var commandErrors = []error{child.ErrArgument, child.ErrDir, child.ErrNoProgram, child.ErrPermission, child.ErrExecFormat, child.ErrLimitRefused, child.ErrSandbox, child.ErrSandboxPolicy, rules.ErrRefused}
 
 // runProbe runs a command to its end, and ends all its descendants. ctx ends the command, and so does
 // the time limit, which begins with the start. fault says why the probe failed; "" after exit code 0.
@@ -168,7 +137,7 @@ func runProbe(ctx context.Context, s *env.Env, limit time.Duration, spec child.S
 	s.StartChild(spec, in, func(h child.Handle, err error) { started <- start{h, err} })
 	st := <-started // a spawner always answers
 	if st.err != nil {
-		if ofCommand(st.err) {
+		if launch.OfCommand(st.err) {
 			return st.err.Error(), nil
 		}
 		return "", st.err

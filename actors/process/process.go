@@ -2,8 +2,8 @@
 //
 // # Where to look
 //
-//   - new.go, spec.go, kept.go: what to run, and the memory that it takes
-//   - user.go, rule.go, sandbox.go, denial, shell.go: as whom, under which rules, in which sandbox, from which state of a shell
+//   - new.go, retention.go: a new process
+//   - launch: what to run, as whom, where, under which rules and in which sandbox; denial: what the sandbox may have denied
 //   - process.go: takes messages
 //   - requests.go, info.go: answers clients
 //   - life.go, life: starts, restarts, signals and ends: the pure machine life decides, and the actor acts
@@ -16,7 +16,6 @@
 package process
 
 import (
-	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -26,11 +25,11 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
-	"github.com/b6f6fdd7/troupe/actors/peer/shellstate"
+	"github.com/b6f6fdd7/troupe/actors/process/denial"
+	"github.com/b6f6fdd7/troupe/actors/process/launch"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/actors/process/stdin"
 	"github.com/b6f6fdd7/troupe/actors/spool"
-	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
@@ -61,25 +60,17 @@ const turnBytes = 128 << 10
 // record.
 type processRecord struct {
 	// Fixed at spawn.
-	env      *env.Env
-	id, name string // the client's, and the actor's
-	params   *protocol.ProcessStartParams
-	spec     child.Spec
-	spool    *spool.File // nil: output beyond the retention waits
-	session  *actor.PID
-	group    *actor.PID      // nil: the process has no group
-	origin   *origin         // nil: the process has no group, and there is no audit log
-	gauge    *message.Gauge  // of the session
-	events   *journal.Source // of the session; nil: nobody is told
-	place    *place          // among the running processes of the owner key; nil: none is counted
-	created  time.Time
-	user     *choice // nil: the server has no policy for users
-	// The memory of the arguments and of the environment in spec and params.
-	keptArgv, keptEnv hold
-	shell             *shellstate.Start // the state that each run starts from; nil: none
-	shellOnce         sync.Once         // releases shell.Capture
-	ownIntensity      bool              // its own restart.intensity counts: it has no group, or an independent one
-	confined          *confined         // nil: the client asks for no sandbox
+	env          *env.Env
+	id, name     string         // the client's, and the actor's
+	launch       *launch.Launch // what the process runs
+	spool        *spool.File    // nil: output beyond the retention waits
+	session      *actor.PID
+	group        *actor.PID      // nil: the process has no group
+	gauge        *message.Gauge  // of the session
+	events       *journal.Source // of the session; nil: nobody is told
+	place        *place          // among the running processes of the owner key; nil: none is counted
+	created      time.Time
+	ownIntensity bool // its own restart.intensity counts: it has no group, or an independent one
 
 	// restart is the policy at the start; nil: the process is run once. life has the current policy.
 	restart *supervision.Restart
@@ -95,8 +86,9 @@ type processRecord struct {
 	feed     processFeed   // its log and its viewers
 	logged   *child.Intake // its oldest fact is in the log, and not settled; nil: none
 
-	health watch     // readiness and liveness of the run
-	trees  []*parked // process/terminate, until the tree was seen empty, or could not be killed
+	sandbox *denial.Sandbox // of the present run, or else of the last
+	health  watch           // readiness and liveness of the run
+	trees   []*parked       // process/terminate, until the tree was seen empty, or could not be killed
 
 	gauged  int64                // the part of gauge.HeldBytes for this process
 	reads   reads                // process/read and process/wait
@@ -214,7 +206,7 @@ func (p *process) start(ctx actor.Context) {
 			p.intake = p.newIntake(ctx)
 		}
 		p.life = life.New(p.lifeConfig())
-		p.health = newWatch(p.params)
+		p.health = newWatch(p.launch.Params)
 		p.life.Start()
 		p.awaitHolder()
 		return
@@ -260,7 +252,7 @@ func (p *process) newIntake(ctx actor.Context) *child.Intake {
 // end handles Stopping: no action follows.
 func (p *process) end(ctx actor.Context) {
 	p.life.End()
-	p.recordGivenUp()
+	p.launch.RecordGivenUp(p.life.Run(), p.handle)
 	p.answerTrees(ctx, errUnseen)
 	ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Acked: p.feed.Acked(), Closed: p.life.Phase() >= life.Closed, Left: p.unseen()})
 	p.wakeAt.Stop()
@@ -283,11 +275,11 @@ func (p *process) announce(ctx actor.Context) {
 	default:
 		p.place.leave() // before the client is told, which may start another process at once
 	}
-	ctx.Send(p.session, message.ProcessStarted{ID: p.id, Name: p.name, Ref: p.ref(ctx), Err: wireerr.From(err), Sandbox: p.confined.kind()})
+	ctx.Send(p.session, message.ProcessStarted{ID: p.id, Name: p.name, Ref: p.ref(ctx), Err: wireerr.From(err), Sandbox: p.sandbox.Type()})
 	// A failed session may have missed how things stand.
 	if p.life.Phase() >= life.Closed {
 		ctx.Send(p.session, message.ProcessClosed{Name: p.name})
-	} else if p.afterEnd() {
+	} else if p.launch.AfterEnd() {
 		ctx.Send(p.session, message.ProcessReopened{Name: p.name})
 	}
 }
@@ -317,7 +309,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 				p.feed.Log.Append(f.Stream, f.Data, f.Slab)
 			}
 			if p.logged != in {
-				p.confined.heard(f.Stream, f.Data)
+				p.sandbox.Output(f.Stream, f.Data)
 			}
 			p.logged = in
 			p.env.At(ctx, env.FactLogged)

@@ -179,7 +179,7 @@ func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessRead
 	res := read.Result
 	res.Exited, res.Closed = p.life.Phase() >= life.Exited, p.life.Phase() >= life.Closed
 	if code := p.life.Status().ExitCode; res.Exited {
-		res.ExitCode, res.SandboxDenied = &code, p.confined.wasDenied()
+		res.ExitCode, res.SandboxDenied = &code, p.sandbox.Denied()
 	}
 	if params.Detail != "" {
 		res.Instance = p.instance()

@@ -238,7 +238,7 @@ func TestWaitForOutputWithoutRoom(t *testing.T) {
 func TestWriteThatIsRefused(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{PipeStdin: true}, spawn, func(r *processRecord) {
-			r.spec.Stdin, r.restart = true, &supervision.Restart{Policy: supervision.Permanent}
+			r.launch.Spec.Stdin, r.restart = true, &supervision.Restart{Policy: supervision.Permanent}
 		})
 		c.Deaf = true
 		came := answered(system, spawn, pid, protocol.ProcessWriteParams{ProcessID: "p", WriteID: "w", Chunk: []byte("x")})

@@ -55,7 +55,7 @@ func TestTerminateTreeAgain(t *testing.T) {
 // owner stops nothing.
 func TestIDsOfGuests(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		it, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.spec.TTY, r.spec.Stdin = true, true })
+		it, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.launch.Spec.TTY, r.launch.Spec.Stdin = true, true })
 		client := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
 		request := func(guest string, params any) {
 			system.Root.RequestWithCustomSender(it, message.Request{Params: params, Guest: guest}, client)

@@ -7,6 +7,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/process/launch"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/actors/process/stdin"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -76,7 +77,7 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 	case protocol.ProcessSignalParams:
 		p.reply(ctx, r, protocol.Empty{}, p.signal(params.Signal))
 	case protocol.ProcessTerminateParams:
-		if err := graceError("graceMs", params.GraceMs); err != nil {
+		if err := launch.GraceError("graceMs", params.GraceMs); err != nil {
 			p.reply(ctx, r, nil, err)
 			return
 		}

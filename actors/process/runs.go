@@ -6,21 +6,9 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// afterEnd reports whether process/restart runs the process again after its end, too.
-func (r *processRecord) afterEnd() bool { return r.params.Restart != nil && r.params.Restart.AfterEnd }
-
-// forgetStart drops the memory for a start: no run follows.
-func (p *process) forgetStart() {
-	p.spec.Argv, p.spec.Env, p.spec.Sandbox, p.params.Liveness = nil, nil, nil, nil
-	if r := p.params.Ready; r != nil && r.Probe != nil {
-		p.params.Ready = &protocol.Ready{Probe: &protocol.Probe{Argv: clipArgv(r.Probe.Argv), HTTP: r.Probe.HTTP}}
-	}
-	p.release()
-}
-
 // restartNow is process/restart.
 func (p *process) restartNow() *protocol.Error {
-	if p.life.Phase() == life.Closed && p.afterEnd() {
+	if p.life.Phase() == life.Closed && p.launch.AfterEnd() {
 		if err := p.place.again(); err != nil { // a process that stops now gives the place back when its actor stops
 			return err
 		}
@@ -50,7 +38,7 @@ func (p *process) setRestart(r protocol.Restart) *protocol.Error {
 	if !p.ownIntensity && r.Intensity != nil {
 		return errGroupIntensity
 	}
-	if r.AfterEnd && !p.afterEnd() {
+	if r.AfterEnd && !p.launch.AfterEnd() {
 		return protocol.WrongParams("restart.afterEnd is for process/start and group/start: what process %s was started with is not kept", p.id)
 	}
 	restart, err := policy.ParseRestart(&r)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,7 +152,7 @@ func TestSandboxType(t *testing.T) {
 				params.Sandbox = json.RawMessage(sandbox)
 			}
 			p := startAsSession(t, spawn, params, nil)
-			if got := p.record.confined.kind(); got != want || p.specs[0].Sandbox != nil && !p.specs[0].Sandbox.Disabled {
+			if got := p.record.sandbox.Type(); got != want || p.specs[0].Sandbox != nil && !p.specs[0].Sandbox.Disabled {
 				t.Errorf("%s: sandboxType %s, sandbox %+v", sandbox, got, p.specs[0].Sandbox)
 			}
 			p.write(protocol.Stderr, "permission denied")
@@ -208,44 +207,6 @@ func TestDeniedOutlivesAFailure(t *testing.T) {
 	})
 }
 
-// The server, which is not confined, does not look where the program may not.
-func TestLooksOutsideTheSandboxAreRefused(t *testing.T) {
-	hides := protocol.ReadOnlySandbox("/w")
-	hides.Entries = append(hides.Entries, protocol.SandboxEntry{Kind: protocol.SandboxPath, Path: "/secret", Access: protocol.SandboxDeny})
-	hides.Network = true
-	network := protocol.ReadOnlySandbox("/w")
-	network.Network = true
-	command, http := &protocol.Probe{Argv: []string{"true"}}, &protocol.Probe{HTTP: "http://127.0.0.1:1/"}
-	for _, test := range []struct {
-		params  protocol.ProcessStartParams
-		refused string // of hides, of network, and of a sandbox without network: the member, or -
-	}{
-		{protocol.ProcessStartParams{Ready: &protocol.Ready{TCP: "127.0.0.1:1"}}, "- - ready.tcp"},
-		{protocol.ProcessStartParams{Ready: &protocol.Ready{Unix: "file:///w/s"}}, "ready.unix - ready.unix"},
-		{protocol.ProcessStartParams{Ready: &protocol.Ready{File: "file:///w/f"}}, "ready.file - -"},
-		{protocol.ProcessStartParams{Ready: &protocol.Ready{Probe: http}}, "- - ready.probe.http"},
-		{protocol.ProcessStartParams{Ready: &protocol.Ready{Probe: command}}, "- - -"},
-		{protocol.ProcessStartParams{Ready: &protocol.Ready{Line: "x"}}, "- - -"},
-		{protocol.ProcessStartParams{Liveness: &protocol.Liveness{Probe: http}}, "- - liveness.probe.http"},
-		{protocol.ProcessStartParams{Liveness: &protocol.Liveness{Probe: command, SilenceMs: 1}}, "- - -"},
-	} {
-		var got []string
-		for _, s := range []*protocol.Sandbox{hides, network, protocol.ReadOnlySandbox("/w")} {
-			test.params.Sandbox = s.JSON()
-			spec := child.Spec{Dir: "/w"}
-			_, err := confine(&spec, &test.params)
-			member := "-"
-			if err != nil {
-				member, _, _ = strings.Cut(err.Message, ":")
-			}
-			got = append(got, member)
-		}
-		if text := strings.Join(got, " "); text != test.refused {
-			t.Errorf("%+v %+v: refused %s, want %s", test.params.Ready, test.params.Liveness, text, test.refused)
-		}
-	}
-}
-
 // A sandbox counts for the memory of a session while runs may follow.
 func TestSandboxCountsAsKept(t *testing.T) {
 	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
@@ -258,29 +219,8 @@ func TestSandboxCountsAsKept(t *testing.T) {
 			t.Errorf("%d bytes are kept", kept)
 		}
 		once := startAsSession(t, spawn, protocol.ProcessStartParams{Sandbox: s.JSON()}, nil)
-		if kept := once.record.gauge.KeptBytes.Load(); kept != 0 || once.record.spec.Sandbox != nil || once.record.params.Sandbox != nil {
-			t.Errorf("%d bytes are kept of a process that is not run again, the sandbox %v", kept, once.record.spec.Sandbox)
+		if kept := once.record.gauge.KeptBytes.Load(); kept != 0 || once.record.launch.Spec.Sandbox != nil || once.record.launch.Params.Sandbox != nil {
+			t.Errorf("%d bytes are kept of a process that is not run again, the sandbox %v", kept, once.record.launch.Spec.Sandbox)
 		}
 	})
-}
-
-// A client that names no sandbox may get one of the operator, and then the server looks nowhere that the program may not.
-func TestLooksAtSandboxOfOperator(t *testing.T) {
-	for _, test := range []struct {
-		params  protocol.ProcessStartParams
-		refused bool
-	}{
-		{protocol.ProcessStartParams{Ready: &protocol.Ready{TCP: "127.0.0.1:1"}}, true},
-		{protocol.ProcessStartParams{Liveness: &protocol.Liveness{Probe: &protocol.Probe{HTTP: "http://127.0.0.1:1"}}}, true},
-		{protocol.ProcessStartParams{Ready: &protocol.Ready{File: "/w/f"}}, false},
-		{protocol.ProcessStartParams{}, false},
-	} {
-		var spec child.Spec
-		if c, err := confine(&spec, &test.params); c != nil || err != nil || spec.Looks == nil {
-			t.Fatalf("%+v: %+v, %v", test.params, c, err)
-		}
-		if err := spec.Looks(protocol.ReadOnlySandbox("/w")); (err != nil) != test.refused {
-			t.Errorf("%+v: %v", test.params, err)
-		}
-	}
 }

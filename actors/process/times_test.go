@@ -17,6 +17,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/process/launch"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -166,7 +167,7 @@ func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart
 	begin, starts := time.Now(), new(fakeStarts)
 	config := config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()
 	record := &processRecord{
-		params: new(protocol.ProcessStartParams),
+		launch: &launch.Launch{Params: new(protocol.ProcessStartParams)},
 		gauge:  new(message.Gauge),
 		env: &env.Env{Config: config, OutputBudget: budget.NewOutput(1<<30, func() {}), StartChild: func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
 			starts.mu.Lock()
@@ -186,6 +187,7 @@ func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart
 		id: "p", name: "p-1", feed: feedOf(nil, 1<<20, false), restart: &restart,
 		session: spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
 	}
+	record.launch.Env = record.env
 	starts.pid = spawn(func() actor.Actor { return &process{record} })
 	synctest.Wait()
 	return record, starts
@@ -244,7 +246,7 @@ var always = supervision.Restart{Policy: supervision.Permanent, Intensity: super
 func TestStdinOfADeadRun(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		record, starts := fakeRuns(spawn, always, nil)
-		record.spec.Stdin = true
+		record.launch.Spec.Stdin = true
 		first := starts.last()
 		first.Mu.Lock()
 		first.Ended = true
@@ -428,7 +430,7 @@ func TestRunsWaitForTheOwner(t *testing.T) {
 func TestNextRunTakesOver(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		record, starts := fakeRuns(spawn, always, nil)
-		record.spec.TTY = true
+		record.launch.Spec.TTY = true
 		in := starts.last().Intake
 		for range 7 {
 			c, _ := in.Take(128 << 10)
@@ -510,7 +512,7 @@ func TestResizeWhileStarting(t *testing.T) {
 		c := &fake.Child{Born: time.Now()}
 		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
 			r.group, r.restart = r.session, &supervision.Restart{Policy: supervision.Temporary}
-			r.spec.TTY = true
+			r.launch.Spec.TTY = true
 			r.env.StartChild = func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 				start = func() { done(c, nil) }
 			}

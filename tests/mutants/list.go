@@ -39,7 +39,7 @@ var mutants = []mutant{
 	{file: "internal/audit/allowance.go", old: `return e.Tried`, new: `return true`, breaks: "a start that is not tried takes from the allowance of its client in the audit log"},
 	{file: "internal/audit/allowance.go", old: `return e.Error == ""`, new: `return true`, breaks: "a call about files that changes nothing takes from the allowance of its client in the audit log"},
 	{file: "internal/audit/event.go", old: `return cmp.Or(w.Account, w.Identity)`, new: `return cmp.Or(w.Identity, w.Account)`, breaks: "the guests of an identity have one allowance in the audit log"},
-	{file: "actors/process/shell.go", old: `err = s.env.Host.Look(spec, step)`, new: `_ = step`, breaks: "a start that the policy refuses has no process.start in the audit log", in: "tests", run: "^TestAudit$"},
+	{file: "actors/process/launch/start.go", old: `err = s.Env.Host.Look(spec, step)`, new: `_ = step`, breaks: "a start that the policy refuses has no process.start in the audit log", in: "tests", run: "^TestAudit$"},
 	{file: "actors/connection/audit.go", old: `; e.Path == "" {`, new: `; false {`, breaks: "an fs/close without a file has no line in the audit log", in: "tests", run: "^TestAuditFlood$"},
 	{file: "internal/audit/sink.go", old: `os.SameFile(mine, at)`, new: `mine != nil && at != nil`, breaks: "the audit log follows the name of its file"},
 	{file: "internal/rules/rules.go", old: `path = filepath.Clean(path)`, new: `_ = filepath.Clean`, breaks: "dots in a path lead out of no root of a policy"},
@@ -319,7 +319,7 @@ var mutants = []mutant{
 	{file: "actors/httpcall/httpcall.go", old: `elsewhere = elsewhere || origin`, new: `elsewhere = origin`, breaks: "after a redirect elsewhere, no redirect gets credentials"},
 	{file: "actors/process/end.go", old: `r.finish(h, in, r.place)`, new: `_ = h`, breaks: "a child that comes after its actor has stopped is killed"},
 	{file: "actors/process/process.go", old: `case p.logged == in:`, new: `case false:`, breaks: "output that was logged before a failure is not logged again"},
-	{file: "actors/process/life.go", old: `spec.Name += "." + strconv.Itoa(run)`, new: `_ = strconv.Itoa(run)`, breaks: "each run has a mark of its own"},
+	{file: "actors/process/launch/start.go", old: `spec.Name += "." + strconv.Itoa(run)`, new: `_ = strconv.Itoa(run)`, breaks: "each run has a mark of its own", in: "actors/process"},
 	{file: "actors/connection/window/window.go", old: `d.First != s.last+1`, new: `d.First <= s.last`, breaks: "a stream takes no delivery with a hole"},
 	{file: "actors/connection/window/window.go", old: `if !s.queued {`, new: `if true {`, breaks: "a stream is in the queue once"},
 	{file: "actors/connection/window/window.go", old: `for force || !w.Full() {`, new: `for !w.Full() {`, breaks: "with force, a full window sends too"},
@@ -479,12 +479,12 @@ var mutants = []mutant{
 	{file: "protocol/sandbox_json.go", old: `strings.HasPrefix(sub, "../")`, new: `false`, breaks: "a subpath of a workspace root does not lead out"},
 	{file: "protocol/sandbox_json.go", old: `if e.Access != SandboxDeny {`, new: `if false {`, breaks: "a pattern can only deny"},
 	{file: "protocol/sandbox_policy.go", old: `s.Network = p.NetworkAccess`, new: `s.Network = true`, breaks: "a workspaceWrite without networkAccess has no network"},
-	{file: "actors/process/probe.go", old: `Sandbox:    p.spec.Sandbox,`, new: ``, breaks: "a probe of a confined process is confined"},
-	{file: "actors/process/sandbox.go", old: `case s.ReadsAll():`, new: `case true:`, breaks: "the server looks for no file that a sandbox may hide"},
-	{file: "actors/process/sandbox.go", old: `c.search, c.denied = denial.Search{}, false`, new: ``, breaks: "each run has its own sandboxDenied"},
+	{file: "actors/process/launch/start.go", old: `Sandbox:    l.Spec.Sandbox,`, new: ``, breaks: "a probe of a confined process is confined", in: "actors/process"},
+	{file: "actors/process/launch/sandbox.go", old: `case s.ReadsAll():`, new: `case true:`, breaks: "the server looks for no file that a sandbox may hide"},
+	{file: "actors/process/denial/sandbox.go", old: `s.search, s.denied = Search{}, false`, new: ``, breaks: "each run has its own sandboxDenied", in: "actors/process"},
 	{file: "actors/process/process.go", old: `if p.logged != in {
-				p.confined`, new: `if true {
-				p.confined`, breaks: "output is searched once, also after a failure of the actor"},
+				p.sandbox`, new: `if true {
+				p.sandbox`, breaks: "output is searched once, also after a failure of the actor"},
 	{file: "actors/process/denial/denial.go", old: `all, crossed := m.run(s.all, data[:min(len(data), longest)])`, new: `all, crossed := s.all, false`, breaks: "a word over two streams is found"},
 	{file: "actors/process/denial/denial.go", old: `if len(data) >= longest {`, new: `if false {`, breaks: "a word after a long chunk of another stream is found"},
 	{file: "actors/peer/shellstate/cache.go", old: `, spec.Sandbox.JSON()})`, new: `})`, breaks: "starts with different sandboxes share no state of a shell"},
@@ -496,8 +496,8 @@ var mutants = []mutant{
 	{file: "actors/internal/env/users.go", old: `	case def == "":
 		return "", protocol.Errorf(protocol.KindPolicy`, new: `	case def == "none":
 		return "", protocol.Errorf(protocol.KindPolicy`, breaks: "calls about files need a default user"},
-	{file: "actors/process/user.go", old: `if !to.own || c.login {`, new: `if !to.own {`, breaks: "a login of the server's user has the variables of that user", run: "^TestLogin$"},
-	{file: "actors/process/user.go", old: `	if !to.own {
+	{file: "actors/process/launch/user.go", old: `if !to.own || c.login {`, new: `if !to.own {`, breaks: "a login of the server's user has the variables of that user", run: "^TestLogin$"},
+	{file: "actors/process/launch/user.go", old: `	if !to.own {
 		spec.User`, new: `	if true {
 		spec.User`, breaks: "a program of the server's user needs no privilege", run: "^TestLogin$"},
 	{file: "actors/internal/env/info.go", old: `if name == "" || refused != nil {`, new: `if name != "none" || refused != nil {`, breaks: "environment/info tells the home of the user of its client", in: "tests", run: "^TestLoginOfUsers$"},
@@ -740,8 +740,8 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/doctor/doctor.go", old: `"available, %s, but %s", f.SandboxLevel`, new: `"available, %s, but %s", "complete"`, breaks: "level: troupe doctor has the level", run: "^TestCheck$"},
 	{file: "cmd/troupe/internal/doctor/doctor.go", old: `case box.Available && box.Level != f.SandboxLevel && len(box.Notes) > 0:`, new: `case false:`, breaks: "level: troupe doctor tells the level of another machine's server"},
 	// What the tests notice that were made smaller or slow.
-	{file: "actors/process/kept.go", old: `has+argv+env > maxKept`, new: `has > 0 && false`, breaks: "a session keeps at most 32 MiB of arguments and environments", in: "actors", run: "^TestKeptEnvironmentsAreBounded$", slow: true},
-	{file: "actors/process/life.go", old: `if !p.afterEnd() {`, new: `if false {`, breaks: "an ended process gives back its part of what the session keeps", in: "actors", run: "^TestKeptEnvironmentsAreBounded$", slow: true},
+	{file: "actors/process/launch/kept.go", old: `has+argv+env > maxKept`, new: `has > 0 && false`, breaks: "a session keeps at most 32 MiB of arguments and environments", in: "actors", run: "^TestKeptEnvironmentsAreBounded$", slow: true},
+	{file: "actors/process/life.go", old: `if !p.launch.AfterEnd() {`, new: `if false {`, breaks: "an ended process gives back its part of what the session keeps", in: "actors", run: "^TestKeptEnvironmentsAreBounded$", slow: true},
 	{file: "actors/process/end.go", old: `		p.forgetChild(h)
 `, new: ``, breaks: "an ended process holds no child", in: "actors", run: "^TestEndedProcessesAreSmall$"},
 	{file: "actors/child/process.go", old: `	case drained:`, new: `	default:`, breaks: "the exit of a short process comes after its output", in: "tests", run: "^TestOrder$"},

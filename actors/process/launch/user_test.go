@@ -1,4 +1,4 @@
-package process
+package launch
 
 import (
 	"os"
@@ -40,7 +40,7 @@ func TestVariablesOfUser(t *testing.T) {
 		if tt.params.EnvPolicy != nil {
 			tt.params.SetOfUser(child.InheritedOfUser(tt.params.EnvPolicy, tt.params.Env))
 		}
-		got := tt.of.Environ(env, inheritedOfUser(Options{Params: tt.params}))
+		got := tt.of.Environ(env, inheritedOfUser(Request{Params: tt.params}))
 		slices.Sort(got)
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
@@ -67,7 +67,7 @@ func TestLogin(t *testing.T) {
 		{"only a directory", protocol.ProcessStartParams{Cwd: "~/x", Argv: []string{"make"}, Env: map[string]string{"HOME": "/root"}}, true,
 			child.Spec{Argv: []string{"make"}, Dir: "/home/alice/x", Env: []string{"HOME=/root"}}},
 	} {
-		c, refused := choiceOf(new(env.Env), Options{Params: tt.params})
+		c, refused := choiceOf(new(env.Env), Request{Params: tt.params})
 		if refused != nil {
 			t.Fatal(refused)
 		}
@@ -90,7 +90,7 @@ func TestLogin(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
-	if c, refused := choiceOf(new(env.Env), Options{Params: protocol.ProcessStartParams{Cwd: "file:///home"}}); c != nil || refused != nil {
+	if c, refused := choiceOf(new(env.Env), Request{Params: protocol.ProcessStartParams{Cwd: "file:///home"}}); c != nil || refused != nil {
 		t.Errorf("a start that needs no user: %v, %v", c, refused)
 	}
 	if _, err := dirOf("~/a\x00b"); err == nil {

@@ -1,4 +1,4 @@
-package process
+package launch
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // prepareRule has each start of a program look at the policy as it is then. The rule is that of the session's
 // identity, also for restarts without a client. Without a policy a start costs nothing more.
-func prepareRule(e *env.Env, o Options, spec *child.Spec) {
+func prepareRule(e *env.Env, o Request, spec *child.Spec) {
 	if e.Rules == nil {
 		return
 	}
@@ -28,14 +28,15 @@ func prepareRule(e *env.Env, o Options, spec *child.Spec) {
 	}
 }
 
-// ruled returns look for a file or a socket, as the user u and under the policy: a link in the path does not lead
-// the server out of the root. The server itself reads the policy: u may not be allowed to.
-func (p *process) ruled(u *child.User, look func(context.Context) error) func(context.Context) error {
+// Look returns look for a file or a socket of Params.Ready, as the user of the run and under the policy: a link in the path does
+// not lead the server out of the root. The server itself reads the policy: the user may not be allowed to.
+func (l *Launch) Look(look func(context.Context) error) func(context.Context) error {
+	u := l.User()
 	look = as(u, look)
-	if p.spec.Rule == nil {
+	if l.Spec.Rule == nil {
 		return look
 	}
-	rule, path, isSocket := p.spec.Rule, p.spec.Watches[0], p.params.Ready.Unix != ""
+	rule, path, isSocket := l.Spec.Rule, l.Spec.Watches[0], l.Params.Ready.Unix != ""
 	return func(ctx context.Context) error {
 		root, ok := rule().ReadRoot(path)
 		switch {
@@ -53,5 +54,18 @@ func (p *process) ruled(u *child.User, look func(context.Context) error) func(co
 			})
 		}
 		return as(u, confined)(ctx)
+	}
+}
+
+// as returns look with the file permissions of u: a client must not learn which files are closed to its programs.
+func as(u *child.User, look func(context.Context) error) func(context.Context) error {
+	if u == nil {
+		return look
+	}
+	return func(ctx context.Context) (err error) {
+		if refused := child.LookAs(u, func() { err = look(ctx) }); refused != nil {
+			return refused
+		}
+		return err
 	}
 }

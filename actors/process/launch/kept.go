@@ -1,4 +1,4 @@
-package process
+package launch
 
 import (
 	"hash/maphash"
@@ -45,73 +45,64 @@ func (h *hold) release() {
 
 // Environments are the environments of a group/start, by their hash. Processes with equal
 // environments share the memory. Nil Environments share nothing.
-type Environments map[uint64]*processRecord
+type Environments map[uint64]*Launch
 
 // hashSeed is of the keys of environments.
 var hashSeed = maphash.MakeSeed()
 
 // keep counts the arguments and the environment of the process, or refuses too many bytes. Only the
 // session calls keep, and nobody else adds to the gauge.
-func (r *processRecord) keep(envs Environments) *protocol.Error {
-	argv := stringsBytes(r.spec.Argv)
-	if l := r.params.Liveness; l != nil && l.Probe != nil {
-		argv += stringsBytes(l.Probe.Argv)
+func (l *Launch) keep(gauge *message.Gauge, envs Environments) *protocol.Error {
+	argv := stringsBytes(l.Spec.Argv)
+	if live := l.Params.Liveness; live != nil && live.Probe != nil {
+		argv += stringsBytes(live.Probe.Argv)
 	}
-	if ready := r.params.Ready; ready != nil && ready.Probe != nil {
+	if ready := l.Params.Ready; ready != nil && ready.Probe != nil {
 		argv += stringsBytes(ready.Probe.Argv)
 	}
-	argv += sandboxBytes(r.spec.Sandbox)
-	if r.shell != nil {
-		argv += stringsBytes(r.shell.Own) + policyBytes(r.shell.Policy)
+	argv += sandboxBytes(l.Spec.Sandbox)
+	if l.shell != nil {
+		argv += stringsBytes(l.shell.Own) + policyBytes(l.shell.Policy)
 	}
-	env, first := stringsBytes(r.spec.Env), (*processRecord)(nil)
+	env, first := stringsBytes(l.Spec.Env), (*Launch)(nil)
 	var key uint64
 	if envs != nil {
 		var h maphash.Hash
 		h.SetSeed(hashSeed)
-		for _, s := range r.spec.Env {
+		for _, s := range l.Spec.Env {
 			h.WriteString(s)
 			h.WriteByte(0)
 		}
 		key = h.Sum64()
-		if o := envs[key]; o != nil && slices.Equal(o.spec.Env, r.spec.Env) {
+		if o := envs[key]; o != nil && slices.Equal(o.Spec.Env, l.Spec.Env) {
 			first, env = o, 0
 		}
 	}
-	if has := r.gauge.KeptBytes.Load(); has+argv+env > maxKept {
+	if has := gauge.KeptBytes.Load(); has+argv+env > maxKept {
 		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "process %s needs %d bytes of arguments and environment, and the session keeps %d for processes that wait or may be run again: the limit is %d. Let some end, or give them less",
-			wireerr.Clip(r.id), argv+env, has, int64(maxKept))
+			wireerr.Clip(l.Params.ProcessID), argv+env, has, int64(maxKept))
 	}
-	if !r.gauge.Account.Try(int(argv + env)) {
+	if !gauge.Account.Try(int(argv + env)) {
 		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "process %s needs %d bytes of arguments and environment, and the sessions of this server keep as much for processes that wait or may be run again as they may, an eighth of memory-budget, which is %d here, and use %d: try again later, or give it less",
-			wireerr.Clip(r.id), argv+env, r.env.Budget, r.env.StartBudget.Used()).
-			Exceeds("memory-budget", float64(r.env.Budget/8), float64(r.env.StartBudget.Used()))
+			wireerr.Clip(l.Params.ProcessID), argv+env, l.Env.Budget, l.Env.StartBudget.Used()).
+			Exceeds("memory-budget", float64(l.Env.Budget/8), float64(l.Env.StartBudget.Used()))
 	}
 	use := func(h *hold, k *kept) {
 		k.users.Add(1)
 		h.of = k
 	}
-	use(&r.keptArgv, &kept{gauge: r.gauge, bytes: argv})
+	use(&l.argv, &kept{gauge: gauge, bytes: argv})
 	if first != nil {
-		r.spec.Env = first.spec.Env
-		use(&r.keptEnv, first.keptEnv.of)
+		l.Spec.Env = first.Spec.Env
+		use(&l.environ, first.environ.of)
 	} else {
-		use(&r.keptEnv, &kept{gauge: r.gauge, bytes: env})
+		use(&l.environ, &kept{gauge: gauge, bytes: env})
 		if envs != nil {
-			envs[key] = r
+			envs[key] = l
 		}
 	}
-	r.gauge.KeptBytes.Add(argv + env)
+	gauge.KeptBytes.Add(argv + env)
 	return nil
-}
-
-// release gives back the bytes of keep, and the shell's state. The arguments in process/list stay.
-func (r *processRecord) release() {
-	r.keptArgv.release()
-	r.keptEnv.release()
-	if r.shell != nil {
-		r.shellOnce.Do(r.shell.Capture.Release)
-	}
 }
 
 // stringsBytes is about how much memory they take.
@@ -119,6 +110,18 @@ func stringsBytes(all []string) (n int64) {
 	const header = 16
 	for _, s := range all {
 		n += int64(len(s)) + header
+	}
+	return n
+}
+
+// policyBytes is about how much memory a policy takes.
+func policyBytes(p *protocol.EnvPolicy) int64 {
+	if p == nil {
+		return 0
+	}
+	n := stringsBytes(p.Exclude) + stringsBytes(p.IncludeOnly)
+	for name, value := range p.Set {
+		n += stringsBytes([]string{name, value})
 	}
 	return n
 }

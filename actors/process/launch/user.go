@@ -1,4 +1,4 @@
-package process
+package launch
 
 import (
 	"cmp"
@@ -41,7 +41,7 @@ type chosen struct {
 
 // choiceOf returns the choice of the user; nil: the server has no policy, runs all programs as its own user, and the process needs
 // to know nothing about this user.
-func choiceOf(e *env.Env, o Options) (*choice, *protocol.Error) {
+func choiceOf(e *env.Env, o Request) (*choice, *protocol.Error) {
 	wanted := o.Params.User
 	if len(wanted) > maxUser {
 		return nil, protocol.WrongParams("user has %d bytes, the limit is %d", len(wanted), maxUser)
@@ -84,13 +84,6 @@ func (c *choice) make(e *env.Env) (*chosen, error) {
 	a, err := account.LookUp(name)
 	to.Account = &a
 	return to, err
-}
-
-// runAs has a program run as chosen for the present run.
-func (c *choice) runAs(spec *child.Spec) {
-	if c != nil {
-		c.apply(c.now.Load(), spec)
-	}
 }
 
 // apply has a program run as chosen.
@@ -139,7 +132,7 @@ func (c *choice) user() *child.User {
 
 // inheritedOfUser returns the variables about a user that the process inherits, or has from the server. A
 // program of the sister APIs has no record of them: there, they have the server's values.
-func inheritedOfUser(o Options) []string {
+func inheritedOfUser(o Request) []string {
 	names := slices.Clone(o.Params.OfUser())
 	_, own := o.Params.Env["SHELL"]
 	if o.Params.TTY && !own && !slices.Contains(names, "SHELL") {

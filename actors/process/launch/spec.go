@@ -1,21 +1,21 @@
-package process
+package launch
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/policy"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
-	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
 )
 
 const (
@@ -38,8 +38,8 @@ func clipArgv(argv []string) []string {
 	return argv
 }
 
-// graceError refuses a grace, in milliseconds, over maxKillGrace.
-func graceError(what string, ms *uint64) *protocol.Error {
+// GraceError refuses a grace, in milliseconds, over maxKillGrace.
+func GraceError(what string, ms *uint64) *protocol.Error {
 	if ms != nil && env.FromMillis(*ms) > maxKillGrace {
 		return protocol.WrongParams("%s is %d, the limit is %d", what, *ms, maxKillGrace.Milliseconds())
 	}
@@ -63,8 +63,8 @@ func specOf(s *env.Env, params protocol.ProcessStartParams, name string) (child.
 	if err := cmp.Or(
 		wireerr.BadName("processId", params.ProcessID),
 		wireerr.BadName("startToken", params.StartToken),
-		graceError("killGraceMs", params.KillGraceMs),
-		healthError(params.Ready, params.Restart),
+		GraceError("killGraceMs", params.KillGraceMs),
+		readyError(params.Ready, params.Restart),
 		streamError(&params),
 		policy.CheckEnv(params.EnvPolicy),
 	); err != nil {
@@ -158,37 +158,29 @@ func hasName(env []string, name string) bool {
 	return false
 }
 
-// retentionOf is how much a process may hold for its owner, in bytes.
-func retentionOf(s *env.Env, r *protocol.Retention) (int64, *protocol.Error) {
+// readyError refuses conditions of readiness for which the server cannot look.
+func readyError(r *protocol.Ready, restart *protocol.Restart) *protocol.Error {
 	if r == nil {
-		return s.Retention, nil
-	}
-	switch {
-	case r.OnFull == protocol.OnFullSpool && s.SpoolLimit < 0:
-		return 0, protocol.Errorf(protocol.KindOff, protocol.CodeInvalidParams, "retention.onFull spool is off on this server (--spool-limit 0): use block or evict")
-	case r.SpoolBytes != nil && r.OnFull != protocol.OnFullSpool:
-		return 0, protocol.WrongParams("retention.spoolBytes is for onFull spool: set that, or leave it out")
-	case r.SpoolBytes != nil && *r.SpoolBytes > uint64(s.SpoolLimit):
-		return 0, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "retention.spoolBytes is %d, this server allows %d (spool-limit)", *r.SpoolBytes, s.SpoolLimit).
-			Exceeds("spool-limit", float64(s.SpoolLimit), float64(*r.SpoolBytes))
-	}
-	if r.Bytes == nil {
-		return s.Retention, nil
-	}
-	if n := *r.Bytes; n < config.MinRetention || n > uint64(s.MaxRetention) {
-		return 0, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "retention.bytes is %d, this server allows %d to %d", n, config.MinRetention, s.MaxRetention)
-	}
-	return int64(*r.Bytes), nil
-}
-
-// spoolOf returns the file on disk for output beyond the retention; nil: such output waits.
-func spoolOf(s *env.Env, disk *spool.Disk, r *protocol.Retention) *spool.File {
-	if r == nil || r.OnFull != protocol.OnFullSpool {
 		return nil
 	}
-	limit := s.SpoolLimit
-	if r.SpoolBytes != nil {
-		limit = int64(*r.SpoolBytes)
+	if r.Exit && restart != nil && restart.Policy == string(supervision.Permanent) {
+		return protocol.WrongParams("ready.exit is for what ends for good, and restart.policy is permanent: make it transient")
 	}
-	return disk.New(limit)
+	for _, path := range []struct{ name, uri string }{{"unix", r.Unix}, {"file", r.File}} {
+		if path.uri == "" {
+			continue
+		}
+		if _, err := protocol.ParseFileURI(path.uri); err != nil {
+			return protocol.WrongParams("ready.%s: %v", path.name, err)
+		}
+	}
+	if r.TCP != "" {
+		if err := wireerr.BadName("ready.tcp", r.TCP); err != nil {
+			return err
+		}
+		if _, _, err := net.SplitHostPort(r.TCP); err != nil {
+			return protocol.WrongParams("ready.tcp is %q, expected host:port: %v", wireerr.Clip(r.TCP), err)
+		}
+	}
+	return nil
 }

@@ -1,0 +1,141 @@
+// Package launch says what a process runs: which program, as whom, where, with which environment and limits, in which sandbox
+// and under which rules of the operator. A Launch lives as long as its process: each run begins with Start.
+//
+//   - launch.go: Request and Launch
+//   - spec.go: what the client asks for becomes a child.Spec
+//   - user.go, rule.go, sandbox.go: as whom, under which rule, in which sandbox, which is asked again before each run
+//   - start.go: the steps of the start of a run
+//   - kept.go: the memory of arguments and environments, which a session bounds
+//   - audit.go: the events of the audit log about processes
+package launch
+
+import (
+	"context"
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/peer/shellstate"
+	"github.com/b6f6fdd7/troupe/internal/audit"
+	"github.com/b6f6fdd7/troupe/internal/pace"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Request describes what a new process runs.
+type Request struct {
+	Name      string // of the actor, of its cgroup and of its mark
+	Params    protocol.ProcessStartParams
+	Session   *actor.PID        // hears of the captures of the shell
+	By        audit.Who         // who starts the process, for the audit log
+	Closes    context.Context   // done when the session closes: then a start without a child is given up
+	Owner     string            // see child.Spec
+	Identity  string            // to whom the session belongs
+	Gauge     *message.Gauge    // of the session
+	Ephemeral bool              // a program of a sister API, which has no record of the variables that it inherits
+	GroupID   string            // the client's; "": none
+	Shares    Environments      // of the processes started together; nil: no other process shares
+	Shells    *shellstate.Cache // of the session; nil: there are no snapshots
+	StdinRate *pace.Meter       // nil: none
+}
+
+// Launch is what a process runs. Receive of the process owns Params and Spec. Start and the methods about the audit log may
+// be called by goroutines of the process, too.
+type Launch struct {
+	Env *env.Env // fixed
+	// Params are the client's, without what Spec has. They are kept for long: New has dropped the large ones.
+	Params *protocol.ProcessStartParams
+	// Spec is what each run starts with. Its Size is that of the newest resize.
+	Spec child.Spec
+
+	// Fixed by New.
+	user  *choice           // nil: the server has no policy for users
+	shell *shellstate.Start // the state that each run starts from; nil: none
+
+	origin        *origin   // nil: the process has no group, and there is no audit log
+	argv, environ hold      // the memory of the arguments and of the environment in Spec and Params
+	shellOnce     sync.Once // releases shell.Capture
+}
+
+// New prepares a launch, or says why the process cannot be started. The caller calls Release once no run can follow.
+func New(e *env.Env, r Request) (*Launch, *protocol.Error) {
+	spec, err := specOf(e, r.Params, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	params := r.Params
+	if err := confine(&spec, &params); err != nil {
+		return nil, err
+	}
+	if params.TimeoutMs, err = runTime(e, params.TimeoutMs); err != nil {
+		return nil, err
+	}
+	user, err := choiceOf(e, r)
+	if err != nil {
+		return nil, err
+	}
+	spec.Owner, spec.Context, spec.StdinRate = r.Owner, r.Closes, r.StdinRate
+	prepareRule(e, r, &spec)
+	l := &Launch{Env: e, Params: &params, Spec: spec, user: user, shell: shellOf(r, spec), origin: originOf(r, e.Audit != nil)}
+	// The spec has them: the launch is kept for long.
+	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
+	params.Label = "" // its group has it
+	params.ShellSnapshot, params.Sandbox = nil, nil
+	params.Argv = clipArgv(params.Argv)
+	if params.Cwd = spec.Dir; !inHome(spec.Dir) {
+		params.Cwd = protocol.FileURI(spec.Dir) // the client's URI may be far longer
+	}
+	if err := l.keep(r.Gauge, r.Shares); err != nil {
+		l.Release()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Probes reports whether the server runs commands beside the process, with its environment.
+func (l *Launch) Probes() bool {
+	live, ready := l.Params.Liveness, l.Params.Ready
+	return live != nil && live.Probe != nil || ready != nil && ready.Probe != nil
+}
+
+// AfterEnd reports whether process/restart runs the process again after its end, too.
+func (l *Launch) AfterEnd() bool { return l.Params.Restart != nil && l.Params.Restart.AfterEnd }
+
+// ForgetRun drops what only another run would need, once the only run has its child. Probes keep what they need.
+func (l *Launch) ForgetRun() {
+	l.Spec.Argv = nil
+	if !l.Probes() {
+		l.Spec.Env, l.Spec.Sandbox = nil, nil
+		l.Release()
+	}
+}
+
+// Forget drops what a run or a probe would need: none follows. The arguments that process/list shows stay.
+func (l *Launch) Forget() {
+	l.Spec.Argv, l.Spec.Env, l.Spec.Sandbox, l.Params.Liveness = nil, nil, nil, nil
+	if r := l.Params.Ready; r != nil && r.Probe != nil {
+		l.Params.Ready = &protocol.Ready{Probe: &protocol.Probe{Argv: clipArgv(r.Probe.Argv), HTTP: r.Probe.HTTP}}
+	}
+	l.Release()
+}
+
+// Release gives back the memory that keep has counted, and the state of the shell. Any goroutine may call Release, repeatedly.
+func (l *Launch) Release() {
+	l.argv.release()
+	l.environ.release()
+	if l.shell != nil {
+		l.shellOnce.Do(l.shell.Capture.Release)
+	}
+}
+
+// User returns the user of the present run, or else of the last; nil: the user of the server.
+func (l *Launch) User() *child.User { return l.user.user() }
+
+// GroupID returns the client's id of the group; "": none.
+func (l *Launch) GroupID() string {
+	if l.origin == nil {
+		return ""
+	}
+	return l.origin.groupID
+}
