@@ -2,27 +2,17 @@ package process
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
-	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // errUnseen means: the tree is still being killed, and was not yet seen gone.
 var errUnseen = errors.New("its programs are being killed, and were not yet seen gone")
-
-const (
-	// placePause is the time between two looks for descendants that take the place of a closed process again, and before the first.
-	placePause = 200 * time.Millisecond
-	// treePause is the time between two looks for other descendants, and before the first look. A look waits for a
-	// lock of the kernel, as a start does: most looks of a burst of short programs come after the burst.
-	treePause = 5 * time.Second
-)
 
 // terminate is process/terminate.
 func (p *process) terminate(m protocol.ProcessTerminateParams) {
@@ -45,18 +35,9 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	}
 }
 
-// seekTree has the process look for descendants after a pause.
-func (p *process) seekTree() {
-	pause := treePause
-	if p.place != nil {
-		pause = placePause
-	}
-	p.treeAt = time.Now().Add(pause)
-}
-
 // lookForTree looks for descendants of a closed process: treeSeen follows.
 func (p *process) lookForTree(ctx actor.Context) {
-	if h := p.handle; h != nil && p.life.Phase() >= life.Closed {
+	if h := p.run.handle; h != nil && p.life.Phase() >= life.Closed {
 		self, root, run := ctx.Self(), ctx.ActorSystem().Root, p.life.Run()
 		h.SearchTree(func(empty bool, err error) { root.Send(self, treeSeen{run, empty, err}) })
 	}
@@ -65,7 +46,7 @@ func (p *process) lookForTree(ctx actor.Context) {
 // treeSeen handles the answer to SearchTree. Descendants that live take the place again. The place stays as it is if the
 // answer is unknown.
 func (p *process) treeSeen(ctx actor.Context, m treeSeen) {
-	h := p.handle
+	h := p.run.handle
 	switch {
 	case h == nil: // forgotten
 	case m.empty:
@@ -77,67 +58,40 @@ func (p *process) treeSeen(ctx actor.Context, m treeSeen) {
 		if m.err == nil {
 			p.place.back()
 		}
-		p.seekTree()
+		p.trees.seek(p.place != nil)
 	}
 }
 
 // forgetChild lets go of the child of a closed process without descendants: whoever reads the log does not need
 // the child, with its streams, its files and its cgroup. The intake stays, because it is charged for the log.
 func (p *process) forgetChild(h child.Handle) {
-	p.treeAt = time.Time{}
-	p.containment = h.Containment()
-	p.handle, p.forgot = nil, true
+	p.trees.at = time.Time{}
+	p.run.containment = h.Containment()
+	p.run.handle, p.run.forgot = nil, true
 	p.finish(h, nil, nil)
 }
 
 // lives reports whether the program runs. A program may have ended before its exit is in the log:
 // the exit comes after unread output.
 func (p *process) lives() bool {
-	return p.life.Phase() == life.Running && !p.handle.Exited()
-}
-
-// parkTree keeps a process/terminate until the tree is gone, and reports whether the same request
-// waits already. Then the newest request gets the answer, with the running of the first.
-func (p *process) parkTree(r *parked) (again bool) {
-	if key, ok := repeat.Key(r.params); ok {
-		p.trees = slices.DeleteFunc(p.trees, func(first *parked) bool {
-			k, ok := repeat.Key(first.params)
-			if !ok || k != key {
-				return false
-			}
-			r.tree, again = first.tree, true
-			return true
-		})
-	}
-	p.trees = append(p.trees, r)
-	return again
-}
-
-// dropTrees forgets each process/terminate whose sender has gone. A request with a requestId stays,
-// so that its answer is remembered for the repetition.
-func (p *process) dropTrees(gone func(*parked) bool) {
-	p.trees = slices.DeleteFunc(p.trees, func(r *parked) bool {
-		_, again := repeat.Key(r.params)
-		return gone(r) && !again
-	})
-	p.trees = slices.Delete(p.trees, 0, max(len(p.trees)-repeat.MaxAnswers, 0))
+	return p.life.Phase() == life.Running && p.run.lives()
 }
 
 // answerTrees answers each process/terminate that waits for the end of the tree.
 func (p *process) answerTrees(ctx actor.Context, err error) {
-	for _, r := range p.trees {
+	for _, r := range p.trees.waiting {
 		if err != nil {
 			p.reply(ctx, r, nil, protocol.Errorf(protocol.KindSurvivors, protocol.CodeInternal, "process %s: %v", p.id, err))
 		} else {
 			p.reply(ctx, r, r.tree, nil)
 		}
 	}
-	p.trees = nil
+	p.trees.waiting = nil // after the replies: an instance that fails in between answers again
 }
 
 // unseen describes the processes left of the tree; nil if all were seen gone.
 func (p *process) unseen() error {
-	switch h := p.handle; {
+	switch h := p.run.handle; {
 	case p.life.Survivors() != nil:
 		return p.life.Survivors()
 	case h != nil && !h.TreeEmpty():
@@ -167,12 +121,11 @@ func (p *process) retention() time.Duration {
 
 // leave gives back everything of the process, and kills its tree. leave may be repeated.
 func (p *process) leave() {
-	p.gauge.HeldBytes.Add(-p.gauged)
-	p.gauged = 0
+	p.gauge.hold(0)
 	p.launch.Release()
 	p.feed.Close()
-	if p.intake != nil {
-		p.intake.Hold(0, 0) // now: the end of its tree may take long, or not come
+	if p.run.intake != nil {
+		p.run.intake.Hold(0, 0) // now: the end of its tree may take long, or not come
 	}
 	p.destroy()
 }
@@ -180,16 +133,16 @@ func (p *process) leave() {
 // destroy kills the child with its tree, and closes the spool and the intake. A child under way meets the same end: see orphan.
 // destroy may be repeated.
 func (r *processRecord) destroy() {
-	handle, unused := r.handle, r.startErr != nil || r.forgot
-	r.handle = nil
+	handle, unused := r.run.handle, r.run.err != nil || r.run.forgot
+	r.run.handle = nil
 	if r.spool != nil {
 		r.spool.Close()
 	}
-	if r.intake == nil { // there is no run yet
+	if r.run.intake == nil { // there is no run yet
 		r.place.leave()
 		return
 	}
-	if h, answered := r.intake.Leave(); answered {
+	if h, answered := r.run.intake.Leave(); answered {
 		if handle == nil && h != nil {
 			r.launch.RecordUnseen(r.life.Run())
 		}
@@ -197,11 +150,11 @@ func (r *processRecord) destroy() {
 	}
 	switch {
 	case handle != nil:
-		r.finish(handle, r.intake, r.place)
+		r.finish(handle, r.run.intake, r.place)
 	default:
 		r.place.leave()
 		if unused { // else orphan closes the intake, or no run was asked for
-			r.intake.Close()
+			r.run.intake.Close()
 		}
 	}
 }

@@ -25,7 +25,7 @@ func fakeProcessOf(params protocol.ProcessStartParams, spawn func(actor.Producer
 		name:    "p-1",
 		launch:  &launch.Launch{Params: &params},
 		feed:    feedOf(params.Retention, 1<<20, false),
-		gauge:   new(message.Gauge),
+		gauge:   share{Gauge: new(message.Gauge)},
 		session: spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
 	}
 	record.launch.Env = record.env
@@ -42,7 +42,7 @@ func ms(d time.Duration) *uint64 {
 
 // write has the program of record write size bytes.
 func write(record *processRecord, size int) {
-	credit, _ := record.intake.Take(size)
-	record.intake.Put(protocol.Stdout, make([]byte, size), nil, credit, 0)
+	credit, _ := record.run.intake.Take(size)
+	record.run.intake.Put(protocol.Stdout, make([]byte, size), nil, credit, 0)
 	synctest.Wait()
 }

@@ -32,7 +32,7 @@ func TestClosedForgetsItsChild(t *testing.T) {
 		has := func(want bool) {
 			t.Helper()
 			synctest.Wait()
-			if has := record.handle != nil; has != want {
+			if has := record.run.handle != nil; has != want {
 				t.Errorf("it has a child: %v, want %v", has, want)
 			}
 		}
@@ -84,13 +84,13 @@ func TestKilledKeepsItsChild(t *testing.T) {
 		synctest.Wait()
 		system.Root.Send(pid, message.Request{Params: protocol.ProcessTerminateParams{Tree: true}})
 		synctest.Wait()
-		handle := record.handle
+		handle := record.run.handle
 		if handle == nil {
 			t.Error("the child was forgotten while its tree lived")
 		}
 		close(tree)
 		synctest.Wait()
-		if record.handle != nil {
+		if record.run.handle != nil {
 			t.Error("the child was not forgotten when its tree was gone")
 		}
 	})
@@ -102,7 +102,7 @@ func TestAfterEndGivesWay(t *testing.T) {
 		owner := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
 		restart := &protocol.Restart{Policy: protocol.RestartTemporary, AfterEnd: true}
 		pid, record, c := fakeProcessOf(protocol.ProcessStartParams{Restart: restart}, spawn, func(r *processRecord) {
-			r.restart = &supervision.Restart{Policy: supervision.Temporary}
+			r.launch.Restart = &supervision.Restart{Policy: supervision.Temporary}
 		})
 		write(record, 100)
 		system.Root.RequestWithCustomSender(pid, message.Subscribe{Now: true, Owner: true, Explicit: true}, owner)

@@ -61,7 +61,7 @@ func TestGrace(t *testing.T) {
 					pid, record, c := fakeProcessOf(params, spawn, func(r *processRecord) {
 						r.env.KillGrace = server
 						if params.Restart != nil {
-							r.restart = &supervision.Restart{Policy: supervision.Permanent}
+							r.launch.Restart = &supervision.Restart{Policy: supervision.Permanent}
 						}
 					})
 					if w.tell != nil {

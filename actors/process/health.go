@@ -110,8 +110,8 @@ func (p *process) healthNow() health.Now {
 		Least:   p.place.leastProbeEvery(),
 	}
 	if now.Runs {
-		since, _ := p.intake.Starved()
-		now.Lives, now.Held, now.Holds = p.lives(), p.intake.HeldBack(), !since.IsZero()
+		since, _ := p.run.intake.Starved()
+		now.Lives, now.Held, now.Holds = p.lives(), p.run.intake.HeldBack(), !since.IsZero()
 	}
 	if p.health.watcher != nil {
 		now.Blind = time.Duration(p.health.blind.Load())
@@ -190,7 +190,7 @@ func (p *process) actHealth(ctx actor.Context) {
 // heard notes output, and looks for a line that makes the run ready.
 func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
 	now := time.Now()
-	p.health.Heard(now, p.intake.HeldBack(), s, data)
+	p.health.Heard(now, p.run.intake.HeldBack(), s, data)
 	p.gauge.Wrote.Store(now.UnixNano())
 	p.actHealth(ctx)
 }

@@ -152,7 +152,7 @@ func TestRestartsThatCannotBeMade(t *testing.T) {
 		var inner *fake.Child
 		params := protocol.ProcessStartParams{Restart: &protocol.Restart{Policy: "permanent"}}
 		pid, record, c := fakeProcessOf(params, spawn, func(r *processRecord) {
-			r.restart = &supervision.Restart{Policy: supervision.Permanent, Intensity: supervision.Intensity{Restarts: 2, Period: time.Hour}}
+			r.launch.Restart = &supervision.Restart{Policy: supervision.Permanent, Intensity: supervision.Intensity{Restarts: 2, Period: time.Hour}}
 			start := r.env.StartChild
 			r.env.StartChild = func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
 				starts.Add(1)
@@ -360,7 +360,7 @@ func TestLooksThatHang(t *testing.T) {
 		var pids []*actor.PID
 		start := func(g *message.Gauge) {
 			pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{Ready: &protocol.Ready{File: "file:///x", TimeoutMs: ms(time.Minute)}}, spawn, func(r *processRecord) {
-				r.env, r.gauge = common, g
+				r.env, r.gauge = common, share{Gauge: g}
 			})
 			pids, records = append(pids, pid), append(records, record)
 		}

@@ -28,11 +28,11 @@ func TestHold(t *testing.T) {
 			var wrote atomic.Int64
 			go func() {
 				for n := int64(0); n < 4*retention; n = wrote.Load() {
-					credit, ok := record.intake.Take(8 << 10)
+					credit, ok := record.run.intake.Take(8 << 10)
 					if !ok {
 						return
 					}
-					record.intake.Put(protocol.Stdout, make([]byte, credit.N), nil, credit, 0)
+					record.run.intake.Put(protocol.Stdout, make([]byte, credit.N), nil, credit, 0)
 					wrote.Add(int64(credit.N))
 				}
 			}()

@@ -30,13 +30,13 @@ func (p *process) describe() protocol.ProcessInfo {
 		NextSeq:     p.feed.Log.Last() + 1,
 		Retained:    retained,
 		Unacked:     unacked,
-		Containment: string(p.containment),
+		Containment: string(p.run.containment),
 	}
-	info.Sandbox, info.SandboxLevel = p.sandbox.Describe()
+	info.Sandbox, info.SandboxLevel = p.run.sandbox.Describe()
 	if u := p.launch.User(); u != nil {
 		info.User = &protocol.RunUser{Name: u.Name, UID: uint64(u.UID), GID: uint64(u.GID)}
 	}
-	if h := p.handle; h != nil {
+	if h := p.run.handle; h != nil {
 		if p.lives() {
 			info.PID = h.PID()
 		}
@@ -75,7 +75,7 @@ func (inspected) IgnoreDeadLetterLogging() {}
 
 // inspect is process/info, with or without the pressures of the kernel.
 func (p *process) inspect(ctx actor.Context, r *parked, pressures bool) {
-	handle := p.handle
+	handle := p.run.handle
 	if handle == nil || p.life.Phase() != life.Running {
 		p.inspected(ctx, inspected{r: r})
 		return
@@ -95,7 +95,7 @@ func (p *process) inspected(ctx actor.Context, m inspected) {
 func (p *process) info() protocol.ProcessInfoResult {
 	info := protocol.ProcessInfoResult{
 		ProcessInfo:   p.describe(),
-		WaitsFor:      p.waitsFor(p.handle),
+		WaitsFor:      p.waitsFor(p.run.handle),
 		PendingWrites: p.stdin.Len(),
 		OutputBytes:   p.feed.Log.Written(),
 		DroppedBytes:  p.feed.Log.Dropped(),
@@ -137,7 +137,7 @@ func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 		return waits
 	}
 	_, pinned := p.feed.Held()
-	if since, by := p.intake.Starved(); !since.IsZero() {
+	if since, by := p.run.intake.Starved(); !since.IsZero() {
 		wait(p.heldBack(since, by, pinned))
 	}
 	switch {
@@ -167,7 +167,7 @@ func (p *process) heldBack(since time.Time, by child.Cause, pinned int64) protoc
 		w.For, w.Limit, w.Reason = protocol.WaitRate, "max-output-rate-each", fmt.Sprintf("max-output-rate-each is %d bytes a second here", p.env.MaxOutputRateEach)
 	case child.ByBudget:
 		w.For, w.Limit, w.Reason = protocol.WaitBudget, "memory-budget", "the server holds as much output as it may"
-		if share := p.budget(); share != p.env.OutputBudget && !p.env.OutputBudget.Short() {
+		if share := p.place.memory(p.env); share != p.env.OutputBudget && !p.env.OutputBudget.Short() {
 			w.Limit, w.Reason = "max-retained-each", fmt.Sprintf("max-retained-each is %d bytes here, and the programs of its owner use %d", p.env.MaxRetainedEach, share.Used())
 		}
 	default:
@@ -198,7 +198,7 @@ func (p *process) outputLimit(pinned int64) (limit, text string) {
 		return "spool-places", fmt.Sprintf("%s are on disk, and the list of their places has its most, %s of memory", show.Bytes(p.feed.Log.Spooled()), show.Bytes(child.SpoolOverhead))
 	case s.Full():
 		return "spool-limit", show.Bytes(s.Held()) + " are on disk, as much as it may spool"
-	case p.disk() != p.env.Disk && !p.env.Disk.Short():
+	case p.place.disk(p.env) != p.env.Disk && !p.env.Disk.Short():
 		return "max-spooled-each", "the programs of its owner have spooled as much as they may"
 	}
 	return "spool-budget", "all programs together have spooled as much as they may"

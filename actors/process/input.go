@@ -10,6 +10,12 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
+// input is what waits for stdin.
+type input struct {
+	stdin.Queue[*parked]
+	at time.Time // the program has refused stdin, and has time to end until then; zero: it has not
+}
+
 // acceptStdin writes the waiting requests to the child's stdin as far as there is room, and answers.
 func (p *process) acceptStdin(ctx actor.Context) {
 	for {
@@ -29,7 +35,7 @@ func (p *process) acceptStdin(ctx actor.Context) {
 			}
 			continue
 		case step.Do == stdin.Close:
-			p.logErr("close stdin", p.handle.CloseStdin())
+			p.logErr("close stdin", p.run.handle.CloseStdin())
 			if p.launch.Spec.TTY {
 				p.stdin.Typed()
 			} else {
@@ -64,20 +70,20 @@ func (p *process) stdinState() stdin.State {
 		Between:  p.life.Phase() == life.Restarting,
 		Over:     p.life.Phase() >= life.Exited,
 		Restarts: p.life.Restartable(),
-		Dead:     p.life.Restartable() && p.life.Phase() == life.Running && p.handle.Exited(),
+		Dead:     p.life.Restartable() && p.life.Phase() == life.Running && p.run.handle.Exited(),
 		Piped:    p.launch.Spec.Stdin,
 	}
 }
 
 // writeStdin gives the child a part of a write. room is false if the rest has to wait.
 func (p *process) writeStdin(chunk []byte) (room bool) {
-	n, err := p.handle.Write(chunk)
+	n, err := p.run.handle.Write(chunk)
 	if err == nil {
 		return p.stdin.Wrote(n) // else the intake says when there is room
 	}
 	wait := p.stdin.Refused(time.Now(), n, p.life.Restartable())
 	if wait > 0 {
-		p.stdinAt = earlier(p.stdinAt, time.Now().Add(wait))
+		p.stdin.at = earlier(p.stdin.at, time.Now().Add(wait))
 	}
 	return wait == 0
 }
@@ -90,7 +96,7 @@ func (p *process) resize(size protocol.Size) *protocol.Error {
 	if p.life.Phase() != life.Running {
 		return nil
 	}
-	if err := p.handle.Resize(size); err != nil {
+	if err := p.run.handle.Resize(size); err != nil {
 		return protocol.Errorf(protocol.KindSystem, protocol.CodeInternal, "resize process %s to %d rows, %d cols: %v", p.id, size.Rows, size.Cols, err)
 	}
 	return nil
@@ -104,7 +110,7 @@ func (p *process) signal(s protocol.Signal) *protocol.Error {
 	if p.life.Phase() != life.Running {
 		return nil
 	}
-	if err := p.handle.Signal(number); err != nil {
+	if err := p.run.handle.Signal(number); err != nil {
 		return protocol.Errorf(protocol.KindSystem, protocol.CodeInternal, "signal %s to process %s: %v", s, p.id, err)
 	}
 	return nil

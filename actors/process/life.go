@@ -21,7 +21,7 @@ import (
 func (p *process) lifeConfig() life.Config {
 	c := life.Config{
 		Grouped:   p.group != nil,
-		Restart:   p.restart,
+		Restart:   p.launch.Restart,
 		KillGrace: max(p.env.KillGrace, 0),
 		Keep:      p.keeps(),
 		AfterEnd:  p.launch.AfterEnd(),
@@ -41,7 +41,7 @@ func (p *process) lifeConfig() life.Config {
 
 // now returns the facts around the process for an input of its life.
 func (p *process) now() life.Now {
-	h := p.handle
+	h := p.run.handle
 	now := life.Now{
 		Time:    time.Now(),
 		Chance:  rand.Float64(),
@@ -50,7 +50,7 @@ func (p *process) now() life.Now {
 		Probing: p.health.probes(),
 		Watched: p.feed.Watched(),
 		Alone:   p.feed.Alone(),
-		Trees:   len(p.trees) > 0,
+		Trees:   len(p.trees.waiting) > 0,
 	}
 	if h != nil {
 		now.Status, now.Exited = h.Status()
@@ -103,19 +103,19 @@ func (p *process) doDue(ctx actor.Context) {
 		p.held()
 	}
 	p.answerDue(ctx, now)
-	if due(p.stdinAt, now) {
-		p.stdinAt = time.Time{}
+	if due(p.stdin.at, now) {
+		p.stdin.at = time.Time{}
 		p.acceptStdin(ctx)
 	}
-	if due(p.treeAt, now) {
-		p.treeAt = time.Time{}
+	if due(p.trees.at, now) {
+		p.trees.at = time.Time{}
 		p.lookForTree(ctx)
 	}
 }
 
 // wake returns when advance has something to do, if nothing happens before.
 func (p *process) wake() (at time.Time) {
-	for _, t := range [...]time.Time{p.life.Wake(), p.health.Wake(), p.feed.Wake(), p.reads.wake(), p.stdinAt, p.treeAt} {
+	for _, t := range [...]time.Time{p.life.Wake(), p.health.Wake(), p.feed.Wake(), p.reads.wake(), p.stdin.at, p.trees.at} {
 		at = earlier(at, t)
 	}
 	return at
@@ -137,7 +137,7 @@ func (p *process) act(ctx actor.Context) {
 
 // doRun does an action about the child.
 func (p *process) doRun(ctx actor.Context, a life.Action) bool {
-	handle := p.handle
+	handle := p.run.handle
 	switch a := a.(type) {
 	case life.Spawn:
 		if a.Run > 1 { // the session has counted the first
@@ -186,14 +186,14 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 	switch a := a.(type) {
 	case life.LogExited:
 		p.launch.RecordEnd(p.life.Run(), a.Status)
-		p.feed.Log.AppendExited(a.Status, p.sandbox.Ended(a.Status.ExitCode))
+		p.feed.Log.AppendExited(a.Status, p.run.sandbox.Ended(a.Status.ExitCode))
 		p.happened(protocol.ServerEvent{Kind: protocol.ServerExited, Run: a.Status.Run, Status: &a.Status})
 		p.life.Done()
 		p.env.At(ctx, env.ExitLogged)
 		p.acceptStdin(ctx) // answers the waiting requests, unless another run follows
 	case life.LogRestarted:
 		lost := int64(0)
-		if h := p.handle; h != nil {
+		if h := p.run.handle; h != nil {
 			lost = h.StdinUnread()
 		}
 		p.feed.Log.AppendRestarted(outlog.Restart{Run: a.Run, Reason: a.Reason, Delay: a.Delay, StdinLost: lost})
@@ -215,10 +215,10 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.happened(protocol.ServerEvent{Kind: protocol.ServerClosed})
 		p.life.Done()
 		p.env.At(ctx, env.CloseLogged)
-		p.seekTree()
+		p.trees.seek(p.place != nil)
 		p.acceptStdin(ctx) // answers the waiting requests
 	case life.Reopen:
-		p.treeAt = time.Time{}
+		p.trees.at = time.Time{}
 		ctx.Send(p.session, message.ProcessReopened{Name: p.name})
 		p.feed.Log.Reopen()
 		p.awaitHolder()
@@ -227,10 +227,10 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.env.At(ctx, env.RetiredPhase)
 		p.feed.Close()
 		p.life.Done()
-		p.intake.Hold(p.holds())
+		p.run.intake.Hold(p.holds())
 	case life.Cut:
 		p.feed.Cut()
-		p.intake.Abort() // a pump that waits for a reader's credit waits in vain
+		p.run.intake.Abort() // a pump that waits for a reader's credit waits in vain
 		p.life.Done()
 		p.spread(ctx)
 	default:
@@ -276,11 +276,11 @@ func (p *process) doTell(ctx actor.Context, a life.Action) {
 // spawn asks for a child for a run.
 func (p *process) spawn(ctx actor.Context, run int) {
 	p.env.At(ctx, env.RunCounted)
-	p.stdinAt = time.Time{}
+	p.stdin.at = time.Time{}
 	p.stdin.NextRun()
-	p.sandbox.Begin()
+	p.run.sandbox.Begin()
 	p.renew(ctx)
-	r, in := p.processRecord, p.intake
+	r, in := p.processRecord, p.run.intake
 	p.env.At(ctx, env.SpawnPrepared)
 	p.life.Done() // before Start: two children are worse than none
 	p.launch.Start(ctx.ActorSystem().Root, ctx.Self(), run, in, func(h child.Handle, err error) {
@@ -294,23 +294,21 @@ func (p *process) spawn(ctx actor.Context, run int) {
 // renew makes an intake for the next run, unless no run has used the present one. The new intake takes
 // over the charge for the log before the old one closes: otherwise nothing would be charged for the log.
 func (p *process) renew(ctx actor.Context) {
-	handle, answered := p.handle, p.handle != nil || p.startErr != nil || p.forgot
-	old := p.intake
-	if old != nil && !answered {
+	old := p.run
+	if old.intake != nil && !old.answered() {
 		return
 	}
 	in := p.newIntake(ctx)
-	if old != nil {
-		in.Succeed(old)
+	if old.intake != nil {
+		in.Succeed(old.intake)
 	}
-	p.intake = in
-	p.intake.Hold(p.holds())
-	p.handle, p.startErr, p.forgot = nil, nil, false
+	p.run = run{intake: in, sandbox: old.sandbox, containment: old.containment}
+	in.Hold(p.holds())
 	switch {
-	case handle != nil:
-		p.finish(handle, old, nil)
-	case old != nil:
-		old.Close()
+	case old.handle != nil:
+		p.finish(old.handle, old.intake, nil)
+	case old.intake != nil:
+		old.intake.Close()
 	}
 }
 
@@ -319,9 +317,9 @@ func (p *process) spawned(ctx actor.Context) {
 	if !p.life.Spawning() {
 		return
 	}
-	switch err := p.startErr; {
-	case p.handle != nil:
-		p.sandbox = p.sandbox.Started(p.handle.Sandbox())
+	switch err := p.run.err; {
+	case p.run.handle != nil:
+		p.run.sandbox = p.run.sandbox.Started(p.run.handle.Sandbox())
 		p.check(p.life.Spawned(p.now()))
 	case err == nil: // no answer yet
 	case launch.OfCommand(err):
@@ -338,9 +336,9 @@ func (p *process) spawned(ctx actor.Context) {
 func (p *process) begin(ctx actor.Context) {
 	p.launch.Runs()
 	p.env.At(ctx, env.RunBegun)
-	if p.restart != nil {
+	if p.launch.Restart != nil {
 		if p.launch.Spec.TTY && p.launch.Spec.Size != (protocol.Size{}) && (p.life.Run() > 1 || p.group != nil) {
-			p.logErr("resize", p.handle.Resize(p.launch.Spec.Size)) // requests may have come since the spawner was asked
+			p.logErr("resize", p.run.handle.Resize(p.launch.Spec.Size)) // requests may have come since the spawner was asked
 		}
 	} else {
 		p.launch.ForgetRun()

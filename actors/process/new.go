@@ -7,7 +7,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/journal"
-	"github.com/b6f6fdd7/troupe/actors/internal/policy"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
@@ -16,7 +15,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/process/launch"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/protocol"
-	"github.com/b6f6fdd7/troupe/supervision"
 )
 
 // Options describe a new process.
@@ -62,16 +60,9 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 	if err != nil {
 		return nil, err
 	}
-	restart, err := policy.ParseRestart(o.Params.Restart)
-	if err != nil {
-		return nil, err
-	}
-	if o.Group != nil && restart == nil {
-		restart = &supervision.Restart{Policy: supervision.Temporary}
-	}
 	request := launch.Request{
 		Name: o.Name, Params: o.Params, Session: o.Session, By: o.By, Closes: o.Closes, Owner: o.Owner, Identity: o.Identity,
-		Gauge: o.Gauge, Ephemeral: o.Ephemeral, GroupID: o.GroupID, Shares: o.Shares, Shells: o.Shells,
+		Gauge: o.Gauge, Ephemeral: o.Ephemeral, Grouped: o.Group != nil, GroupID: o.GroupID, Shares: o.Shares, Shells: o.Shells,
 	}
 	if o.Place != nil {
 		request.StdinRate = o.Place.Stdin
@@ -85,13 +76,12 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 		id:           what.Params.ProcessID,
 		name:         o.Name,
 		launch:       what,
-		sandbox:      denial.For(what.Spec.Sandbox),
+		run:          run{sandbox: denial.For(what.Spec.Sandbox)},
 		feed:         feedOf(what.Params.Retention, retention, o.Ephemeral),
-		restart:      restart,
 		session:      o.Session,
 		group:        o.Group,
 		ownIntensity: o.Group == nil || o.Independent,
-		gauge:        o.Gauge,
+		gauge:        share{Gauge: o.Gauge},
 		events:       o.Events,
 		place:        placeOf(o.Place),
 		created:      time.Now(),
@@ -99,7 +89,7 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 	if o.MaxChunk != nil {
 		record.feed.Log.MaxChunk = int(*o.MaxChunk)
 	}
-	record.spool = spoolOf(e, record.disk(), what.Params.Retention)
+	record.spool = spoolOf(e, record.place.disk(e), what.Params.Retention)
 	return record, nil
 }
 

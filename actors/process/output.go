@@ -26,23 +26,34 @@ func feedOf(r *protocol.Retention, retention int64, ephemeral bool) processFeed 
 	return processFeed{Retention: retention, Evicts: r != nil && r.OnFull == protocol.OnFullEvict, Ephemeral: ephemeral}
 }
 
+// share is the part of a process in the gauge of its session.
+type share struct {
+	*message.Gauge
+	held int64 // in HeldBytes
+}
+
+// hold has the part of the process in HeldBytes be n bytes.
+func (s *share) hold(n int64) {
+	s.HeldBytes.Add(n - s.held)
+	s.held = n
+}
+
 // holds returns how many bytes the log holds, and how many of them for the owner. holds brings the
 // gauge of the session up to date.
 func (p *process) holds() (retained, pinned int64) {
 	retained, pinned = p.feed.Held()
-	p.gauge.HeldBytes.Add(pinned - p.gauged)
-	p.gauged = pinned
+	p.gauge.hold(pinned)
 	return retained, pinned
 }
 
 // held drops the entries that go, and tells the pumps how much the log holds. Call held whenever the log may hold less.
 func (p *process) held() {
 	most := int64(math.MaxInt64)
-	if p.budget().Short() || p.feed.Log.Spooled() > 0 && p.spool.Short() {
+	if p.place.memory(p.env).Short() || p.feed.Log.Spooled() > 0 && p.spool.Short() {
 		most = child.ShortLog
 	}
 	p.feed.Trim(most)
-	p.intake.Hold(p.holds())
+	p.run.intake.Hold(p.holds())
 }
 
 // awaitHolder has the log hold everything until a viewer with Hold comes, for the time that the client has asked for.
@@ -115,7 +126,7 @@ func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
 	p.held()
 	gone := func(r *parked) bool { return message.KeyOf(r.sender) == key }
 	p.reads.drop(gone)
-	p.dropTrees(gone)
+	p.trees.drop(gone)
 	// Not answered, so not accepted: the client will write them again.
 	p.stdin.Drop(gone)
 	p.acceptStdin(ctx)

@@ -3,6 +3,7 @@ package process
 import (
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
@@ -22,20 +23,20 @@ func placeOf(p *quota.Place) *place {
 	return &place{in: p}
 }
 
-// budget bounds the output that the process holds in memory: the share of its owner key, or the server's.
-func (r *processRecord) budget() *budget.Output {
-	if r.place != nil && r.place.in.Memory != nil {
-		return r.place.in.Memory
+// memory bounds the output that the process holds in memory: the share of its owner key, or the server's.
+func (p *place) memory(e *env.Env) *budget.Output {
+	if p != nil && p.in.Memory != nil {
+		return p.in.Memory
 	}
-	return r.env.OutputBudget
+	return e.OutputBudget
 }
 
 // disk bounds the output that the process holds on disk: the share of its owner key, or the server's.
-func (r *processRecord) disk() *spool.Disk {
-	if r.place != nil && r.place.in.Disk != nil {
-		return r.place.in.Disk
+func (p *place) disk(e *env.Env) *spool.Disk {
+	if p != nil && p.in.Disk != nil {
+		return p.in.Disk
 	}
-	return r.env.Disk
+	return e.Disk
 }
 
 // leave frees the place. Any goroutine may call leave, repeatedly. A nil place is free.

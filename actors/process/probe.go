@@ -101,7 +101,7 @@ func (p *process) probe(ctx actor.Context, n int) {
 	spec := p.probeSpec(probe)
 	spec.Name = fmt.Sprintf("%s.probe%d", p.name, n)
 	watched, limit := h.watched, orDefault(probe.TimeoutMs, defaultProbeTime)
-	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.life.Run(), held: p.intake.HeldBack()}, p.env
+	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.life.Run(), held: p.run.intake.HeldBack()}, p.env
 	h.probing.Store(true)
 	s.Run(root, self, "probe", func() {
 		m.ours = errors.New("internal error")

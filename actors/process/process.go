@@ -28,9 +28,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/process/denial"
 	"github.com/b6f6fdd7/troupe/actors/process/launch"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
-	"github.com/b6f6fdd7/troupe/actors/process/stdin"
 	"github.com/b6f6fdd7/troupe/actors/spool"
-	"github.com/b6f6fdd7/troupe/supervision"
 )
 
 // Messages to a process actor from its goroutines and timers. All other messages are in actors/message.
@@ -66,39 +64,45 @@ type processRecord struct {
 	spool        *spool.File    // nil: output beyond the retention waits
 	session      *actor.PID
 	group        *actor.PID      // nil: the process has no group
-	gauge        *message.Gauge  // of the session
+	gauge        share           // of the session
 	events       *journal.Source // of the session; nil: nobody is told
 	place        *place          // among the running processes of the owner key; nil: none is counted
 	created      time.Time
 	ownIntensity bool // its own restart.intensity counts: it has no group, or an independent one
 
-	// restart is the policy at the start; nil: the process is run once. life has the current policy.
-	restart *supervision.Restart
-
 	// Owned by Receive.
-	handle   child.Handle // of the current or last child; nil before FactStarted, after forgetChild, and if the last run could not be started
-	startErr error        // why the last run could not be started
-	forgot   bool         // forgetChild was called
-	life     life.Life    // decides; act does its actions
-	acting   bool         // act is on the stack of this instance
-	wakeAt   env.Alarm    // at wake
-	intake   *child.Intake
-	feed     processFeed   // its log and its viewers
-	logged   *child.Intake // its oldest fact is in the log, and not settled; nil: none
+	life   life.Life   // decides; act does its actions
+	acting bool        // act is on the stack of this instance
+	wakeAt env.Alarm   // at wake
+	run    run         // the present one, or else the last
+	feed   processFeed // its log and its viewers
 
-	sandbox *denial.Sandbox // of the present run, or else of the last
-	health  watch           // readiness and liveness of the run
-	trees   []*parked       // process/terminate, until the tree was seen empty, or could not be killed
+	health watch // readiness and liveness of the run
+	trees  trees // process/terminate, and the descendants of the closed process
 
-	gauged  int64                // the part of gauge.HeldBytes for this process
-	reads   reads                // process/read and process/wait
-	stdin   stdin.Queue[*parked] // process/write and process/closeStdin
-	answers repeat.Answers       // to requests with a requestId
-
-	stdinAt     time.Time         // the program has refused stdin, and has time to end until then; zero: it has not
-	treeAt      time.Time         // the next look for descendants of the closed process; zero: there is none
-	containment child.Containment // of the forgotten child; "": none
+	reads   reads          // process/read and process/wait
+	stdin   input          // process/write and process/closeStdin
+	answers repeat.Answers // to requests with a requestId
 }
+
+// A run is the child of one run of the program, with the intake of its facts.
+type run struct {
+	intake *child.Intake
+	handle child.Handle  // nil before FactStarted, after forgetChild, and if the run could not be started
+	err    error         // why the run could not be started
+	forgot bool          // forgetChild was called
+	logged *child.Intake // its oldest fact is in the log, and not settled; nil: none
+
+	// What stays known after the run, until the next one has a child.
+	sandbox     *denial.Sandbox
+	containment child.Containment // of a forgotten child; "": none
+}
+
+// answered reports whether the answer to the start of the run has been taken.
+func (r *run) answered() bool { return r.handle != nil || r.err != nil || r.forgot }
+
+// lives reports whether there is a child that has not ended.
+func (r *run) lives() bool { return r.handle != nil && !r.handle.Exited() }
 
 // process is the actor of a managed process. The actor lives under the session's supervisor, beside
 // the session: the failure of either does not touch the other.
@@ -203,7 +207,7 @@ func (p *process) start(ctx actor.Context) {
 	p.acting = false
 	if !p.life.Begun() {
 		if p.group != nil { // requests come before the first run
-			p.intake = p.newIntake(ctx)
+			p.run.intake = p.newIntake(ctx)
 		}
 		p.life = life.New(p.lifeConfig())
 		p.health = newWatch(p.launch.Params)
@@ -239,7 +243,7 @@ func (p *process) start(ctx actor.Context) {
 // newIntake returns the intake of a run. The intake tells the actor when it has facts.
 func (p *process) newIntake(ctx actor.Context) *child.Intake {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	in := child.NewIntake(p.feed.Retention, p.budget(), p.spool, func() { root.Send(self, factsReady{}) })
+	in := child.NewIntake(p.feed.Retention, p.place.memory(p.env), p.spool, func() { root.Send(self, factsReady{}) })
 	if n := p.feed.Log.MaxChunk; n > 0 {
 		in.MaxChunk = n
 	}
@@ -252,7 +256,7 @@ func (p *process) newIntake(ctx actor.Context) *child.Intake {
 // end handles Stopping: no action follows.
 func (p *process) end(ctx actor.Context) {
 	p.life.End()
-	p.launch.RecordGivenUp(p.life.Run(), p.handle)
+	p.launch.RecordGivenUp(p.life.Run(), p.run.handle)
 	p.answerTrees(ctx, errUnseen)
 	ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Acked: p.feed.Acked(), Closed: p.life.Phase() >= life.Closed, Left: p.unseen()})
 	p.wakeAt.Stop()
@@ -266,7 +270,7 @@ func (p *process) ref(ctx actor.Context) message.ProcessRef {
 
 // announce tells the session how the start went.
 func (p *process) announce(ctx actor.Context) {
-	err := p.startErr
+	err := p.run.err
 	switch {
 	case p.life.Phase() > life.Starting:
 		err = nil // the first run has started; the error, if any, is of a later run
@@ -275,7 +279,7 @@ func (p *process) announce(ctx actor.Context) {
 	default:
 		p.place.leave() // before the client is told, which may start another process at once
 	}
-	ctx.Send(p.session, message.ProcessStarted{ID: p.id, Name: p.name, Ref: p.ref(ctx), Err: wireerr.From(err), Sandbox: p.sandbox.Type()})
+	ctx.Send(p.session, message.ProcessStarted{ID: p.id, Name: p.name, Ref: p.ref(ctx), Err: wireerr.From(err), Sandbox: p.run.sandbox.Type()})
 	// A failed session may have missed how things stand.
 	if p.life.Phase() >= life.Closed {
 		ctx.Send(p.session, message.ProcessClosed{Name: p.name})
@@ -288,7 +292,7 @@ func (p *process) announce(ctx actor.Context) {
 // their turn: a flood does not delay a signal.
 func (p *process) takeFacts(ctx actor.Context) {
 	p.act(ctx)
-	more, in := true, p.intake
+	more, in := true, p.run.intake
 	for n := 0; n < turnBytes && more && !p.health.Matching(); {
 		var f child.Fact
 		if f, more = in.Next(); !more {
@@ -297,21 +301,21 @@ func (p *process) takeFacts(ctx actor.Context) {
 		p.feed.Log.NowMs = time.Now().UnixMilli()
 		switch f.Kind {
 		case child.FactStarted:
-			p.handle, p.startErr = f.Handle, f.Err
+			p.run.handle, p.run.err = f.Handle, f.Err
 			p.spawned(ctx)
 			p.act(ctx)
 		case child.FactOutput:
 			switch {
-			case p.logged == in: // by an instance that failed before Settle
+			case p.run.logged == in: // by an instance that failed before Settle
 			case f.Spool != nil:
 				p.feed.Log.AppendSpooled(f.Stream, f.Spool, f.At, len(f.Data))
 			default:
 				p.feed.Log.Append(f.Stream, f.Data, f.Slab)
 			}
-			if p.logged != in {
-				p.sandbox.Output(f.Stream, f.Data)
+			if p.run.logged != in {
+				p.run.sandbox.Output(f.Stream, f.Data)
 			}
-			p.logged = in
+			p.run.logged = in
 			p.env.At(ctx, env.FactLogged)
 			p.heard(ctx, f.Stream, f.Data)
 			n += len(f.Data) + 1
@@ -327,7 +331,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 		case child.FactEnded: // spread answers who waits for the end
 		}
 		in.Settle(p.holds())
-		p.logged = nil
+		p.run.logged = nil
 	}
 	if more && !p.health.Matching() { // else matched goes on
 		ctx.Send(ctx.Self(), factsReady{})

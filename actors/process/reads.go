@@ -159,7 +159,7 @@ func (p *process) ended() (st protocol.ExitStatus, ok bool) {
 	if !unread {
 		return st, false
 	}
-	if since, _ := p.intake.Starved(); since.IsZero() || time.Since(since) < heldTime {
+	if since, _ := p.run.intake.Starved(); since.IsZero() || time.Since(since) < heldTime {
 		p.reads.heldUntil = time.Now().Add(heldTime)
 		return st, false
 	}
@@ -179,7 +179,7 @@ func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessRead
 	res := read.Result
 	res.Exited, res.Closed = p.life.Phase() >= life.Exited, p.life.Phase() >= life.Closed
 	if code := p.life.Status().ExitCode; res.Exited {
-		res.ExitCode, res.SandboxDenied = &code, p.sandbox.Denied()
+		res.ExitCode, res.SandboxDenied = &code, p.run.sandbox.Denied()
 	}
 	if params.Detail != "" {
 		res.Instance = p.instance()

@@ -113,7 +113,7 @@ func TestReadsAtOnce(t *testing.T) {
 		{"a line soon", nil, readPause / 4, writes(10), readPause * 3 / 4},
 		{"a block soon", nil, readPause / 4, writes(32 << 10), 0},
 		{"a byte soon, and the client wants no more", &one, readPause / 4, writes(1), 0},
-		{"the exit soon", nil, readPause / 4, func(record *processRecord, _ *fake.Child) { record.intake.Exited(protocol.ExitStatus{}) }, 0},
+		{"the exit soon", nil, readPause / 4, func(record *processRecord, _ *fake.Child) { record.run.intake.Exited(protocol.ExitStatus{}) }, 0},
 		{"the end soon", nil, readPause / 4, func(_ *processRecord, c *fake.Child) { c.End() }, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestWaitForOutputWithoutRoom(t *testing.T) {
 		if took := came().Sub(begun); took != heldTime {
 			t.Errorf("the answer came after %v, want %v", took, heldTime)
 		}
-		record.intake.Abort()
+		record.run.intake.Abort()
 		system.Root.Stop(pid)
 		synctest.Wait()
 	})
@@ -238,7 +238,7 @@ func TestWaitForOutputWithoutRoom(t *testing.T) {
 func TestWriteThatIsRefused(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{PipeStdin: true}, spawn, func(r *processRecord) {
-			r.launch.Spec.Stdin, r.restart = true, &supervision.Restart{Policy: supervision.Permanent}
+			r.launch.Spec.Stdin, r.launch.Restart = true, &supervision.Restart{Policy: supervision.Permanent}
 		})
 		c.Deaf = true
 		came := answered(system, spawn, pid, protocol.ProcessWriteParams{ProcessID: "p", WriteID: "w", Chunk: []byte("x")})

@@ -37,8 +37,8 @@ func TestTerminateTreeAgain(t *testing.T) {
 		system.Root.Send(it, message.ViewerGone{PID: first, Evicted: false})
 		terminate(second, 2)
 		terminate(second, 3)
-		if len(got) > 0 || len(record.trees) != 1 {
-			t.Errorf("%d answers before the tree is gone, %d wait; want 0 and 1", len(got), len(record.trees))
+		if len(got) > 0 || len(record.trees.waiting) != 1 {
+			t.Errorf("%d answers before the tree is gone, %d wait; want 0 and 1", len(got), len(record.trees.waiting))
 		}
 		close(tree)
 		synctest.Wait()

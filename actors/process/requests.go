@@ -84,7 +84,7 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 		result := protocol.ProcessTerminateResult{Running: p.lives()}
 		if params.Tree && (params.GraceMs == nil || *params.GraceMs == 0) {
 			r.tree = result
-			if again := p.parkTree(r); again {
+			if again := p.trees.park(r); again {
 				return
 			}
 		} else {

@@ -51,8 +51,8 @@ func startAsSession(t *testing.T, spawn func(actor.Producer) *actor.PID, params 
 
 // write has the newest child write.
 func (p *starts) write(s protocol.Stream, text string) {
-	credit, _ := p.record.intake.Take(1 << 10)
-	p.record.intake.Put(s, []byte(text), nil, credit, 0)
+	credit, _ := p.record.run.intake.Take(1 << 10)
+	p.record.run.intake.Put(s, []byte(text), nil, credit, 0)
 	synctest.Wait()
 }
 
@@ -152,7 +152,7 @@ func TestSandboxType(t *testing.T) {
 				params.Sandbox = json.RawMessage(sandbox)
 			}
 			p := startAsSession(t, spawn, params, nil)
-			if got := p.record.sandbox.Type(); got != want || p.specs[0].Sandbox != nil && !p.specs[0].Sandbox.Disabled {
+			if got := p.record.run.sandbox.Type(); got != want || p.specs[0].Sandbox != nil && !p.specs[0].Sandbox.Disabled {
 				t.Errorf("%s: sandboxType %s, sandbox %+v", sandbox, got, p.specs[0].Sandbox)
 			}
 			p.write(protocol.Stderr, "permission denied")

@@ -66,7 +66,7 @@ func TestEndedIsNotTimedOut(t *testing.T) {
 		if count("wakeDue") != 1 {
 			t.Error("its time is not up, and this tests nothing")
 		}
-		record.intake.Exited(protocol.ExitStatus{ExitCode: 3})
+		record.run.intake.Exited(protocol.ExitStatus{ExitCode: 3})
 		synctest.Wait()
 		if st := record.life.Status(); st.TimedOut || st.Reason != "" || st.ExitCode != 3 {
 			t.Errorf("%+v, want exit code 3, not timed out, and no reason", st)
@@ -167,8 +167,8 @@ func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart
 	begin, starts := time.Now(), new(fakeStarts)
 	config := config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()
 	record := &processRecord{
-		launch: &launch.Launch{Params: new(protocol.ProcessStartParams)},
-		gauge:  new(message.Gauge),
+		launch: &launch.Launch{Params: new(protocol.ProcessStartParams), Restart: &restart},
+		gauge:  share{Gauge: new(message.Gauge)},
 		env: &env.Env{Config: config, OutputBudget: budget.NewOutput(1<<30, func() {}), StartChild: func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
 			starts.mu.Lock()
 			starts.names = append(starts.names, spec.Name)
@@ -184,7 +184,7 @@ func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart
 				done(c, nil)
 			}
 		}},
-		id: "p", name: "p-1", feed: feedOf(nil, 1<<20, false), restart: &restart,
+		id: "p", name: "p-1", feed: feedOf(nil, 1<<20, false),
 		session: spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
 	}
 	record.launch.Env = record.env
@@ -351,8 +351,8 @@ func TestOutputOutlivesAFailure(t *testing.T) {
 				}
 			}, nil)
 		})
-		credit, _ := record.intake.Take(1 << 10)
-		record.intake.Put(protocol.Stdout, []byte("once"), nil, credit, 0)
+		credit, _ := record.run.intake.Take(1 << 10)
+		record.run.intake.Put(protocol.Stdout, []byte("once"), nil, credit, 0)
 		synctest.Wait()
 		read := record.feed.Read(0, nil, "")
 		if !failed || len(read.Result.Chunks) != 1 || string(read.Result.Chunks[0].Chunk) != "once" {
@@ -462,7 +462,7 @@ func TestOrderWhileStarting(t *testing.T) {
 		c := &fake.Child{Born: time.Now()}
 		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{KillGraceMs: ms(time.Second)}, spawn, func(r *processRecord) {
 			r.group = r.session
-			r.restart = &supervision.Restart{Policy: supervision.Permanent}
+			r.launch.Restart = &supervision.Restart{Policy: supervision.Permanent}
 			r.env.StartChild = func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 				c.Intake = in
 				starts = append(starts, func() { done(c, nil) })
@@ -511,7 +511,7 @@ func TestResizeWhileStarting(t *testing.T) {
 		var start func()
 		c := &fake.Child{Born: time.Now()}
 		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
-			r.group, r.restart = r.session, &supervision.Restart{Policy: supervision.Temporary}
+			r.group, r.launch.Restart = r.session, &supervision.Restart{Policy: supervision.Temporary}
 			r.launch.Spec.TTY = true
 			r.env.StartChild = func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 				start = func() { done(c, nil) }
@@ -698,8 +698,8 @@ func TestDeliveryOutlivesAFailure(t *testing.T) {
 		})
 		system.Root.RequestWithCustomSender(pid, message.Subscribe{Now: true, Pull: 1 << 10}, viewer)
 		synctest.Wait()
-		credit, _ := record.intake.Take(1 << 10)
-		record.intake.Put(protocol.Stdout, []byte("once"), nil, credit, 0)
+		credit, _ := record.run.intake.Take(1 << 10)
+		record.run.intake.Put(protocol.Stdout, []byte("once"), nil, credit, 0)
 		synctest.Wait()
 		if !failed || !slices.Equal(got, []uint64{1}) {
 			t.Errorf("failed %v, and the viewer got %v, want seq 1 once", failed, got)

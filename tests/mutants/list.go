@@ -303,7 +303,7 @@ var mutants = []mutant{
 	{file: "actors/process/stdin/stdin.go", old: `if n != whole {`, new: `if n == whole {`, breaks: "the next run gets a write from its beginning"},
 	{file: "actors/process/stdin/stdin.go", old: `case !r.Write, taken == whole:`, new: `case !r.Write:`, breaks: "a write that is repeated is accepted and not written"},
 	{file: "actors/process/stdin/stdin.go", old: `restarts && left > 0`, new: `left > 0`, breaks: "stdin of a process that runs once is closed at once"},
-	{file: "actors/process/input.go", old: `p.life.Phase() == life.Running && p.handle.Exited()`, new: `false`, breaks: "a program that has ended gets no stdin, although its exit is not in the log"},
+	{file: "actors/process/input.go", old: `p.life.Phase() == life.Running && p.run.handle.Exited()`, new: `false`, breaks: "a program that has ended gets no stdin, although its exit is not in the log"},
 	{file: "actors/process/life.go", old: `Probing: p.health.probes(),`, new: `Probing: false,`, breaks: "the life knows of a probe"},
 	{file: "actors/process/life.go", old: `max(keep, life.StallTime)`, new: `0`, breaks: "observers have their extra time"},
 	{file: "actors/process/life.go", old: `p.life.Run() > 1 || p.group != nil`, new: `p.life.Run() > 1`, breaks: "the first run of a group gets the size that its terminal got meanwhile"},
@@ -318,7 +318,7 @@ var mutants = []mutant{
 	{file: "actors/httpcall/httpcall.go", old: `slices.Concat(credentials, r.secret)`, new: `credentials`, breaks: "a header from the environment goes to its origin only"},
 	{file: "actors/httpcall/httpcall.go", old: `elsewhere = elsewhere || origin`, new: `elsewhere = origin`, breaks: "after a redirect elsewhere, no redirect gets credentials"},
 	{file: "actors/process/end.go", old: `r.finish(h, in, r.place)`, new: `_ = h`, breaks: "a child that comes after its actor has stopped is killed"},
-	{file: "actors/process/process.go", old: `case p.logged == in:`, new: `case false:`, breaks: "output that was logged before a failure is not logged again"},
+	{file: "actors/process/process.go", old: `case p.run.logged == in:`, new: `case false:`, breaks: "output that was logged before a failure is not logged again"},
 	{file: "actors/process/launch/start.go", old: `spec.Name += "." + strconv.Itoa(run)`, new: `_ = strconv.Itoa(run)`, breaks: "each run has a mark of its own", in: "actors/process"},
 	{file: "actors/connection/window/window.go", old: `d.First != s.last+1`, new: `d.First <= s.last`, breaks: "a stream takes no delivery with a hole"},
 	{file: "actors/connection/window/window.go", old: `if !s.queued {`, new: `if true {`, breaks: "a stream is in the queue once"},
@@ -482,9 +482,9 @@ var mutants = []mutant{
 	{file: "actors/process/launch/start.go", old: `Sandbox:    l.Spec.Sandbox,`, new: ``, breaks: "a probe of a confined process is confined", in: "actors/process"},
 	{file: "actors/process/launch/sandbox.go", old: `case s.ReadsAll():`, new: `case true:`, breaks: "the server looks for no file that a sandbox may hide"},
 	{file: "actors/process/denial/sandbox.go", old: `s.search, s.denied = Search{}, false`, new: ``, breaks: "each run has its own sandboxDenied", in: "actors/process"},
-	{file: "actors/process/process.go", old: `if p.logged != in {
-				p.sandbox`, new: `if true {
-				p.sandbox`, breaks: "output is searched once, also after a failure of the actor"},
+	{file: "actors/process/process.go", old: `if p.run.logged != in {
+				p.run.sandbox`, new: `if true {
+				p.run.sandbox`, breaks: "output is searched once, also after a failure of the actor"},
 	{file: "actors/process/denial/denial.go", old: `all, crossed := m.run(s.all, data[:min(len(data), longest)])`, new: `all, crossed := s.all, false`, breaks: "a word over two streams is found"},
 	{file: "actors/process/denial/denial.go", old: `if len(data) >= longest {`, new: `if false {`, breaks: "a word after a long chunk of another stream is found"},
 	{file: "actors/peer/shellstate/cache.go", old: `, spec.Sandbox.JSON()})`, new: `})`, breaks: "starts with different sandboxes share no state of a shell"},
@@ -774,8 +774,8 @@ var mutants = []mutant{
 	{file: "actors/process/health/health.go", old: `h.failures = 0
 	default:`, new: `default:`, breaks: "a probe that succeeds forgets the failures before"},
 	{file: "actors/process/feed/feed.go", old: `f.until = time.Time{} // it has come`, new: `_ = now // it has come`, breaks: "a viewer with hold that has come is not awaited"},
-	{file: "actors/process/life.go", old: `p.reads.wake(), p.stdinAt, p.treeAt}`, new: `p.reads.wake(), p.treeAt}`, breaks: "a write that a program refuses is answered when it had its time to end"},
-	{file: "actors/process/life.go", old: `p.reads.wake(), p.stdinAt, p.treeAt}`, new: `p.reads.wake(), p.stdinAt}`, breaks: "the place of a process is free when its descendants have ended"},
+	{file: "actors/process/life.go", old: `p.reads.wake(), p.stdin.at, p.trees.at}`, new: `p.reads.wake(), p.trees.at}`, breaks: "a write that a program refuses is answered when it had its time to end"},
+	{file: "actors/process/life.go", old: `p.reads.wake(), p.stdin.at, p.trees.at}`, new: `p.reads.wake(), p.stdin.at}`, breaks: "the place of a process is free when its descendants have ended"},
 	{file: "actors/process/reads.go", old: `at = earlier(at, w.until)`, new: `_ = w`, breaks: "a process/read or process/wait is answered when its time is up"},
 	{file: "actors/process/reads.go", old: `at = earlier(r.pausedUntil, r.heldUntil)`, new: `at = r.pausedUntil`, breaks: "process/wait does not wait for ever for output that has no room"},
 	{file: "actors/process/health/health.go", old: `max(every, now.Least)`, new: `every`, breaks: "probes are no way around the rate of starts"},

@@ -16,11 +16,13 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/policy"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/peer/shellstate"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
 )
 
 // Request describes what a new process runs.
@@ -34,6 +36,7 @@ type Request struct {
 	Identity  string            // to whom the session belongs
 	Gauge     *message.Gauge    // of the session
 	Ephemeral bool              // a program of a sister API, which has no record of the variables that it inherits
+	Grouped   bool              // the process is a member of a group
 	GroupID   string            // the client's; "": none
 	Shares    Environments      // of the processes started together; nil: no other process shares
 	Shells    *shellstate.Cache // of the session; nil: there are no snapshots
@@ -46,6 +49,8 @@ type Launch struct {
 	Env *env.Env // fixed
 	// Params are the client's, without what Spec has. They are kept for long: New has dropped the large ones.
 	Params *protocol.ProcessStartParams
+	// Restart is the policy at the start; nil: the process is run once. Fixed: life has the present policy.
+	Restart *supervision.Restart
 	// Spec is what each run starts with. Its Size is that of the newest resize.
 	Spec child.Spec
 
@@ -71,13 +76,20 @@ func New(e *env.Env, r Request) (*Launch, *protocol.Error) {
 	if params.TimeoutMs, err = runTime(e, params.TimeoutMs); err != nil {
 		return nil, err
 	}
+	restart, err := policy.ParseRestart(params.Restart)
+	if err != nil {
+		return nil, err
+	}
+	if r.Grouped && restart == nil {
+		restart = &supervision.Restart{Policy: supervision.Temporary}
+	}
 	user, err := choiceOf(e, r)
 	if err != nil {
 		return nil, err
 	}
 	spec.Owner, spec.Context, spec.StdinRate = r.Owner, r.Closes, r.StdinRate
 	prepareRule(e, r, &spec)
-	l := &Launch{Env: e, Params: &params, Spec: spec, user: user, shell: shellOf(r, spec), origin: originOf(r, e.Audit != nil)}
+	l := &Launch{Env: e, Params: &params, Restart: restart, Spec: spec, user: user, shell: shellOf(r, spec), origin: originOf(r, e.Audit != nil)}
 	// The spec has them: the launch is kept for long.
 	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
 	params.Label = "" // its group has it
