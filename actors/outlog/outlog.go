@@ -230,28 +230,56 @@ func (l *Log) AppendLost(s protocol.Stream, n int) {
 // Spooled returns how many bytes of the log are on disk.
 func (l *Log) Spooled() int64 { return l.spooled }
 
-// AppendExited adds the end of a run. denied is Entry.Denied.
-func (l *Log) AppendExited(st protocol.ExitStatus, denied bool) {
-	l.push(Entry{Kind: Exited, Status: &st, Denied: denied})
+// AppendExited adds the end of a run. denied is Entry.Denied. As all that append an event, AppendExited reports whether it has
+// added an entry: repeating the newest one adds none.
+func (l *Log) AppendExited(st protocol.ExitStatus, denied bool) bool {
+	return l.pushEvent(Entry{Kind: Exited, Status: &st, Denied: denied})
 }
 
 // AppendRestarted adds the beginning of a run other than the first.
-func (l *Log) AppendRestarted(r Restart) { l.push(Entry{Kind: Restarted, Restart: &r}) }
-
-// AppendReady adds the fact: a run is ready.
-func (l *Log) AppendReady(run int) { l.push(Entry{Kind: Ready, Restart: &Restart{Run: run}}) }
-
-// AppendEvicted adds the fact: no other run follows.
-func (l *Log) AppendEvicted(reason string) {
-	l.push(Entry{Kind: Evicted, Restart: &Restart{Reason: reason}})
+func (l *Log) AppendRestarted(r Restart) bool {
+	return l.pushEvent(Entry{Kind: Restarted, Restart: &r})
 }
 
-// AppendClosed adds the last entry. A second call does nothing.
-func (l *Log) AppendClosed() {
-	if !l.closed {
-		l.push(Entry{Kind: Closed})
-		l.closed = true
+// AppendReady adds the fact: a run is ready.
+func (l *Log) AppendReady(run int) bool {
+	return l.pushEvent(Entry{Kind: Ready, Restart: &Restart{Run: run}})
+}
+
+// AppendEvicted adds the fact: no other run follows.
+func (l *Log) AppendEvicted(reason string) bool {
+	return l.pushEvent(Entry{Kind: Evicted, Restart: &Restart{Reason: reason}})
+}
+
+// AppendClosed adds the last entry, unless the log is closed.
+func (l *Log) AppendClosed() bool {
+	if l.closed {
+		return false
 	}
+	l.closed = true
+	return l.pushEvent(Entry{Kind: Closed})
+}
+
+// pushEvent adds an event, unless the newest entry is the same.
+func (l *Log) pushEvent(e Entry) bool {
+	if n := len(l.items); n > 0 && l.items[n-1].same(&e) {
+		return false
+	}
+	l.push(e)
+	return true
+}
+
+// same reports whether e and other are the same event.
+func (e *Entry) same(other *Entry) bool {
+	switch {
+	case e.Kind != other.Kind || e.Kind == Output:
+		return false
+	case e.Kind == Exited:
+		return e.Status.Run == other.Status.Run
+	case e.Kind == Restarted || e.Kind == Ready:
+		return e.Restart.Run == other.Restart.Run
+	}
+	return true
 }
 
 // Reopen lets entries follow Closed. In the log an empty output takes the place of Closed, so that later readers

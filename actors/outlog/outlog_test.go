@@ -527,3 +527,28 @@ func TestMaxChunk(t *testing.T) {
 		t.Errorf("the largest entries have %v bytes, want 800", most)
 	}
 }
+
+// An event that is repeated at once is in the log once. An event of another run, or after output, is another event.
+func TestEventsOnce(t *testing.T) {
+	for name, add := range map[string]func(l *Log, run int) bool{
+		"exited":    func(l *Log, run int) bool { return l.AppendExited(protocol.ExitStatus{Run: run}, false) },
+		"restarted": func(l *Log, run int) bool { return l.AppendRestarted(Restart{Run: run}) },
+		"ready":     func(l *Log, run int) bool { return l.AppendReady(run) },
+	} {
+		var l Log
+		if !add(&l, 1) || add(&l, 1) || l.Last() != 1 {
+			t.Errorf("%s: a repeated event makes %d entries", name, l.Last())
+		}
+		if !add(&l, 2) || l.Last() != 2 {
+			t.Errorf("%s: that of another run makes %d entries", name, l.Last())
+		}
+		l.Append(protocol.Stdout, []byte("x"), nil)
+		if !add(&l, 2) || l.Last() != 4 {
+			t.Errorf("%s: after output, there are %d entries", name, l.Last())
+		}
+	}
+	var l Log
+	if !l.AppendEvicted("x") || l.AppendEvicted("x") || !l.AppendClosed() || l.AppendClosed() || l.Last() != 2 {
+		t.Errorf("evicted and closed make %d entries", l.Last())
+	}
+}

@@ -29,7 +29,6 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 		p.env.Log.Error("kill tree", "actor", p.name, "err", m.err)
 	}
 	p.life.TreeGone(p.now(), m.run, m.err)
-	p.env.At(ctx, env.TreeGoneSet)
 	if m.run == p.life.Run() && p.life.Phase() >= life.Closed {
 		p.treeSeen(ctx, treeSeen{run: m.run, empty: m.err == nil})
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/process/health"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -28,8 +29,8 @@ type (
 		err error
 	}
 	matched struct { // match
-		run   int
-		ready bool // a line makes the run ready
+		run, n int  // n counts the searches of the process
+		ready  bool // a line makes the run ready
 	}
 	// probed is from the probe's goroutine, after the end of the probe with all its descendants: see health.Probed.
 	probed struct {
@@ -63,7 +64,11 @@ type watcher struct {
 	pattern func() *regexp.Regexp // of ready.line
 	watched context.Context       // done when the run has ended; nil: there was no run
 	stop    context.CancelFunc    // of watched
+	unlook  context.CancelFunc    // ends the lookout; nil: there was none in this run
+	matches int                   // the number of the newest search for a line
+	probes  int                   // the number of the newest probe
 	blind   *atomic.Int64         // for how long the server could not look for readiness in this run, in nanoseconds
+	looked  *atomic.Int64         // how many probes for readiness there were in this run
 	probing atomic.Bool           // a probe goes on, perhaps of an older run; its goroutine clears probing
 }
 
@@ -75,15 +80,16 @@ func newWatch(params *protocol.ProcessStartParams) watch {
 	return w
 }
 
-// probes reports whether a probe goes on.
-func (w *watch) probes() bool { return w.watcher != nil && w.probing.Load() }
+// isProbing reports whether a probe goes on.
+func (w *watch) isProbing() bool { return w.watcher != nil && w.probing.Load() }
 
 // begin begins with a new run.
 func (w *watch) begin(now health.Now, r *protocol.Ready) {
 	w.end()
 	if w.watcher != nil {
 		w.watched, w.stop = context.WithCancel(context.Background())
-		w.blind = new(atomic.Int64)
+		w.unlook = nil
+		w.blind, w.looked = new(atomic.Int64), new(atomic.Int64)
 		if r != nil && r.Line != "" {
 			w.pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(r.Line) }) // checked by the decoder
 		}
@@ -106,7 +112,7 @@ func (p *process) healthNow() health.Now {
 		Time:    time.Now(),
 		Runs:    p.life.Phase() == life.Running,
 		Ending:  p.life.Reason() != "",
-		Probing: p.health.probes(),
+		Probing: p.health.isProbing(),
 		Least:   p.place.leastProbeEvery(),
 	}
 	if now.Runs {
@@ -132,7 +138,7 @@ func (p *process) receiveHealth(ctx actor.Context) bool {
 			h.Blinded(m.err, errors.Is(m.err, errLooks))
 		}
 	case matched:
-		if m.run == run && h.Matching() {
+		if m.run == run && h.Matching() && m.n == h.matches {
 			h.Matched(p.healthNow(), m.ready)
 			p.actHealth(ctx) // an event that the run is ready comes before the next output
 			p.takeFacts(ctx)
@@ -149,27 +155,16 @@ func (p *process) receiveHealth(ctx actor.Context) bool {
 	return true
 }
 
-// actHealth does the pending actions.
+// actHealth does the pending actions. Each case has its effect once, however often the action is done.
 func (p *process) actHealth(ctx actor.Context) {
-	h := &p.health
-	for a, ok := h.Next(); ok; a, ok = h.Next() {
+	env.Act(p.env, ctx, &p.health.Health, func(a health.Action) {
 		switch a := a.(type) {
 		case health.Look:
 			p.lookForReady(ctx)
 		case health.Match:
 			p.match(ctx, a.Lines)
 		case health.Say:
-			if a.Logged {
-				p.feed.Log.NowMs = time.Now().UnixMilli()
-				p.feed.Log.AppendReady(p.life.Run())
-				p.happened(protocol.ServerEvent{Kind: protocol.ServerReady, Run: p.life.Run()})
-			}
-			h.Done() // at once: a failure of what follows does not log the event again
-			p.life.Report(p.now())
-			if a.Logged {
-				p.spread(ctx)
-			}
-			continue
+			p.sayReady(ctx, a.Logged)
 		case health.Probe:
 			p.probe(ctx, a.N)
 		case health.Blame:
@@ -183,7 +178,20 @@ func (p *process) actHealth(ctx actor.Context) {
 		default:
 			p.env.Log.Error("unexpected action", "actor", p.name, "action", a)
 		}
-		h.Done()
+	})
+}
+
+// sayReady tells that the run is ready: the group, and with logged the viewers, too.
+func (p *process) sayReady(ctx actor.Context, logged bool) {
+	if logged {
+		p.feed.Log.NowMs = time.Now().UnixMilli()
+		if p.feed.Log.AppendReady(p.life.Run()) {
+			p.happened(protocol.ServerEvent{Kind: protocol.ServerReady, Run: p.life.Run()})
+		}
+	}
+	p.life.Report(p.now())
+	if logged {
+		p.spread(ctx)
 	}
 }
 
@@ -199,7 +207,9 @@ func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
 // take long. Until matched comes, the process takes no more facts. So ready has its place in the
 // sequence, and a program that writes faster has to wait.
 func (p *process) match(ctx actor.Context, lines [][]byte) {
-	self, root, watched, pattern, m := ctx.Self(), ctx.ActorSystem().Root, p.health.watched, p.health.pattern, matched{run: p.life.Run()}
+	p.health.matches++
+	self, root, watched, pattern := ctx.Self(), ctx.ActorSystem().Root, p.health.watched, p.health.pattern
+	m := matched{run: p.life.Run(), n: p.health.matches}
 	p.env.Run(root, self, "match", func() {
 		m.ready = slices.ContainsFunc(lines, func(line []byte) bool {
 			return watched.Err() == nil && pattern().Match(bytes.TrimSuffix(line, []byte{'\r'})) // lines of a TTY end with \r\n
@@ -236,7 +246,12 @@ func (p *process) lookForReady(ctx actor.Context) {
 // lookout looks, on a goroutine, until the run is ready or has ended. While the server
 // itself stands in the way, time does not count.
 func (p *process) lookout(ctx actor.Context, look func(context.Context) error, every pace) {
-	self, root, run, watched, blind := ctx.Self(), ctx.ActorSystem().Root, p.life.Run(), p.health.watched, p.health.blind
+	if p.health.unlook != nil {
+		p.health.unlook() // of an instance that has failed since
+	}
+	var watched context.Context
+	watched, p.health.unlook = context.WithCancel(p.health.watched)
+	self, root, run, blind := ctx.Self(), ctx.ActorSystem().Root, p.life.Run(), p.health.blind
 	p.env.Run(root, self, "ready", func() {
 		var told error
 		for pause := every.first; ; pause = min(pause*3/2, every.most) {

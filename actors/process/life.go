@@ -47,7 +47,7 @@ func (p *process) now() life.Now {
 		Chance:  rand.Float64(),
 		Child:   h != nil,
 		Ready:   p.health.Ready(),
-		Probing: p.health.probes(),
+		Probing: p.health.isProbing(),
 		Watched: p.feed.Watched(),
 		Alone:   p.feed.Alone(),
 		Trees:   len(p.trees.waiting) > 0,
@@ -121,17 +121,17 @@ func (p *process) wake() (at time.Time) {
 	return at
 }
 
-// act does the pending actions.
+// act does the pending actions. Each case has its effect once, however often the action is done.
 func (p *process) act(ctx actor.Context) {
 	if p.acting {
 		return // the call further up the stack does the actions
 	}
 	p.acting = true
-	for a, ok := p.life.Next(); ok; a, ok = p.life.Next() {
+	env.Act(p.env, ctx, &p.life, func(a life.Action) {
 		if !p.doRun(ctx, a) && !p.doLog(ctx, a) {
 			p.doTell(ctx, a)
 		}
-	}
+	})
 	p.acting = false
 }
 
@@ -140,14 +140,11 @@ func (p *process) doRun(ctx actor.Context, a life.Action) bool {
 	handle := p.run.handle
 	switch a := a.(type) {
 	case life.Spawn:
-		if a.Run > 1 { // the session has counted the first
-			p.place.restarted()
-		}
 		p.spawn(ctx, a.Run)
-		return true
 	case life.Begin:
 		p.begin(ctx)
-		if p.life.Run() == 1 {
+		if a.Run == 1 && !p.run.begun {
+			p.run.begun = true
 			p.happened(protocol.ServerEvent{Kind: protocol.ServerStarted, Run: 1, Argv: p.launch.Params.Argv})
 		}
 	case life.Unwatch:
@@ -155,83 +152,71 @@ func (p *process) doRun(ctx actor.Context, a life.Action) bool {
 	case life.Finish:
 		p.renew(ctx)
 	case life.Signal:
-		p.env.At(ctx, env.RunEnding)
 		signal := syscall.SIGTERM
 		if s, ok := p.launch.Params.StopSignal.Number(); ok {
 			signal = s
 		}
 		p.logErr("stop", handle.Signal(signal))
 	case life.Kill:
-		p.env.At(ctx, env.RunEnding)
 		p.matchNoMore(ctx)
 		p.logErr("SIGKILL", handle.Kill())
 	case life.KillTree:
-		p.env.At(ctx, env.RunEnding)
 		p.matchNoMore(ctx)
 		self, root := ctx.Self(), ctx.ActorSystem().Root
 		handle.KillTree(func(err error) { root.Send(self, treeGone{a.Run, err}) })
 	case life.Abandon:
-		p.env.At(ctx, env.RunOver)
 		handle.Abandon()
 	default:
 		return false
 	}
-	p.life.Done()
 	return true
 }
 
 // doLog does an action about the log.
 func (p *process) doLog(ctx actor.Context, a life.Action) bool {
-	p.feed.Log.NowMs = time.Now().UnixMilli()
+	log := &p.feed.Log
+	log.NowMs = time.Now().UnixMilli()
 	switch a := a.(type) {
 	case life.LogExited:
 		p.launch.RecordEnd(p.life.Run(), a.Status)
-		p.feed.Log.AppendExited(a.Status, p.run.sandbox.Ended(a.Status.ExitCode))
-		p.happened(protocol.ServerEvent{Kind: protocol.ServerExited, Run: a.Status.Run, Status: &a.Status})
-		p.life.Done()
-		p.env.At(ctx, env.ExitLogged)
+		if log.AppendExited(a.Status, p.run.sandbox.Ended(a.Status.ExitCode)) {
+			p.happened(protocol.ServerEvent{Kind: protocol.ServerExited, Run: a.Status.Run, Status: &a.Status})
+		}
 		p.acceptStdin(ctx) // answers the waiting requests, unless another run follows
 	case life.LogRestarted:
 		lost := int64(0)
 		if h := p.run.handle; h != nil {
 			lost = h.StdinUnread()
 		}
-		p.feed.Log.AppendRestarted(outlog.Restart{Run: a.Run, Reason: a.Reason, Delay: a.Delay, StdinLost: lost})
-		p.happened(protocol.ServerEvent{Kind: protocol.ServerRestarted, Run: a.Run, Reason: a.Reason})
-		p.life.Done()
-		p.env.At(ctx, env.RestartLogged)
+		if log.AppendRestarted(outlog.Restart{Run: a.Run, Reason: a.Reason, Delay: a.Delay, StdinLost: lost}) {
+			p.happened(protocol.ServerEvent{Kind: protocol.ServerRestarted, Run: a.Run, Reason: a.Reason})
+		}
 	case life.LogEvicted:
-		p.feed.Log.AppendEvicted(a.Reason)
-		p.happened(protocol.ServerEvent{Kind: protocol.ServerEvicted, Reason: a.Reason})
-		p.life.Done()
+		if log.AppendEvicted(a.Reason) {
+			p.happened(protocol.ServerEvent{Kind: protocol.ServerEvicted, Reason: a.Reason})
+		}
 	case life.LogClosed:
-		p.env.At(ctx, env.ClosePhase)
 		p.place.leave() // before a client is told; the server knows only later whether descendants live
 		if !p.launch.AfterEnd() {
 			p.launch.Forget()
 		}
 		ctx.Send(p.session, message.ProcessClosed{Name: p.name})
-		p.feed.Log.AppendClosed()
-		p.happened(protocol.ServerEvent{Kind: protocol.ServerClosed})
-		p.life.Done()
-		p.env.At(ctx, env.CloseLogged)
-		p.trees.seek(p.place != nil)
+		if log.AppendClosed() {
+			p.happened(protocol.ServerEvent{Kind: protocol.ServerClosed})
+			p.trees.seek(p.place != nil)
+		}
 		p.acceptStdin(ctx) // answers the waiting requests
 	case life.Reopen:
 		p.trees.at = time.Time{}
 		ctx.Send(p.session, message.ProcessReopened{Name: p.name})
-		p.feed.Log.Reopen()
+		log.Reopen()
 		p.awaitHolder()
-		p.life.Done()
 	case life.DropLog:
-		p.env.At(ctx, env.RetiredPhase)
 		p.feed.Close()
-		p.life.Done()
 		p.run.intake.Hold(p.holds())
 	case life.Cut:
 		p.feed.Cut()
 		p.run.intake.Abort() // a pump that waits for a reader's credit waits in vain
-		p.life.Done()
 		p.spread(ctx)
 	default:
 		return false
@@ -245,11 +230,10 @@ func (p *process) happened(e protocol.ServerEvent) {
 	p.events.Put(e)
 }
 
-// doTell does an action that sends a message or writes to the server's log. doTell may be repeated.
+// doTell does an action that sends a message or writes to the server's log. Who gets a message twice is not disturbed.
 func (p *process) doTell(ctx actor.Context, a life.Action) {
 	switch a := a.(type) {
 	case life.Announce:
-		p.env.At(ctx, env.RunningSet)
 		p.announce(ctx)
 	case life.AnswerTrees:
 		p.answerTrees(ctx, a.Err)
@@ -270,25 +254,27 @@ func (p *process) doTell(ctx actor.Context, a life.Action) {
 	default:
 		p.env.Log.Error("unexpected action", "actor", p.name, "action", a)
 	}
-	p.life.Done()
 }
 
 // spawn asks for a child for a run.
 func (p *process) spawn(ctx actor.Context, run int) {
-	p.env.At(ctx, env.RunCounted)
+	if p.run.asked == run && !p.run.answered() {
+		return // an instance that has failed since has asked: two children are worse than none
+	}
 	p.stdin.at = time.Time{}
 	p.stdin.NextRun()
 	p.run.sandbox.Begin()
 	p.renew(ctx)
+	if run > 1 { // the session has counted the first
+		p.place.restarted()
+	}
 	r, in := p.processRecord, p.run.intake
-	p.env.At(ctx, env.SpawnPrepared)
-	p.life.Done() // before Start: two children are worse than none
+	p.run.asked = run
 	p.launch.Start(ctx.ActorSystem().Root, ctx.Self(), run, in, func(h child.Handle, err error) {
 		if !in.Started(h, err) {
 			r.orphan(h, in)
 		}
 	})
-	p.env.At(ctx, env.SpawnAsked)
 }
 
 // renew makes an intake for the next run, unless no run has used the present one. The new intake takes
@@ -335,7 +321,6 @@ func (p *process) spawned(ctx actor.Context) {
 // begin watches a run whose child is there. begin may be repeated.
 func (p *process) begin(ctx actor.Context) {
 	p.launch.Runs()
-	p.env.At(ctx, env.RunBegun)
 	if p.launch.Restart != nil {
 		if p.launch.Spec.TTY && p.launch.Spec.Size != (protocol.Size{}) && (p.life.Run() > 1 || p.group != nil) {
 			p.logErr("resize", p.run.handle.Resize(p.launch.Spec.Size)) // requests may have come since the spawner was asked
@@ -357,7 +342,6 @@ func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
 		p.actHealth(ctx)
 	}
 	p.check(p.life.Exited(p.now(), st))
-	p.env.At(ctx, env.ExitPhase)
 	p.act(ctx)
 }
 

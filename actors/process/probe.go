@@ -39,7 +39,7 @@ func (p *process) probeReady(ctx actor.Context, probe *protocol.Probe) {
 		}), pace{every, every})
 		return
 	}
-	h, s, spec, n := &p.health, p.env, p.probeSpec(probe), 0
+	h, s, spec, looked := &p.health, p.env, p.probeSpec(probe), p.health.looked
 	name, limit, busy := fmt.Sprintf("%s.ready%d", p.name, p.life.Run()), orDefault(probe.TimeoutMs, defaultProbeTime), &h.probing
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	p.lookout(ctx, delayed(probe.DelayMs, func(ctx context.Context) error {
@@ -51,8 +51,7 @@ func (p *process) probeReady(ctx actor.Context, probe *protocol.Probe) {
 			busy.Store(false)
 			root.Send(self, unprobed{}) // whoever waits for the end of the probe goes on
 		}()
-		n++
-		spec.Name = fmt.Sprintf("%s.%d", name, n)
+		spec.Name = fmt.Sprintf("%s.%d", name, looked.Add(1))
 		fault, ours := runProbe(ctx, s, limit, spec)
 		switch {
 		case ours != nil:
@@ -98,6 +97,10 @@ func orDefault(ms uint64, d time.Duration) time.Duration {
 // probe probes once whether the run lives; n is the number of the probe.
 func (p *process) probe(ctx actor.Context, n int) {
 	h, probe := &p.health, p.launch.Params.Liveness.Probe
+	if h.probes == n {
+		return // an instance that has failed since has begun the probe
+	}
+	h.probes = n
 	spec := p.probeSpec(probe)
 	spec.Name = fmt.Sprintf("%s.probe%d", p.name, n)
 	watched, limit := h.watched, orDefault(probe.TimeoutMs, defaultProbeTime)

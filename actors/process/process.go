@@ -87,10 +87,12 @@ type processRecord struct {
 
 // A run is the child of one run of the program, with the intake of its facts.
 type run struct {
+	asked  int // the number of the run whose child was asked for; 0: none was
 	intake *child.Intake
 	handle child.Handle  // nil before FactStarted, after forgetChild, and if the run could not be started
 	err    error         // why the run could not be started
 	forgot bool          // forgetChild was called
+	begun  bool          // server/events has its start
 	logged *child.Intake // its oldest fact is in the log, and not settled; nil: none
 
 	// What stays known after the run, until the next one has a child.
@@ -140,12 +142,10 @@ func (p *process) receiveLife(ctx actor.Context) bool {
 		p.takeFacts(ctx)
 	case message.Order:
 		p.life.Order(p.now(), m.Serial, m.Status)
-		p.env.At(ctx, env.OrderTaken)
 	case message.Report:
 		p.life.Report(p.now())
 	case message.Stop:
 		p.life.Stop(p.now(), m.Reason, m.Shutdown)
-		p.env.At(ctx, env.StopSet)
 	case treeGone:
 		p.treeGone(ctx, m)
 	case message.GiveWay:

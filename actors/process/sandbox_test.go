@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,15 +26,27 @@ type starts struct {
 	record   *processRecord
 	specs    []child.Spec
 	children []*fake.Child
+	refused  atomic.Pointer[error] // what each start ends with; nil: a child
+	log      string                // events at a time of the test
 }
 
 // startAsSession starts a process as a session does, in /w.
 func startAsSession(t *testing.T, spawn func(actor.Producer) *actor.PID, params protocol.ProcessStartParams, fault func(*actor.PID, any)) *starts {
 	t.Helper()
+	return startIn(t, nil, spawn, params, fault)
+}
+
+// startIn starts a process of a group; nil: of none.
+func startIn(t *testing.T, group *actor.PID, spawn func(actor.Producer) *actor.PID, params protocol.ProcessStartParams, fault func(*actor.PID, any)) *starts {
+	t.Helper()
 	p := new(starts)
 	e := fake.Env(nil)
 	e.Faults = faults.New(fault, nil)
 	e.StartChild = func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
+		if err := p.refused.Load(); err != nil {
+			done(nil, *err)
+			return
+		}
 		c := &fake.Child{Born: time.Now(), Intake: in}
 		p.specs, p.children = append(p.specs, spec), append(p.children, c)
 		done(c, nil)
@@ -41,7 +54,7 @@ func startAsSession(t *testing.T, spawn func(actor.Producer) *actor.PID, params 
 	params.ProcessID, params.Argv, params.Cwd = "p", []string{"true"}, "file:///w"
 	session := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
 	var refused *protocol.Error
-	if p.record, refused = newRecord(e, Options{Name: "p-1", Params: params, Session: session, Gauge: new(message.Gauge)}); refused != nil {
+	if p.record, refused = newRecord(e, Options{Name: "p-1", Params: params, Session: session, Group: group, Gauge: new(message.Gauge)}); refused != nil {
 		t.Fatal(refused)
 	}
 	p.pid = spawn(func() actor.Actor { return &process{p.record} })
@@ -49,10 +62,12 @@ func startAsSession(t *testing.T, spawn func(actor.Producer) *actor.PID, params 
 	return p
 }
 
-// write has the newest child write.
-func (p *starts) write(s protocol.Stream, text string) {
-	credit, _ := p.record.run.intake.Take(1 << 10)
-	p.record.run.intake.Put(s, []byte(text), nil, credit, 0)
+// write has the newest child write each text.
+func (p *starts) write(s protocol.Stream, texts ...string) {
+	for _, text := range texts {
+		credit, _ := p.record.run.intake.Take(1 << 10)
+		p.record.run.intake.Put(s, []byte(text), nil, credit, 0)
+	}
 	synctest.Wait()
 }
 

@@ -242,7 +242,7 @@ var mutants = []mutant{
 	{file: "actors/process/life/runs.go", old: `l.history, l.terminated, l.gaveUp = supervision.History{}, false, ""`, new: `l.terminated = false`, breaks: "a process that is run after its end has no past"},
 	{file: "actors/process/life/group.go", old: `m == nil || m.Rejoined < int(l.rejoins) {`, new: `m == nil {`, breaks: "an order from before a process came back to its group means nothing"},
 	{file: "actors/process/life.go", old: `ctx.Send(p.session, message.ProcessReopened{Name: p.name})
-		p.feed`, new: `p.feed`, breaks: "a run after the end of its process keeps a session alive", in: "tests", run: "^TestAfterEndKeepsSession$"},
+		log.`, new: `log.`, breaks: "a run after the end of its process keeps a session alive", in: "tests", run: "^TestAfterEndKeepsSession$"},
 	{file: "actors/group/group.go", old: `case g.overdue && len(g.gone) == len(g.members):`, new: `case g.overdue:`, breaks: "a group is there for as long as a process may come back to it"},
 	{file: "actors/process/life/runs.go", old: `!n.closed || now.Probing {`, new: `!n.closed {`, breaks: "the next run waits for the probe of the last one"},
 	{file: "actors/process/life/runs.go", old: `if !n.treeGone || !n.closed`, new: `if !n.closed`, breaks: "the next run waits until the old tree is gone"},
@@ -304,7 +304,7 @@ var mutants = []mutant{
 	{file: "actors/process/stdin/stdin.go", old: `case !r.Write, taken == whole:`, new: `case !r.Write:`, breaks: "a write that is repeated is accepted and not written"},
 	{file: "actors/process/stdin/stdin.go", old: `restarts && left > 0`, new: `left > 0`, breaks: "stdin of a process that runs once is closed at once"},
 	{file: "actors/process/input.go", old: `p.life.Phase() == life.Running && p.run.handle.Exited()`, new: `false`, breaks: "a program that has ended gets no stdin, although its exit is not in the log"},
-	{file: "actors/process/life.go", old: `Probing: p.health.probes(),`, new: `Probing: false,`, breaks: "the life knows of a probe"},
+	{file: "actors/process/life.go", old: `Probing: p.health.isProbing(),`, new: `Probing: false,`, breaks: "the life knows of a probe"},
 	{file: "actors/process/life.go", old: `max(keep, life.StallTime)`, new: `0`, breaks: "observers have their extra time"},
 	{file: "actors/process/life.go", old: `p.life.Run() > 1 || p.group != nil`, new: `p.life.Run() > 1`, breaks: "the first run of a group gets the size that its terminal got meanwhile"},
 	{file: "actors/child/host.go", old: `	spec.Env = withoutWithheld(spec.Env, rule)
@@ -780,12 +780,17 @@ var mutants = []mutant{
 	{file: "actors/process/reads.go", old: `at = earlier(r.pausedUntil, r.heldUntil)`, new: `at = r.pausedUntil`, breaks: "process/wait does not wait for ever for output that has no room"},
 	{file: "actors/process/health/health.go", old: `max(every, now.Least)`, new: `every`, breaks: "probes are no way around the rate of starts"},
 	{file: "actors/process/health/lines.go", old: `min(len(piece), maxLine-len(line))`, new: `len(piece)`, breaks: "a line without an end takes no memory without a bound"},
-	{file: "actors/process/life.go", old: `		p.life.Done()
-		p.env.At(ctx, env.RestartLogged)`, new: `		p.env.At(ctx, env.RestartLogged)
-		p.life.Done()`, breaks: "a restart is logged once if the actor fails then", in: "actors", run: "^TestFaultsEverywhere$/^clean$|^TestFaultsEverywhere$/process/at_restarted_is", slow: true},
-	{file: "actors/process/life.go", old: `		p.life.Done()
-		p.env.At(ctx, env.ExitLogged)`, new: `		p.env.At(ctx, env.ExitLogged)
-		p.life.Done()`, breaks: "the exit of a run is logged once if the actor fails then", in: "actors", run: "^TestFaults$/^clean$|^TestFaults$/process/at_exited_is"},
+	{file: "actors/outlog/outlog.go", old: `		return e.Restart.Run == other.Restart.Run`, new: `		return false`, breaks: "a restart is logged once if the actor fails then"},
+	{file: "actors/outlog/outlog.go", old: `		return e.Status.Run == other.Status.Run`, new: `		return false`, breaks: "the exit of a run is logged once if the actor fails then"},
+	{file: "actors/process/feed/feed.go", old: `		v.pull = 0
+	}
+}`, new: `		_ = v
+	}
+	clear(f.viewers)
+}`, breaks: "viewers get the end of the log if the actor fails during a shutdown", in: "actors/process"},
+	{file: "actors/process/probe.go", old: `	if h.probes == n {`, new: `	if false {`, breaks: "a probe is begun once if the actor fails then"},
+	{file: "actors/process/health.go", old: `h.Matching() && m.n == h.matches {`, new: `h.Matching() {`, breaks: "the answer to an older search is no answer"},
+	{file: "actors/process/life.go", old: `p.run.asked == run && !p.run.answered() {`, new: `false {`, breaks: "a run has one child, also if the actor fails after it has asked"},
 	{file: "actors/process/end.go", old: `		if err != nil {
 			p.reply(ctx, r, nil,`, new: `		if false {
 			p.reply(ctx, r, nil,`, breaks: "the answer to process/terminate tells the survivors", in: "tests", run: "^TestSurvivorsAreTold$", slow: true},

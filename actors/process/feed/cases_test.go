@@ -349,8 +349,11 @@ func TestTwoOwners(t *testing.T) {
 		t.Errorf("the log keeps what is after %d, an owner is attached %t", pin, f.Attached())
 	}
 	f.Dismiss()
-	if !f.Ack("new", 4, 99) || f.Ack("old", 4, 5) || f.pin() != 5 {
-		t.Errorf("an owner that has yet to resubscribe cannot acknowledge: the pin is %d", f.pin())
+	if !f.Ack("new", 4, 99) || f.Ack("old", 4, 5) || f.Acked() != 5 {
+		t.Errorf("an owner that has yet to resubscribe cannot acknowledge: up to %d", f.Acked())
+	}
+	if f.Alone() || f.pin() != 4 {
+		t.Errorf("an owner that has yet to resubscribe is nobody: the pin is %d, alone %v", f.pin(), f.Alone())
 	}
 	f.Remove("new")
 	f.Unbar("old")
@@ -488,8 +491,8 @@ func TestReadOfManyChunks(t *testing.T) {
 	}
 
 	f = &Feed[string, string]{} // entries that are no chunks must not hide the output behind them
-	for range maxChunks {
-		f.Log.AppendReady(1)
+	for run := range maxChunks {
+		f.Log.AppendReady(run)
 	}
 	f.Log.Append(protocol.Stdout, []byte("x"), nil)
 	if r = f.Read(0, nil, ""); len(r.Result.Chunks) != 0 || r.Result.NextSeq != maxChunks+1 {
@@ -582,8 +585,8 @@ func TestReadWithTimesAndEvents(t *testing.T) {
 // An answer has at most maxDetailed events, and the next read goes on.
 func TestReadOfManyEvents(t *testing.T) {
 	f := &Feed[string, string]{}
-	for range maxDetailed + 10 {
-		f.Log.AppendReady(1)
+	for run := range maxDetailed + 10 {
+		f.Log.AppendReady(run)
 	}
 	for _, detail := range []protocol.ReadDetail{protocol.ReadTimes, protocol.ReadEvents} {
 		first := f.Read(0, nil, detail).Result

@@ -138,8 +138,13 @@ func (f *Feed[K, A]) Remove(key K) {
 	}
 }
 
-// Dismiss removes all viewers, and leaves the owner the right to acknowledge.
-func (f *Feed[K, A]) Dismiss() { clear(f.viewers) }
+// Dismiss forgets what the viewers wait for: each is about to subscribe again. Until then a viewer counts as one that has not been sent
+// the rest.
+func (f *Feed[K, A]) Dismiss() {
+	for _, v := range f.viewers {
+		v.pull = 0
+	}
+}
 
 // Bar has Barred report a viewer until Unbar.
 func (f *Feed[K, A]) Bar(key K) {
