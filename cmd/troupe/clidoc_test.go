@@ -20,6 +20,7 @@ func TestCommandLineDocument(t *testing.T) {
 	least := map[string]int{"CLI.md": 20, "LOADTEST.md": 15, "SANDBOX.md": 5} // command lines
 	foreign := map[string][]string{                                           // flags of other programs
 		"PERFORMANCE.md": {"rows", "runs"},
+		"codex.md":       {"concurrent-requests"},
 		"SANDBOX.md":     {"cap-add", "security-opt"}, // of Docker and Podman
 	}
 	paths, err := filepath.Glob("../../docs/*.md")
