@@ -208,11 +208,20 @@ func (p *starts) events() string {
 	return b.String()
 }
 
-// story returns the log, as it is unless the test has kept it, and the name of each start with what happened to its child.
+// story returns the log, as it is unless the test has kept it, and the name of each run with what happened to its child. A probe for
+// readiness may be made once more, since the one before was given up, but never under the same name.
 func (p *starts) story() string {
 	var b strings.Builder
 	b.WriteString(cmp.Or(p.log, p.events()))
+	names := make(map[string]bool)
 	for i, spec := range p.specs {
+		if names[spec.Name] {
+			fmt.Fprintf(&b, "two starts of %s\n", spec.Name)
+		}
+		names[spec.Name] = true
+		if strings.Contains(spec.Name, ".ready") {
+			continue
+		}
 		polite, killed := p.children[i].Was()
 		fmt.Fprintf(&b, "start of %s, signalled %v, killed %v\n", spec.Name, polite > 0, killed > 0)
 	}

@@ -68,7 +68,7 @@ type watcher struct {
 	matches int                   // the number of the newest search for a line
 	probes  int                   // the number of the newest probe
 	blind   *atomic.Int64         // for how long the server could not look for readiness in this run, in nanoseconds
-	looked  *atomic.Int64         // how many probes for readiness there were in this run
+	looked  atomic.Int64          // how many probes for readiness there were
 	probing atomic.Bool           // a probe goes on, perhaps of an older run; its goroutine clears probing
 }
 
@@ -89,7 +89,7 @@ func (w *watch) begin(now health.Now, r *protocol.Ready) {
 	if w.watcher != nil {
 		w.watched, w.stop = context.WithCancel(context.Background())
 		w.unlook = nil
-		w.blind, w.looked = new(atomic.Int64), new(atomic.Int64)
+		w.blind = new(atomic.Int64)
 		if r != nil && r.Line != "" {
 			w.pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(r.Line) }) // checked by the decoder
 		}

@@ -39,7 +39,7 @@ func (p *process) probeReady(ctx actor.Context, probe *protocol.Probe) {
 		}), pace{every, every})
 		return
 	}
-	h, s, spec, looked := &p.health, p.env, p.probeSpec(probe), p.health.looked
+	h, s, spec := &p.health, p.env, p.probeSpec(probe)
 	name, limit, busy := fmt.Sprintf("%s.ready%d", p.name, p.life.Run()), orDefault(probe.TimeoutMs, defaultProbeTime), &h.probing
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	p.lookout(ctx, delayed(probe.DelayMs, func(ctx context.Context) error {
@@ -51,7 +51,7 @@ func (p *process) probeReady(ctx actor.Context, probe *protocol.Probe) {
 			busy.Store(false)
 			root.Send(self, unprobed{}) // whoever waits for the end of the probe goes on
 		}()
-		spec.Name = fmt.Sprintf("%s.%d", name, looked.Add(1))
+		spec.Name = fmt.Sprintf("%s.%d", name, h.looked.Add(1))
 		fault, ours := runProbe(ctx, s, limit, spec)
 		switch {
 		case ours != nil:
