@@ -19,7 +19,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
-	"github.com/b6f6fdd7/troupe/actors/process/feed"
 	"github.com/b6f6fdd7/troupe/actors/process/health"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -67,7 +66,7 @@ func TestActionsHaveTheirEffectOnce(t *testing.T) {
 				wait(time.Minute)
 				p.exit(2)
 				wait(time.Minute)
-				p.log = p.events()
+				p.keepLog(send)
 				send(message.Stop{Reason: "closed"})
 				wait(time.Minute)
 			},
@@ -92,10 +91,8 @@ func TestActionsHaveTheirEffectOnce(t *testing.T) {
 				p.refuse(syscall.EMFILE)
 				wait(3 * time.Second)
 				p.exit(0)
-				p.log = p.events()
-				owner := message.KeyOf(p.record.session)
-				p.record.feed.Subscribe(time.Now(), owner, p.record.session, feed.Subscription{Owner: true})
-				p.record.feed.Ack(owner, 0, p.record.feed.Last())
+				p.keepLog(send)
+				send(message.Subscribe{Owner: true, After: 2}) // the owner has had all
 				wait(time.Hour)
 				send(message.Forgotten{})
 			},
@@ -120,7 +117,7 @@ func TestActionsHaveTheirEffectOnce(t *testing.T) {
 				p.write(protocol.Stdout, "unread")
 				send(message.Stop{Reason: "shutdown"})
 				wait(time.Second)
-				p.log = p.events()
+				p.keepLog(send)
 				wait(time.Hour)
 			},
 		},
@@ -191,10 +188,17 @@ func (p *starts) refuse(err error) {
 	}
 }
 
+// keepLog keeps the log as it is now for story. The message comes after the look of the test and before all that the actor does then.
+func (p *starts) keepLog(send func(any)) {
+	p.log = p.events()
+	send(message.BudgetLow{})
+}
+
 // events returns the entries of the log.
 func (p *starts) events() string {
 	var b strings.Builder
-	entries, _ := p.record.feed.Log.Read(new(outlog.Cursor), 1<<20, nil)
+	log := p.record.feed.Log // a copy: a Read changes how later output grows
+	entries, _ := log.Read(new(outlog.Cursor), 1<<20, nil)
 	for _, e := range entries {
 		switch {
 		case e.Status != nil:
