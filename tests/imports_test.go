@@ -96,6 +96,8 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/actors", "github.com/gorilla/websocket", "it declares what it needs of a connection"},
 		{"/client", module + "/actors", "a client is no server"},
 		{"/client", "github.com/asynkron/protoactor-go", "a client is no server"},
+		{"/internal/rpc", module + "/actors", "a raw client knows the wire only"},
+		{"/internal/rpc", module + "/client", "a client hides faults"},
 		{"/cmd/troupe/internal/load/run", module + "/actors", "a load is a client"},
 		{"/cmd/troupe/internal/load/run", module + "/client", "a client hides faults"},
 		{"/cmd/troupe/internal/load/command", module + "/actors", "a load is a client"},

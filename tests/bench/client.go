@@ -2,36 +2,32 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
+	"github.com/b6f6fdd7/troupe/internal/rpc"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
-
-// codecs are the client's codecs, by websocket subprotocol.
-var codecs = map[string]protocol.Codec{
-	subJSON:    protocol.JSON,
-	subMsgpack: protocol.Msgpack,
-}
 
 const (
 	subJSON    = transport.SubprotocolJSON
 	subMsgpack = transport.SubprotocolMsgpack
 )
 
+// codecs are the client's codecs, by websocket subprotocol.
+var codecs = map[string]protocol.Codec{subJSON: protocol.JSON, subMsgpack: protocol.Msgpack}
+
 // client is a connection to a troupe server. The client must cost less than the server, or the bench
 // would measure its client. So a client belongs to a single goroutine, and decodes output into the same
-// memory again and again. (A wire.Conn of troupe load never makes its caller wait, and has goroutines for
-// that: with it, an echo took a quarter longer, and half as much CPU again.)
+// memory again and again. (An rpc.Client never makes its caller wait, and has goroutines for that: with it, an
+// echo took a quarter longer, and half as much CPU again.)
 type client struct {
-	conn   transport.Conn
-	codec  protocol.Codec
+	*rpc.Conn
 	free   func() bool // ends the wait for the bench's context
 	server *program    // ends with the client; nil: others use the server, too
-
-	lastID int64
-	frame  []byte // the last message sent
+	writes int64       // of stdin
 	output protocol.OutputNotification
 }
 
@@ -55,17 +51,15 @@ func (b *bench) dialWith(url, sub string, o transport.DialOptions) (*client, err
 	if !ok {
 		return nil, skipped("this client does not speak " + sub)
 	}
-	o.Subprotocols = []string{sub}
-	conn, err := transport.Dial(b.ctx, url, &o)
+	conn, err := rpc.Dial(b.ctx, url, codec.Name(), &o)
+	if errors.Is(err, rpc.ErrEncoding) {
+		return nil, skipped(sub + " is not supported by this server")
+	}
 	if err != nil {
 		return nil, err
 	}
-	c := &client{conn: conn, codec: codec}
+	c := &client{Conn: conn}
 	c.free = context.AfterFunc(b.ctx, func() { conn.Close(transport.CloseGoingAway, "") })
-	if conn.Subprotocol() != sub {
-		c.close()
-		return nil, skipped(sub + " is not supported by this server")
-	}
 	return c, nil
 }
 
@@ -106,41 +100,21 @@ func (c *client) initialize() error {
 	if err != nil {
 		return err
 	}
-	c.frame, err = c.codec.AppendNotification(c.frame[:0], protocol.MethodInitialized, nil)
-	if err != nil {
-		return err
-	}
-	return c.send()
+	return c.Notify(protocol.MethodInitialized, nil)
 }
 
 // close ends the connection, and the server that session has started. A session ends with its server.
 func (c *client) close() {
 	c.free()
-	c.conn.Close(transport.CloseNormal, "")
+	c.Close(transport.CloseNormal, "")
 	if c.server != nil {
 		c.server.stop()
 	}
 }
 
-func (c *client) send() error { return c.conn.WriteMessage(c.frame, c.codec.Binary()) }
-
-// request sends a request and does not wait for the answer.
-func (c *client) request(method string, params any) (id protocol.ID, err error) {
-	c.lastID++
-	id = protocol.IntID(c.lastID)
-	if c.frame, err = c.codec.AppendRequest(c.frame[:0], id, method, params); err != nil {
-		return id, err
-	}
-	return id, c.send()
-}
-
 // next reads a message. If the message is an error answer, next returns an error.
 func (c *client) next() (message, error) {
-	frame, err := c.conn.ReadMessage()
-	if err != nil {
-		return message{}, err
-	}
-	m, err := c.codec.Decode(frame)
+	m, err := c.Next()
 	if err != nil {
 		return message{}, err
 	}
@@ -153,15 +127,15 @@ func (c *client) next() (message, error) {
 	switch m.Method {
 	case protocol.NotifyOutput:
 		o := &c.output
-		err = c.codec.Unmarshal(m.Payload, o)
+		err = c.Codec.Unmarshal(m.Payload, o)
 		return message{method: m.Method, process: o.ProcessID, chunk: o.Chunk}, err
 	case protocol.NotifyExited:
 		var n protocol.ExitedNotification
-		err = c.codec.Unmarshal(m.Payload, &n)
+		err = c.Codec.Unmarshal(m.Payload, &n)
 		return message{method: m.Method, process: n.ProcessID}, err
 	case protocol.NotifyClosed:
 		var n protocol.ClosedNotification
-		err = c.codec.Unmarshal(m.Payload, &n)
+		err = c.Codec.Unmarshal(m.Payload, &n)
 		return message{method: m.Method, process: n.ProcessID}, err
 	}
 	return message{}, fmt.Errorf("unexpected %s: %s", m.Method, m.Payload)
@@ -180,7 +154,7 @@ func (c *client) until(ok func(message) bool) error {
 // call sends a request, waits for the answer, and decodes the answer into result. call drops other
 // messages.
 func (c *client) call(method string, params, result any) error {
-	id, err := c.request(method, params)
+	id, err := c.Request(method, params)
 	if err != nil {
 		return err
 	}
@@ -190,7 +164,7 @@ func (c *client) call(method string, params, result any) error {
 			return err
 		}
 		if m.id == id {
-			return c.codec.Unmarshal(m.payload, result)
+			return c.Codec.Unmarshal(m.payload, result)
 		}
 	}
 }
@@ -200,7 +174,7 @@ func (c *client) pipeline(n, inFlight int, request func(i int) (method string, p
 	for sent, answered := 0, 0; answered < n; {
 		if sent < n && sent-answered < inFlight {
 			method, params := request(sent)
-			if _, err := c.request(method, params); err != nil {
+			if _, err := c.Request(method, params); err != nil {
 				return err
 			}
 			sent++
@@ -241,8 +215,9 @@ func (c *client) start(id string, tty bool, argv ...string) error {
 
 // write writes to a process and does not wait for the answer.
 func (c *client) write(id string, data []byte) error {
-	_, err := c.request(protocol.MethodProcessWrite, &protocol.ProcessWriteParams{
-		ProcessID: id, Chunk: data, WriteID: strconv.FormatInt(c.lastID, 10),
+	c.writes++
+	_, err := c.Request(protocol.MethodProcessWrite, &protocol.ProcessWriteParams{
+		ProcessID: id, Chunk: data, WriteID: strconv.FormatInt(c.writes, 10),
 	})
 	return err
 }

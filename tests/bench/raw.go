@@ -169,12 +169,12 @@ func (b *bench) rawRPC(n int) (each times, err error) {
 		return nil, err
 	}
 	defer c.close()
+	request := []byte(`{"id":1,"method":"environment/status"}`)
 	return typeKeys(n, func(key []byte) error {
-		c.frame = append(c.frame[:0], `{"id":1,"method":"environment/status"}`...)
-		if err := c.send(); err != nil {
+		if err := c.Send(request); err != nil {
 			return err
 		}
-		_, err := c.conn.ReadMessage()
+		_, err := c.ReadMessage()
 		return err
 	})
 }

@@ -114,7 +114,7 @@ func (c *client) starts(n, inFlight int, params func(id string) protocol.Process
 			id := strconv.Itoa(started)
 			started++
 			begun[id] = time.Now()
-			if _, err := c.request(protocol.MethodProcessStart, params(id)); err != nil {
+			if _, err := c.Request(protocol.MethodProcessStart, params(id)); err != nil {
 				return nil, err
 			}
 			continue

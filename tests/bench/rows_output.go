@@ -95,7 +95,7 @@ func (b *bench) output(sub string, tty bool, argv []string) (float64, error) {
 	}
 	// Terminate the producer first: a server tries for a while to deliver the remaining output before
 	// it stops.
-	if _, err := c.request(protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: "producer"}); err != nil {
+	if _, err := c.Request(protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: "producer"}); err != nil {
 		return 0, err
 	}
 	return rate, c.closed("producer")

@@ -63,7 +63,7 @@ func (b *bench) loginShells(profile string, snapshot bool) (each times, err erro
 			p.ShellSnapshot = &protocol.ShellSnapshot{ScopeID: "s", Shell: protocol.Shell{Name: "bash", Path: "/bin/bash"}}
 		}
 		begun := time.Now()
-		if _, err := c.request(protocol.MethodProcessStart, p); err != nil {
+		if _, err := c.Request(protocol.MethodProcessStart, p); err != nil {
 			return nil, err
 		}
 		if err := c.closed(id); err != nil {

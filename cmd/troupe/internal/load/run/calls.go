@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/profile"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/wire"
+	"github.com/b6f6fdd7/troupe/internal/rpc"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -291,7 +291,7 @@ func (s *session) send(l *link, k *call) bool {
 	if err == nil {
 		return true
 	}
-	busy := errors.Is(err, wire.ErrBusy)
+	busy := errors.Is(err, rpc.ErrBusy)
 	s.calls.notSent(k, busy)
 	if busy {
 		return false

@@ -6,7 +6,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/chaos"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/wire"
+	"github.com/b6f6fdd7/troupe/internal/rpc"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
@@ -50,7 +50,7 @@ func (s *session) takeOverSoon() {
 // client.
 func (s *session) byGhost(err error) bool {
 	var closed *transport.CloseError
-	_, evicted := errors.AsType[*wire.EvictedError](err)
+	_, evicted := errors.AsType[*rpc.EvictedError](err)
 	if s.ghosts == 0 || !evicted && !(errors.As(err, &closed) && closed.Code == closeEvicted) {
 		return false
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/chaos"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/figures"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/oracle"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/wire"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -19,29 +18,19 @@ func (s *session) Observe(ctx context.Context, f func(process string, e *oracle.
 	if !s.Ours() {
 		return nil, nil, errors.New("this server has no observers")
 	}
-	o, err := s.transport(s.server)
-	if err != nil {
-		return nil, nil, err
-	}
 	dialer := &chaos.Dialer{Chaos: s.chaos, Seed: s.seed ^ 0x0b5e}
-	o.NetDial = dialer.NetDial
 	ctx, cancel := context.WithTimeout(ctx, longTimeout)
 	defer cancel()
 	var closing atomic.Bool
 	ended := make(chan struct{})
-	conn, err := wire.Dial(ctx, s.server, wire.Options{
-		Encoding:  s.plan.Encoding,
-		Transport: o,
-		Event:     f,
-		Ended: func(err error) {
-			defer close(ended)
-			s.checkEnd(err)
-			dialer.Close()
-			s.gauge(figures.Connections, -1)
-			if !closing.Load() && s.ctx.Err() == nil {
-				s.rec.Error(fmt.Errorf("connection of an observer lost: %w", err))
-			}
-		},
+	conn, err := s.dialEvents(ctx, s.server, dialer.NetDial, f, func(err error) {
+		defer close(ended)
+		s.checkEnd(err)
+		dialer.Close()
+		s.gauge(figures.Connections, -1)
+		if !closing.Load() && s.ctx.Err() == nil {
+			s.rec.Error(fmt.Errorf("connection of an observer lost: %w", err))
+		}
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("observe: %w", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/figures"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/oracle"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/wire"
+	"github.com/b6f6fdd7/troupe/internal/rpc"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
@@ -23,7 +23,7 @@ import (
 type link struct {
 	id     uint64   // from 1; each link has its own
 	socket net.Conn // of the chaos; nil: the attempt to connect has no socket yet
-	conn   *wire.Conn
+	conn   *rpc.Client
 	gate   chan struct{} // closed when this link may deliver events
 	drop   bool          // events are not delivered; set before the gate opens
 	open   bool          // owned by the reading goroutine: the gate was open
@@ -293,33 +293,24 @@ func (s *session) takeOver(l *link) *link {
 }
 
 // dial opens the connection of l.
-func (s *session) dial(ctx context.Context, l *link) error {
-	o, err := s.transport(s.server)
-	if err != nil {
-		return err
-	}
-	o.NetDial = func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+func (s *session) dial(ctx context.Context, l *link) (err error) {
+	dial := func(ctx context.Context, network, addr string) (c net.Conn, err error) {
 		if c, err = s.dialer.NetDial(ctx, network, addr); err == nil {
 			l.socket = c
 		}
 		return c, err
 	}
-	l.conn, err = wire.Dial(ctx, s.server, wire.Options{
-		Encoding:  s.plan.Encoding,
-		Transport: o,
-		Event:     func(process string, e *oracle.Event, at time.Time) { s.event(l, process, e, at) },
-		Ended: func(err error) {
-			s.checkEnd(err)
-			l.err = err
-			s.gauge(figures.Connections, -1)
-			close(l.ended)
-		},
+	take := func(process string, e *oracle.Event, at time.Time) { s.event(l, process, e, at) }
+	l.conn, err = s.dialEvents(ctx, s.server, dial, take, func(err error) {
+		s.checkEnd(err)
+		l.err = err
+		s.gauge(figures.Connections, -1)
+		close(l.ended)
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		s.gauge(figures.Connections, 1)
 	}
-	s.gauge(figures.Connections, 1)
-	return nil
+	return err
 }
 
 // introduction returns the params of initialize, and the processes whose events continue.
@@ -361,7 +352,7 @@ func (s *session) acknowledge(l *link) {
 
 // checkEnd reports a forbidden message that has ended a connection. No cut or takeover of the run explains such a message.
 func (s *session) checkEnd(err error) {
-	if wrong, ok := errors.AsType[*wire.ViolationError](err); ok {
+	if wrong, ok := errors.AsType[*rpc.ViolationError](err); ok {
 		s.foundAnswer("", wrong.What)
 	}
 }

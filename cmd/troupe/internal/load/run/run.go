@@ -4,7 +4,7 @@
 //
 //   - plan, profile, program: what is run; profile is the side of the client, program that of the server
 //   - chaos: links that are cut, slow or silent, inside this process
-//   - wire: the client of the wire, which drops nothing: repeats, holes and wrong orders reach the oracle
+//   - internal/rpc: the client of the wire, which drops nothing: repeats, holes and wrong orders reach the oracle
 //   - stream, oracle: the bytes that must come, against those that came
 //   - figures, hist, usage, result: what is measured
 //   - live, report: the terminal; text, HTML and pictures

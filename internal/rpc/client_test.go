@@ -1,4 +1,4 @@
-package wire
+package rpc
 
 import (
 	"bytes"
@@ -11,12 +11,9 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/oracle"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 	"github.com/gorilla/websocket"
@@ -73,23 +70,20 @@ func (f *fake) notify(method string, params any) {
 	f.send(f.codec.AppendNotification(nil, method, params))
 }
 
-// A listener records the events and the end of a Conn.
+// A listener records the notifications and the end of a Client.
 type listener struct {
-	mu     sync.Mutex
-	events []string
-	ended  chan error
+	notes []string
+	ended chan error
 }
 
-func (l *listener) event(process string, e *oracle.Event, at time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *listener) notified(m protocol.Message, at time.Time) error {
 	if time.Since(at) > patience {
-		process += " of another time"
+		return errors.New("it came at another time")
 	}
-	l.events = append(l.events, fmt.Sprintf("%s: %s seq %d stream %d %q code %d %q run %d from %d", process, e.Kind, e.Seq, e.Stream, e.Data, e.Code, e.Signal, e.Run, e.From))
-	if e.Reason != "" {
-		l.events[len(l.events)-1] += " reason " + e.Reason
+	if l.notes = append(l.notes, m.Method); m.Method == "some/nonsense" {
+		return errors.New("nonsense")
 	}
+	return nil
 }
 
 // end waits for Ended.
@@ -105,7 +99,7 @@ func (l *listener) end(t *testing.T) error {
 }
 
 // connected returns a Conn to a server played by serve. The test waits for serve.
-func connected(t *testing.T, encoding string, serve func(*fake)) (*Conn, *listener) {
+func connected(t *testing.T, encoding string, serve func(*fake)) (*Client, *listener) {
 	t.Helper()
 	codec := protocol.JSON
 	if encoding == protocol.Msgpack.Name() {
@@ -122,10 +116,11 @@ func connected(t *testing.T, encoding string, serve func(*fake)) (*Conn, *listen
 		serve(&fake{t, c, codec})
 	})
 	l := &listener{ended: make(chan error, 1)}
-	c, err := Dial(t.Context(), s.URL(), Options{Encoding: encoding, Event: l.event, Ended: func(err error) { l.ended <- err }})
+	conn, err := Dial(t.Context(), s.URL(), encoding, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := NewClient(conn, Handlers{Notified: l.notified, Ended: func(err error) { l.ended <- err }})
 	t.Cleanup(func() {
 		c.Close()
 		select {
@@ -153,9 +148,8 @@ func forEncodings(t *testing.T, test func(t *testing.T, encoding string)) {
 	}
 }
 
-// A whole session: initialize, a refusal, and events of every kind, repeats and holes included.
+// A whole session: initialize, a refusal, and notifications as they come, repeats included.
 func TestSession(t *testing.T) {
-	long := strings.Repeat("i", 40) // too long for a short string of msgpack
 	forEncodings(t, func(t *testing.T, encoding string) {
 		c, l := connected(t, encoding, func(f *fake) {
 			m := f.next()
@@ -169,19 +163,8 @@ func TestSession(t *testing.T) {
 				t.Errorf("after initialize came %v %s", m.Kind, m.Method)
 			}
 			for range 2 {
-				f.notify(protocol.NotifyOutput, protocol.OutputNotification{ProcessID: "a", Seq: 1, Stream: protocol.Stdout, Chunk: []byte("one")})
+				f.notify(protocol.NotifyClosed, protocol.ClosedNotification{ProcessID: "a", Seq: 10})
 			}
-			f.notify(protocol.NotifyOutput, protocol.OutputNotification{ProcessID: `"\`, Seq: 7, Stream: protocol.Stderr, Chunk: []byte{}})
-			f.notify(protocol.NotifyOutput, protocol.OutputNotification{ProcessID: long, Seq: 8, Stream: protocol.PTY, Chunk: []byte("x")})
-			f.notify(protocol.NotifyOutput, protocol.OutputNotification{ProcessID: "", Seq: 9, Stream: protocol.PTY, Chunk: []byte("y")})
-			f.notify(protocol.NotifyGap, protocol.GapNotification{ProcessID: "a", Seq: 5, FromSeq: 2, ToSeq: 5})
-			f.notify(protocol.NotifyReady, protocol.ReadyNotification{ProcessID: "a", Seq: 6, Run: 1})
-			f.notify(protocol.NotifyExited, protocol.ExitedNotification{ProcessID: "a", Seq: 7, ExitStatus: protocol.ExitStatus{ExitCode: 137, Signal: "KILL", Run: 1}})
-			f.notify(protocol.NotifyExited, protocol.ExitedNotification{ProcessID: "a", Seq: 7, ExitStatus: protocol.ExitStatus{ExitCode: 143, TimedOut: true, Reason: "timed out"}})
-			f.notify(protocol.NotifyExited, protocol.ExitedNotification{ProcessID: "a", Seq: 7, ExitStatus: protocol.ExitStatus{ExitCode: 137, OOMKilled: true}})
-			f.notify(protocol.NotifyRestarted, protocol.RestartedNotification{ProcessID: "a", Seq: 8, Run: 2})
-			f.notify(protocol.NotifyEvicted, protocol.EvictedNotification{ProcessID: "a", Seq: 9})
-			f.notify(protocol.NotifyClosed, protocol.ClosedNotification{ProcessID: "a", Seq: 10})
 			f.notify("some/other", protocol.Empty{})
 			m = f.next()
 			f.send(f.codec.AppendFailure(nil, m.ID, &protocol.Error{Code: protocol.CodeInvalidParams, Message: "no such process"}))
@@ -199,27 +182,61 @@ func TestSession(t *testing.T) {
 		if err := l.end(t); err != ErrClosed {
 			t.Errorf("the connection ended with %v", err)
 		}
-		want := []string{
-			`a: output seq 1 stream 1 "one" code 0 "" run 0 from 0`,
-			`a: output seq 1 stream 1 "one" code 0 "" run 0 from 0`,
-			`"\: output seq 7 stream 2 "" code 0 "" run 0 from 0`,
-			long + `: output seq 8 stream 3 "x" code 0 "" run 0 from 0`,
-			`: output seq 9 stream 3 "y" code 0 "" run 0 from 0`,
-			`a: gap seq 5 stream 0 "" code 0 "" run 0 from 2`,
-			`a: ready seq 6 stream 0 "" code 0 "" run 1 from 0`,
-			`a: exited seq 7 stream 0 "" code 137 "KILL" run 1 from 0`,
-			`a: exited seq 7 stream 0 "" code 143 "" run 0 from 0 reason timed out`,
-			`a: exited seq 7 stream 0 "" code 137 "" run 0 from 0 reason out of memory`,
-			`a: restarted seq 8 stream 0 "" code 0 "" run 2 from 0`,
-			`a: evicted seq 9 stream 0 "" code 0 "" run 0 from 0`,
-			`a: closed seq 10 stream 0 "" code 0 "" run 0 from 0`,
-		}
-		if got := strings.Join(l.events, "\n"); got != strings.Join(want, "\n") {
-			t.Errorf("the events are\n%s\nexpected\n%s", got, strings.Join(want, "\n"))
+		if got := strings.Join(l.notes, ", "); got != "process/closed, process/closed, some/other" {
+			t.Errorf("the notifications are %s", got)
 		}
 		if err := c.Go("x", nil, func([]byte, error) { t.Error("done of a Go that failed") }); !errors.Is(err, ErrClosed) {
 			t.Errorf("Go after the end: %v", err)
 		}
+	})
+}
+
+// A Conn in a single goroutine: a request, a notification, and what the server sends in their order.
+func TestConn(t *testing.T) {
+	forEncodings(t, func(t *testing.T, encoding string) {
+		s, err := transport.Listen("ws://127.0.0.1:0", &transport.ServerOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		codec := protocol.JSON
+		if encoding == protocol.Msgpack.Name() {
+			codec = protocol.Msgpack
+		}
+		served := make(chan struct{})
+		go s.Serve(func(conn transport.Conn) {
+			defer close(served)
+			defer conn.Close(transport.CloseNormal, "")
+			f := &fake{t, conn, codec}
+			m := f.next()
+			f.notify("some/note", protocol.Empty{})
+			f.answer(m.ID, protocol.Empty{})
+			if m := f.next(); m.Method != protocol.MethodInitialized {
+				t.Errorf("after the request came %s", m.Method)
+			}
+		})
+		c, err := Dial(t.Context(), s.URL(), encoding, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(transport.CloseNormal, "")
+		id, err := c.Request("x", nil)
+		if err == nil {
+			err = c.Notify(protocol.MethodInitialized, protocol.Empty{})
+		}
+		if err == nil {
+			err = c.Flush()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := c.Next(); err != nil || m.Method != "some/note" {
+			t.Errorf("first came %s, %v", m.Method, err)
+		}
+		if m, err := c.Next(); err != nil || m.ID != id || m.Kind != protocol.Response {
+			t.Errorf("then came %v of %v, %v", m.Kind, m.ID, err)
+		}
+		<-served
 	})
 }
 
@@ -233,12 +250,7 @@ func TestViolations(t *testing.T) {
 		},
 		"a request": func(f *fake, id protocol.ID) { f.send(f.codec.AppendRequest(nil, id, "x", nil)) },
 		"garbage":   func(f *fake, id protocol.ID) { f.send([]byte("{]"), nil) },
-		"output without a seq": func(f *fake, id protocol.ID) {
-			f.send([]byte(`{"method":"process/output","params":{"processId":"a","stream":"stdout","chunk":""}}`), nil)
-		},
-		"an exit without a code": func(f *fake, id protocol.ID) {
-			f.send([]byte(`{"method":"process/exited","params":{"processId":"a","seq":1}}`), nil)
-		},
+		"a notification that the caller cannot read": func(f *fake, id protocol.ID) { f.notify("some/nonsense", nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, l := connected(t, "json", func(f *fake) {
@@ -303,17 +315,18 @@ func TestLastWords(t *testing.T) {
 	}
 	defer server.Close()
 	reading, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	c, err := Dial(t.Context(), "unix+frames://"+path, Options{
-		Encoding: protocol.JSON.Name(),
-		Event: func(string, *oracle.Event, time.Time) {
-			close(reading)
-			<-goOn
-		},
-		Ended: func(err error) { ended <- err },
-	})
+	raw, err := Dial(t.Context(), "unix+frames://"+path, protocol.JSON.Name(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := NewClient(raw, Handlers{
+		Notified: func(protocol.Message, time.Time) error {
+			close(reading)
+			<-goOn
+			return nil
+		},
+		Ended: func(err error) { ended <- err },
+	})
 	defer c.Close()
 	conn, err := server.Accept()
 	if err != nil {
@@ -402,80 +415,6 @@ func TestCallGivenUp(t *testing.T) {
 	}
 }
 
-// At most MaxPending requests wait for their answers. Then Go refuses another request, and Call waits for room.
-func TestMaxPending(t *testing.T) {
-	release := make(chan struct{})
-	c, _ := connected(t, "json", func(f *fake) {
-		<-release
-		for range MaxPending + 2 {
-			f.answer(f.next().ID, protocol.Empty{})
-		}
-		f.untilEnd()
-	})
-	var answers sync.WaitGroup
-	for range MaxPending {
-		answers.Add(1)
-		if err := c.Go("x", nil, func(_ []byte, err error) {
-			if answers.Done(); err != nil {
-				t.Error(err)
-			}
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := c.Go("x", nil, nil); !errors.Is(err, ErrBusy) {
-		t.Fatalf("one request more: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	if err := c.Call(ctx, "x", nil, nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a Call without room ended with %v", err)
-	}
-	called := make(chan error, 2)
-	for range cap(called) {
-		go func() { called <- c.Call(t.Context(), "x", nil, nil) }()
-	}
-	close(release)
-	for range cap(called) {
-		select {
-		case err := <-called:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(patience):
-			t.Fatal("a Call still waits for room")
-		}
-	}
-	answers.Wait()
-}
-
-// The end of the connection ends every Call, also a Call waiting for room.
-func TestEndWithoutRoom(t *testing.T) {
-	release := make(chan struct{})
-	c, l := connected(t, "json", func(f *fake) { <-release })
-	for range MaxPending {
-		if err := c.Go("x", nil, func([]byte, error) {}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	called := make(chan error, 3)
-	for range cap(called) {
-		go func() { called <- c.Call(t.Context(), "x", nil, nil) }()
-	}
-	close(release) // the server closes the connection
-	why := l.end(t)
-	for range cap(called) {
-		select {
-		case err := <-called:
-			if !errors.Is(err, why) {
-				t.Errorf("a Call ended with %v, and the connection with %v", err, why)
-			}
-		case <-time.After(patience):
-			t.Fatal("a Call still waits for room after the end of the connection")
-		}
-	}
-}
-
 // A server that reads nothing delays no caller. The queue for the server is bounded.
 func TestServerReadsNothing(t *testing.T) {
 	release := make(chan struct{})
@@ -483,7 +422,7 @@ func TestServerReadsNothing(t *testing.T) {
 	block := protocol.ProcessWriteParams{ProcessID: "a", WriteID: "1", Chunk: make([]byte, 64<<10)}
 	queued := 0
 	var err error
-	for ; queued < MaxPending && err == nil; queued++ {
+	for ; queued < 4096 && err == nil; queued++ {
 		err = c.Go(protocol.MethodProcessWrite, &block, func([]byte, error) {})
 	}
 	if !errors.Is(err, ErrBusy) {
@@ -546,7 +485,7 @@ func TestDialRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := Dial(t.Context(), s.URL(), Options{Encoding: "xml"}); err == nil || !strings.Contains(err.Error(), `"xml"`) {
+	if _, err := Dial(t.Context(), s.URL(), "xml", nil); !errors.Is(err, ErrEncoding) || !strings.Contains(err.Error(), `"xml"`) {
 		t.Errorf("an unknown encoding: %v", err)
 	}
 }
@@ -572,91 +511,16 @@ func TestOnlyJSON(t *testing.T) {
 	}))
 	defer server.Close()
 	url := "ws" + strings.TrimPrefix(server.URL, "http")
-	if _, err := Dial(t.Context(), url, Options{Encoding: "msgpack"}); err == nil || !strings.Contains(err.Error(), "does not speak msgpack") {
+	if _, err := Dial(t.Context(), url, "msgpack", nil); !errors.Is(err, ErrEncoding) || !strings.Contains(err.Error(), "does not speak msgpack") {
 		t.Errorf("msgpack: %v", err)
 	}
-	var conn *meteredConn
-	c, err := Dial(t.Context(), url, Options{Encoding: "json", Transport: &transport.DialOptions{
-		NetDial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			var d net.Dialer
-			c, err := d.DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			conn = &meteredConn{TCPConn: c.(*net.TCPConn)}
-			return conn, nil
-		},
-	}})
+	conn, err := Dial(t.Context(), url, "json", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := NewClient(conn, Handlers{})
 	defer c.Close()
 	if err := c.Call(t.Context(), "x", nil, nil); err != nil {
 		t.Error(err)
-	}
-	if got := conn.room.Load(); got != readBuffer {
-		t.Errorf("a read has room for %d bytes, expected %d: thousands of connections keep as much", got, readBuffer)
-	}
-}
-
-// A meteredConn records the largest room of its reads.
-type meteredConn struct {
-	*net.TCPConn
-	room atomic.Int64
-}
-
-func (c *meteredConn) Read(p []byte) (int, error) {
-	c.room.Store(max(c.room.Load(), int64(len(p)))) // only the reading goroutine calls Read
-	return c.TCPConn.Read(p)
-}
-
-// An output of any process allocates nothing.
-func TestOutputAllocatesNothing(t *testing.T) {
-	for _, codec := range []protocol.Codec{protocol.JSON, protocol.Msgpack} {
-		events := 0
-		c := &Conn{codec: codec, ids: make(map[string]string), event: func(process string, e *oracle.Event, at time.Time) {
-			if process != "p0" && process != "p1" && process != "p2" || len(e.Data) != 1000 {
-				t.Errorf("%q wrote %d bytes", process, len(e.Data))
-			}
-			events++
-		}}
-		var frames [3][]byte
-		for i := range frames {
-			var err error
-			frames[i], err = codec.AppendNotification(nil, protocol.NotifyOutput, &protocol.OutputNotification{
-				ProcessID: fmt.Sprintf("p%d", i), Seq: 12345, Stream: protocol.Stdout, Chunk: make([]byte, 1000),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		now := time.Now()
-		allocs := testing.AllocsPerRun(100, func() {
-			for _, frame := range frames {
-				m, err := codec.Decode(frame)
-				if err == nil {
-					err = c.notified(m, now)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
-		if allocs > 0 || events < 300 {
-			t.Errorf("%s: %v allocations for 3 outputs; %d events", codec.Name(), allocs, events)
-		}
-	}
-}
-
-// The number of ids in a Conn is bounded.
-func TestIDsBounded(t *testing.T) {
-	c := &Conn{codec: protocol.JSON, ids: make(map[string]string)}
-	for i := range 3 * maxIDs {
-		if id := c.known(fmt.Appendf(nil, `{"processId":"p%d","seq":1}`, i)); id != fmt.Sprintf("p%d", i) {
-			t.Fatalf("p%d is known as %q", i, id)
-		}
-	}
-	if len(c.ids) > maxIDs {
-		t.Errorf("%d ids are kept, expected at most %d", len(c.ids), maxIDs)
 	}
 }
