@@ -201,7 +201,7 @@ func TestLoadCommand(t *testing.T) {
 	}
 	page := filepath.Join(dir, "both.html")
 	code, out, errs = loads(t, "--compare", file, second, "--slo", "ends=2", "--slo", "ends=12", "--html", page)
-	if html, err := os.ReadFile(page); err != nil || code != 1 || errs != "" || !strings.Contains(out, "ends=2: met with 2\nends=12: missed with 2\n") ||
+	if html, err := os.ReadFile(page); err != nil || code != 1 || errs != "" || !regexp.MustCompile(`ends=2 +met +2\nends=12 +missed +2\n`).MatchString(out) ||
 		!bytes.Contains(html, []byte("but 1 of 2 SLOs missed")) {
 		t.Errorf("exit code %d, stdout %q, stderr %q, %v", code, out, errs, err)
 	}

@@ -55,13 +55,16 @@ func (o *loadFlags) report(stdout, stderr io.Writer, res, before *result.Result)
 	if o.json == "-" {
 		text = stderr
 	}
-	width := show.To(text).Width
-	if err := report.Text(text, res, width); err != nil {
+	page, width := report.Of(res), show.To(text).Width
+	if err := page.Text(text, width); err != nil {
 		return err
 	}
 	if before != nil {
 		fmt.Fprintln(text)
-		if err := report.Compare(text, report.Pair{Before: before, After: res, Names: [2]string{filepath.Base(o.compare), "this run"}, Threshold: o.threshold}); err != nil {
+		after := *res
+		after.SLOs = nil // the page has them
+		pair := report.Pair{Before: before, After: &after, Names: [2]string{filepath.Base(o.compare), "this run"}, Threshold: o.threshold}
+		if err := report.Compare(pair).Text(text, width); err != nil {
 			return err
 		}
 	}
@@ -71,10 +74,10 @@ func (o *loadFlags) report(stdout, stderr io.Writer, res, before *result.Result)
 		err = writeFile(o.json, func(w io.Writer) error { return show.JSON(w, res) })
 	}
 	if o.html != "" {
-		err = errors.Join(err, writeFile(o.html, func(w io.Writer) error { return report.HTML(w, res) }))
+		err = errors.Join(err, writeFile(o.html, page.HTML))
 	}
 	if o.pictures != "" {
-		err = errors.Join(err, report.Pictures(o.pictures, res))
+		err = errors.Join(err, page.Pictures(o.pictures))
 	}
 	return err
 }
@@ -182,15 +185,10 @@ func (o *loadFlags) compareFiles(w io.Writer, after string) error {
 	if pair.Names[0] == pair.Names[1] {
 		pair.Names = [2]string{o.compare, after}
 	}
-	err = report.Compare(w, pair)
-	for i, v := range b.SLOs {
-		if i == 0 {
-			fmt.Fprintln(w)
-		}
-		fmt.Fprintln(w, show.Harmless(v.String()))
-	}
+	page := report.Compare(pair)
+	err = page.Text(w, show.To(w).Width)
 	if o.html != "" {
-		err = errors.Join(err, writeFile(o.html, func(w io.Writer) error { return report.CompareHTML(w, pair) }))
+		err = errors.Join(err, writeFile(o.html, page.HTML))
 	}
 	switch {
 	case err != nil:

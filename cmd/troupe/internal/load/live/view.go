@@ -178,28 +178,25 @@ func (n now) bar(width int) line {
 	return line{{show.Note, strings.Repeat("█", full)}, {show.Dim, strings.Repeat("░", cells-full)}, {show.Plain, "  " + words}}
 }
 
-// ordered returns the names of latencies in the order of result.LatencyNames, and unknown ones after them.
-func ordered[V any](m map[string]V) []string {
-	rank := func(name string) uint { return uint(slices.Index(result.LatencyNames, name)) } // -1 is the greatest
-	return slices.SortedFunc(maps.Keys(m), func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
-}
-
 // latencies is the table of the latencies, with the values of the last step and the p99 of the whole run.
 func (n now) latencies() []line {
-	names := slices.DeleteFunc(ordered(n.Latency), func(name string) bool { return n.Latency[name] == nil || n.Latency[name].Count() == 0 })
-	if len(names) == 0 {
-		return nil
-	}
-	lines := []line{{{show.Dim, fmt.Sprintf("%-8s %9s %9s %9s %9s %16s", "latency", "p50", "p90", "p99", "max", "p99 of the run")}}}
-	for _, name := range names {
-		s, whole := n.last.Latency[name], show.Latency(n.Latency[name].Quantile(0.99))
+	var lines []line
+	for _, l := range result.Ordered(result.Latencies, n.Latency) {
+		h := n.Latency[l.Name]
+		if h == nil || h.Count() == 0 {
+			continue
+		}
+		if lines == nil {
+			lines = append(lines, line{{show.Dim, fmt.Sprintf("%-8s %9s %9s %9s %9s %16s", "latency", "p50", "p90", "p99", "max", "p99 of the run")}})
+		}
+		s, whole := n.last.Latency[l.Name], show.Latency(h.Quantile(0.99))
 		text := func(d time.Duration) string {
 			if s.N == 0 {
 				return "-"
 			}
 			return show.Latency(d)
 		}
-		lines = append(lines, plain(fmt.Sprintf("%-8s %9s %9s %9s %9s %16s", show.Cut(show.Harmless(name), 8), text(s.P50), text(s.P90), text(s.P99), text(s.Max), whole)))
+		lines = append(lines, plain(fmt.Sprintf("%-8s %9s %9s %9s %9s %16s", show.Cut(show.Harmless(l.Name), 8), text(s.P50), text(s.P90), text(s.P99), text(s.Max), whole)))
 	}
 	return lines
 }
@@ -238,9 +235,9 @@ func Line(r *result.Result) string {
 	n := nowOf(r)
 	_, words := progress(r)
 	facts := []part{{text: "processes " + show.Number(n.last.Processes)}, n.bytes("output", result.CheckedBytes), n.each("operations", result.Operations), n.each("starts", result.Starts)}
-	for _, name := range ordered(n.last.Latency) {
-		if s := n.last.Latency[name]; s.N > 0 && name != result.Hiccup {
-			facts = append(facts, part{text: show.Harmless(name) + " p99 " + show.Latency(s.P99)})
+	for _, l := range result.Ordered(result.Latencies, n.last.Latency) {
+		if s := n.last.Latency[l.Name]; s.N > 0 && l.Name != result.Hiccup {
+			facts = append(facts, part{text: show.Harmless(l.Name) + " p99 " + show.Latency(s.P99)})
 		}
 	}
 	facts = append(facts, n.cuts(), n.fact(show.Plain, "sessions lost", result.LostSessions), part{text: "checked " + show.Bytes(n.Counts[result.CheckedBytes])}, n.verdict())

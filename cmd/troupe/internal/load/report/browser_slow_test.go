@@ -287,10 +287,10 @@ func TestLoadReportInBrowser(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	for name, write := range map[string]func(io.Writer) error{
-		"10.html":   func(w io.Writer) error { return HTML(w, small) },
-		"5000.html": func(w io.Writer) error { return HTML(w, large) },
+		"10.html":   func(w io.Writer) error { return Of(small).HTML(w) },
+		"5000.html": func(w io.Writer) error { return Of(large).HTML(w) },
 		"compared.html": func(w io.Writer) error {
-			return CompareHTML(w, Pair{Before: small, After: large, Names: [2]string{"10.json", "5000.json"}})
+			return Compare(Pair{Before: small, After: large, Names: [2]string{"10.json", "5000.json"}}).HTML(w)
 		},
 	} {
 		var page bytes.Buffer

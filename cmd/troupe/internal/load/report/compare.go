@@ -1,9 +1,7 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"math"
 	"strings"
 
@@ -19,37 +17,52 @@ type Pair struct {
 	Threshold     float64   // the share of a figure of Before below which a difference is neither better nor worse
 }
 
-// compare returns the comparison, and sentences about how to read it.
-func (p *Pair) compare() (c result.Comparison, notes []string) {
-	c = result.Compare(p.Before, p.After, p.Threshold)
-	notes = []string{fmt.Sprintf("The ratio is %s by %s. A difference of less than %s %% is neither better nor worse.", p.name(1), p.name(0), show.Significant(100*p.Threshold))}
-	for _, d := range c.Differences {
-		notes = append(notes, "The plans differ: "+show.Harmless(d))
-	}
-	return c, notes
-}
-
 // name returns a name of the two for people.
 func (p *Pair) name(i int) string { return show.Cut(show.Harmless(p.Names[i]), 24) }
 
-// Compare writes two results side by side, with ratios. A terminal gets colours.
-func Compare(w io.Writer, pair Pair) error {
-	out := show.To(w)
-	var b bytes.Buffer
-	p := printer{Out: show.Out{Writer: &b, Width: out.Width, Colour: out.Colour}, b: &b, rows: math.MaxInt}
-	c, notes := pair.compare()
-	p.line(show.Bold, fmt.Sprintf("Two runs: %s and %s", pair.name(0), pair.name(1)))
+// aRun is the class of a tile about a whole run.
+const aRun = "wide"
+
+// Compare returns the report of two runs side by side, with ratios, and with the SLOs of the second.
+func Compare(pair Pair) *Page {
+	c := result.Compare(pair.Before, pair.After, pair.Threshold)
+	better, worse := 0, 0
+	for _, row := range c.Rows {
+		switch row.Better {
+		case 1:
+			better++
+		case -1:
+			worse++
+		}
+	}
+	class := "nothing"
+	then := headlineOf(pair.After)
+	if then.Class == "bad" {
+		class = "bad"
+	}
+	if !strings.HasPrefix(then.Rest, "in ") && !strings.HasPrefix(then.Rest, "ended ") { // 2 findings, 0 wrong bytes in 1 GiB
+		then.Big += ","
+	}
+	both := fmt.Sprintf("%s and %s", pair.name(0), pair.name(1))
+	p := &Page{
+		title:    "Load tests: " + both,
+		kicker:   "Two runs",
+		headline: headline{class, both, fmt.Sprintf("%s better, %d worse. The second: %s %s", several(int64(better), "figure"), worse, then.Big, then.Rest)},
+		notes: []string{fmt.Sprintf("The ratio is %s by %s. A difference of less than %s %% is neither better nor worse.",
+			pair.name(1), pair.name(0), show.Significant(100*pair.Threshold))},
+		first:    withRows(sloTable(pair.After)),
+		sections: comparisonSections(&pair),
+		tables:   comparisonTables(&pair, c),
+		rows:     math.MaxInt,
+	}
 	for i, r := range []*result.Result{pair.Before, pair.After} {
-		p.wrap(pair.name(i)+": ", headlineOf(r).Big+" "+headlineOf(r).Rest+". "+kicker(r))
+		h := headlineOf(r)
+		p.tiles = append(p.tiles, tile{aRun, pair.name(i), h.Big, []string{h.Rest, kicker(r)}})
 	}
-	for _, note := range notes {
-		p.wrap("note: ", note)
+	for _, d := range c.Differences {
+		p.notes = append(p.notes, "The plans differ: "+show.Harmless(d))
 	}
-	for _, t := range comparisonTables(&pair, c) {
-		p.table(t)
-	}
-	_, err := w.Write(b.Bytes())
-	return err
+	return p
 }
 
 // groups are the titles of the groups of a comparison, in their order.
@@ -97,46 +110,6 @@ func ratioText(v float64) string {
 	return fmt.Sprintf("%.*f", digits, v)
 }
 
-// CompareHTML writes one file with two results side by side, and the SLOs of the second. It opens without a network and without scripts.
-func CompareHTML(w io.Writer, pair Pair) error {
-	before, after := pair.Before, pair.After
-	c, notes := pair.compare()
-	better, worse := 0, 0
-	for _, row := range c.Rows {
-		switch row.Better {
-		case 1:
-			better++
-		case -1:
-			worse++
-		}
-	}
-	class := "nothing"
-	then := headlineOf(after)
-	if then.Class == "bad" {
-		class = "bad"
-	}
-	if !strings.HasPrefix(then.Rest, "in ") && !strings.HasPrefix(then.Rest, "ended ") { // 2 findings, 0 wrong bytes in 1 GiB
-		then.Big += ","
-	}
-	p := page{
-		Title:    fmt.Sprintf("Load tests: %s and %s", pair.name(0), pair.name(1)),
-		Kicker:   kicker(after),
-		Footer:   "Written by troupe load.",
-		Headline: headline{class, fmt.Sprintf("%s and %s", pair.name(0), pair.name(1)), fmt.Sprintf("%s better, %d worse. The second: %s %s", several(int64(better), "figure"), worse, then.Big, then.Rest)},
-		Tiles: []tile{
-			{"wide", pair.name(0), headlineOf(before).Big, []string{kicker(before)}},
-			{"wide", pair.name(1), headlineOf(after).Big, []string{kicker(after)}},
-		},
-		First:    withRows(sloTable(after)),
-		Sections: comparisonSections(&pair),
-		Tables:   comparisonTables(&pair, c),
-		Notes:    notes,
-	}
-	d := docTo(w)
-	d.page(&p)
-	return d.Flush()
-}
-
 func comparisonSections(pair *Pair) []section {
 	before, after := pair.Before, pair.After
 	all := [2][]point{points(before), points(after)}
@@ -158,10 +131,9 @@ func comparisonSections(pair *Pair) []section {
 		over("starts", "Starts", "per second", counted(result.Starts), rateScale),
 		over("atonce", "Processes", "at once", func(p *point) float64 { return float64(p.Processes) }, countScale))
 	var charts []*chart
-	for _, name := range latencyNames(before, after) {
-		_, text := meaning(name)
-		charts = append(charts, distributionOf("distribution-"+name, name, text, []curve{
-			{beforeAfter[0], pair.name(0), before.Latency[name]}, {beforeAfter[1], pair.name(1), after.Latency[name]},
+	for _, n := range latencies(before, after) {
+		charts = append(charts, distributionOf("distribution-"+n.Name, n.Name, n.Meaning, []curve{
+			{beforeAfter[0], pair.name(0), before.Latency[n.Name]}, {beforeAfter[1], pair.name(1), after.Latency[n.Name]},
 		}))
 	}
 	add("Distributions of the latencies", "The axis of the durations is logarithmic. The rarest and slowest values are at the right.", charts...)

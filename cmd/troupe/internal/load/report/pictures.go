@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -17,52 +18,19 @@ type section struct {
 	Charts     []*chart
 }
 
-// latencies are the known latencies in the order of a report, with the class of their lines, which is the same in all charts.
-var latencies = []struct{ name, class, meaning string }{
-	{result.Echo, "c1", "from a keystroke to its echo"},
-	{result.Lag, "c2", "from the print of a line to its receipt"},
-	{result.Start, "c3", "from process/start to its answer"},
-	{result.Spawned, "c4", "from process/start to closed"},
-	{result.Block, "c5", "from a block of stdin to its answer"},
-	{result.Resume, "c6", "from a cut to the answer of the resume"},
-	{result.EndLag, "c7", "from the request that ends a program to closed"},
-	{result.Command, "c1", "the duration of a command"},
-	{result.Hiccup, "c8", "how late timers of the load generator fire"},
-}
-
-// latencyNames returns the names of the latencies of results that have a value, in their order.
-func latencyNames(results ...*result.Result) []string {
-	var names, others []string
-	has := func(name string) bool {
-		return slices.ContainsFunc(results, func(r *result.Result) bool { h := r.Latency[name]; return h != nil && h.Count() > 0 })
-	}
-	known := make(map[string]bool)
-	for _, l := range latencies {
-		known[l.name] = true
-		if has(l.name) {
-			names = append(names, l.name)
-		}
-	}
+// latencies returns the latencies of results that have a value.
+func latencies(results ...*result.Result) []result.Name {
+	var all []map[string]*hist.H
 	for _, r := range results {
-		for name := range r.Latency {
-			if !known[name] && has(name) {
-				known[name] = true
-				others = append(others, name)
-			}
-		}
+		all = append(all, r.Latency)
 	}
-	slices.Sort(others)
-	return append(names, others...)
+	return slices.DeleteFunc(result.Ordered(result.Latencies, all...), func(n result.Name) bool {
+		return !slices.ContainsFunc(all, func(m map[string]*hist.H) bool { return m[n.Name] != nil && m[n.Name].Count() > 0 })
+	})
 }
 
-func meaning(name string) (class, text string) {
-	for _, l := range latencies {
-		if l.name == name {
-			return l.class, l.meaning
-		}
-	}
-	return "c7", ""
-}
+// colour returns the class of the lines of a latency, which is the same in all charts.
+func colour(n result.Name) string { return fmt.Sprint("c", cmp.Or(n.Colour, 7)) }
 
 // sections returns all pictures of a result.
 func sections(r *result.Result) []section {
@@ -156,22 +124,21 @@ func durations(lowest, highest float64) axis {
 // latencies returns a chart of the percentiles over time for each latency.
 func (d *during) latencies(r *result.Result) []*chart {
 	var charts []*chart
-	for _, name := range latencyNames(r) {
+	for _, n := range latencies(r) {
 		quantile := func(class, label string, of func(result.Summary) time.Duration) source {
 			return source{class: class, label: label, say: duration, value: func(p *point) (float64, bool) {
-				s := p.Latency[name]
+				s := p.Latency[n.Name]
 				return float64(of(s)), s.N > 0 && of(s) > 0
 			}}
 		}
-		_, text := meaning(name)
-		c := d.chart("latency-"+name, name, "", []source{
+		c := d.chart("latency-"+n.Name, n.Name, "", []source{
 			quantile("q4", "max", func(s result.Summary) time.Duration { return s.Max }),
 			quantile("q3", "p99", func(s result.Summary) time.Duration { return s.P99 }),
 			quantile("q2", "p90", func(s result.Summary) time.Duration { return s.P90 }),
 			quantile("q1", "p50", func(s result.Summary) time.Duration { return s.P50 }),
 		}, durations)
 		if c != nil {
-			c.Sub = text
+			c.Sub = n.Meaning
 		}
 		charts = append(charts, c)
 	}
@@ -181,9 +148,8 @@ func (d *during) latencies(r *result.Result) []*chart {
 // distribution returns the chart of all latencies by the share of their values.
 func distribution(r *result.Result) *chart {
 	var curves []curve
-	for _, name := range latencyNames(r) {
-		class, _ := meaning(name)
-		curves = append(curves, curve{class, name, r.Latency[name]})
+	for _, n := range latencies(r) {
+		curves = append(curves, curve{colour(n), n.Name, r.Latency[n.Name]})
 	}
 	return distributionOf("distribution", "Distribution of all latencies", "the rarest and slowest are at the right", curves)
 }

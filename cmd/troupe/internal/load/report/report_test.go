@@ -46,11 +46,11 @@ func written(t *testing.T, write func(w io.Writer) error) string {
 }
 
 func pageOf(t *testing.T, r *result.Result) string {
-	return written(t, func(w io.Writer) error { return HTML(w, r) })
+	return written(t, func(w io.Writer) error { return Of(r).HTML(w) })
 }
 
 func textOf(t *testing.T, r *result.Result) string {
-	return written(t, func(w io.Writer) error { return Text(w, r, 100) })
+	return written(t, func(w io.Writer) error { return Of(r).Text(w, 100) })
 }
 
 // reference matches what would make a browser load something.
@@ -221,8 +221,8 @@ func TestReportsAreHarmless(t *testing.T) {
 	r.Commands = &result.Commands{Argv: []string{evil}, Codes: map[string]int64{evil: 1}, Failures: []result.Failure{{Signal: evil, Output: evil}, {Error: evil}}}
 	other := fake(shape{sessions: 1, processes: 2, seconds: 4, servers: 1})
 	for name, write := range map[string]func(w io.Writer) error{
-		"text": func(w io.Writer) error { return Text(w, r, 80) }, "page": func(w io.Writer) error { return HTML(w, r) },
-		"comparison": func(w io.Writer) error { return Compare(w, pairOf(r, other)) }, "page of the comparison": func(w io.Writer) error { return CompareHTML(w, pairOf(r, other)) },
+		"text": func(w io.Writer) error { return Of(r).Text(w, 80) }, "page": func(w io.Writer) error { return Of(r).HTML(w) },
+		"comparison": func(w io.Writer) error { return Compare(pairOf(r, other)).Text(w, 0) }, "page of the comparison": func(w io.Writer) error { return Compare(pairOf(r, other)).HTML(w) },
 	} {
 		got := written(t, write)
 		if i := strings.IndexAny(got, "\x1b\x07\x00\r\u202e"); i >= 0 {
@@ -286,7 +286,7 @@ func TestReportsOfAnything(t *testing.T) {
 			}
 		}
 		for _, write := range []func() error{
-			func() error { return Text(io.Discard, r, 40) }, func() error { return HTML(io.Discard, r) }, func() error { return CompareHTML(io.Discard, pairOf(r, r)) }, func() error { return Compare(io.Discard, pairOf(r, r)) },
+			func() error { return Of(r).Text(io.Discard, 40) }, func() error { return Of(r).HTML(io.Discard) }, func() error { return Compare(pairOf(r, r)).HTML(io.Discard) }, func() error { return Compare(pairOf(r, r)).Text(io.Discard, 0) },
 		} {
 			if err := write(); err != nil {
 				t.Fatal(err)
@@ -315,8 +315,8 @@ func pairOf(before, after *result.Result) Pair {
 
 func TestComparisons(t *testing.T) {
 	pair := pairOf(fake(shape{sessions: 20, processes: 5, seconds: 60, servers: 1}), fake(shape{sessions: 20, processes: 10, seconds: 50, servers: 1, cuts: 2}))
-	page := written(t, func(w io.Writer) error { return CompareHTML(w, pair) })
-	text := written(t, func(w io.Writer) error { return Compare(w, pair) })
+	page := written(t, func(w io.Writer) error { return Compare(pair).HTML(w) })
+	text := written(t, func(w io.Writer) error { return Compare(pair).Text(w, 0) })
 	if *pagesTo != "" {
 		os.WriteFile(filepath.Join(*pagesTo, "compare.html"), []byte(page), 0o644)
 		os.WriteFile(filepath.Join(*pagesTo, "compare.txt"), []byte(text), 0o644)
@@ -348,7 +348,7 @@ func TestPictures(t *testing.T) {
 	if *pagesTo != "" {
 		dir = filepath.Join(*pagesTo, "pictures")
 	}
-	if err := Pictures(dir, r); err != nil {
+	if err := Of(r).Pictures(dir); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"bytes", "operations", "atonce", "events", "cuts", "distribution", "latency-echo", "latency-lag", "cpu", "memory", "files", "threads", "latency----------x00-u202e"} {
@@ -379,7 +379,7 @@ func TestRatioText(t *testing.T) {
 func TestTextFits(t *testing.T) {
 	for name, r := range examples() {
 		for _, width := range []int{60, 80, 132} {
-			text := written(t, func(w io.Writer) error { return Text(w, r, width) })
+			text := written(t, func(w io.Writer) error { return Of(r).Text(w, width) })
 			for line := range strings.Lines(text) {
 				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > width {
 					t.Errorf("%s, width %d: a line has %d columns: %s", name, width, n, line)
@@ -398,7 +398,7 @@ func TestNever(t *testing.T) {
 		}
 		h.Miss(20)
 		r := &result.Result{Counts: map[string]int64{result.CheckedBytes: 1, result.Due: int64(done + 20), result.Missed: 20}, Latency: map[string]*hist.H{result.Echo: h}}
-		compared := written(t, func(w io.Writer) error { return CompareHTML(w, pairOf(r, r)) })
+		compared := written(t, func(w io.Writer) error { return Compare(pairOf(r, r)).HTML(w) })
 		for _, text := range []string{textOf(t, r), pageOf(t, r), compared} {
 			if !strings.Contains(text, "never") || !strings.Contains(text, " missed") || strings.Contains(text, "2562047") || strings.Contains(text, "NaN") {
 				t.Errorf("%d done and 20 missed:\n%.2000s", done, text)

@@ -164,12 +164,12 @@ func tiles(r *result.Result) []tile {
 		}
 		add(class, "SLOs met", fmt.Sprintf("%d of %d", n-missedSLOs(r), n))
 	}
-	for _, name := range latencyNames(r) {
-		if name == result.Hiccup { // of the load generator
+	for _, l := range latencies(r) {
+		if l.Name == result.Hiccup { // of the load generator
 			continue
 		}
-		h := r.Latency[name]
-		add("", name+", p99", show.Latency(h.Quantile(0.99)), "p50 "+show.Latency(h.Quantile(0.5)), "max "+show.Latency(h.Max()))
+		h := r.Latency[l.Name]
+		add("", l.Name+", p99", show.Latency(h.Quantile(0.99)), "p50 "+show.Latency(h.Quantile(0.5)), "max "+show.Latency(h.Max()))
 	}
 	if v := r.Count(result.Errors); v > 0 {
 		add("warn", "errors", show.Number(v), several(int64(len(r.Errors)), "text"))

@@ -131,86 +131,38 @@ func runTable(r *result.Result) *table {
 
 func latencyTable(r *result.Result) *table {
 	t := tableOf("latency", "Latency", append([]column{{Title: "latency"}}, append(right("values", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"), column{Title: "from … to", Text: true, About: true})...)...)
-	for _, name := range latencyNames(r) {
-		h := r.Latency[name]
-		cells := []any{name, show.Number(h.Count()), show.Latency(h.Mean())}
-		for _, q := range quantiles {
-			cells = append(cells, show.Latency(h.Quantile(q.share)))
+	for _, n := range latencies(r) {
+		h := r.Latency[n.Name]
+		cells := []any{n.Name, show.Number(h.Count()), show.Latency(h.Mean())}
+		for _, share := range []float64{0.5, 0.9, 0.99, 0.999, 0.9999} {
+			cells = append(cells, show.Latency(h.Quantile(share)))
 		}
-		_, text := meaning(name)
-		t.row(append(cells, show.Latency(h.Max()), cell{text, "dim"})...)
+		t.row(append(cells, show.Latency(h.Max()), cell{n.Meaning, "dim"})...)
 	}
 	return t
 }
 
-// countNames returns the names of all counts of results, in their order.
-func countNames(results ...*result.Result) []string {
-	place := make(map[string]int)
-	for i, c := range counts {
-		place[c.name] = i
-	}
-	rank := func(name string) int { // "cuts rst" comes after "cuts"
-		if i, ok := place[name]; ok {
-			return 2 * i
-		}
-		if first, _, ok := strings.Cut(name, " "); ok {
-			if i, ok := place[first]; ok {
-				return 2*i + 1
-			}
-		}
-		return 2 * len(counts)
-	}
-	all := make(map[string]bool)
-	for _, r := range results {
-		for name := range r.Counts {
-			all[name] = true
-		}
-	}
-	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
-	})
-}
-
-func countMeaning(name string) string {
-	for _, c := range counts {
-		if c.name == name {
-			return c.meaning
-		}
-	}
-	return ""
-}
-
-func countText(name string, v int64) string {
-	if result.IsBytes(name) {
-		return show.Bytes(v)
-	}
-	return show.Number(v)
-}
-
 func countTable(r *result.Result) *table {
 	t := tableOf("counts", "Counts", column{Title: "count"}, column{Title: "in all", Right: true}, column{Title: "per second", Right: true}, column{Title: "of what", Text: true, About: true})
-	for _, name := range countNames(r) {
-		v := r.Counts[name]
+	for _, n := range result.Ordered(result.Counts, r.Counts) {
+		v := r.Counts[n.Name]
 		class := ""
-		switch name {
-		case result.Wrong, result.WrongBytes:
+		switch wrong := n.Name == result.Wrong || n.Name == result.WrongBytes; {
+		case wrong && v > 0:
+			class = "bad"
+		case wrong:
 			class = "good"
-			if v > 0 {
-				class = "bad"
-			}
-		case result.LostSessions, result.StartsRefused, result.Late, result.Missed, result.Failed, result.Stopped:
-			if v > 0 {
-				class = "warn"
-			}
+		case n.Better < 0 && v > 0:
+			class = "warn"
 		}
-		each := count(r.Rate(name))
-		if result.IsBytes(name) {
-			each = size(r.Rate(name))
+		each := count(r.Rate(n.Name))
+		if n.Unit == result.Bytes {
+			each = size(r.Rate(n.Name))
 		}
-		if name == result.Due || name == result.Missed { // some of them are counted after their time
+		if n.Name == result.Due || n.Name == result.Missed { // some of them are counted after their time
 			each = ""
 		}
-		t.row(name, cell{countText(name, v), class}, each, cell{countMeaning(name), "dim"})
+		t.row(n.Name, cell{n.Unit.Text(float64(v)), class}, each, cell{n.Meaning, "dim"})
 	}
 	return t
 }
@@ -437,38 +389,3 @@ type (
 		Class string // good, bad, warn, dim, code or ""
 	}
 )
-
-// quantiles are the columns of the table of latencies.
-var quantiles = []struct {
-	name  string
-	share float64
-}{{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"p99.99", 0.9999}}
-
-// counts are the known counts in the order of a report. The counts by kind follow their sum.
-var counts = []struct{ name, meaning string }{
-	{result.Wrong, "findings of the oracle"},
-	{result.WrongBytes, "missing, doubled, reordered, altered or foreign"},
-	{result.CheckedBytes, "output compared byte by byte"},
-	{result.StdinBytes, "accepted by the server"},
-	{result.Output, "output of the commands"},
-	{result.Events, "events of processes, as received"},
-	{result.Sessions, "sessions opened"},
-	{result.LostSessions, "sessions that could not be resumed"},
-	{result.Starts, "processes started"},
-	{result.StartsRefused, "starts refused by the server"},
-	{result.Ends, "processes that have closed"},
-	{result.Failed, "commands that ended with another exit code than 0, or were not started"},
-	{result.Stopped, "commands that the load generator ended, because its time was over"},
-	{result.Runs, "of programs, with restarts"},
-	{result.Operations, "operations of the profiles"},
-	{result.Due, "operations of an open run that were due"},
-	{result.Late, "operations that the load generator itself began late"},
-	{result.Missed, "of them, those that never began or got no answer: the latencies count them as slower than all others"},
-	{result.Cuts, "connections cut by chaos"},
-	{result.Resumes, "resumes that succeeded"},
-	{result.Takeovers, "of a session by a second client"},
-	{result.Stalls, "times that a client read nothing"},
-	{result.Kills, "programs that got SIGKILL"},
-	{result.Freezes, "programs that got SIGSTOP for a while"},
-	{result.Stops, "times that the server itself got SIGSTOP"},
-}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
@@ -17,27 +16,29 @@ const (
 )
 
 // Text writes a summary for a terminal of a width in columns. Width 0 means no limit. A terminal gets colours.
-func Text(w io.Writer, r *result.Result, width int) error {
+func (p *Page) Text(w io.Writer, width int) error {
 	out := show.To(w)
-	out.Width = width
 	var b bytes.Buffer
-	p := printer{Out: show.Out{Writer: &b, Width: width, Colour: out.Colour}, b: &b, rows: maxTextRows}
-	h := headlineOf(r)
-	p.line(styles[h.Class], h.Big)
-	p.wrap("", h.Rest+".")
-	p.wrap("", kicker(r))
-	for _, text := range r.Problems {
-		p.wrap("problem: ", show.Harmless(text))
+	t := printer{Out: show.Out{Writer: &b, Width: width, Colour: out.Colour}, b: &b, rows: p.rows}
+	t.line(styles[p.headline.Class], p.headline.Big)
+	t.wrap("", p.headline.Rest+".")
+	t.wrap("", p.kicker)
+	for _, run := range p.tiles {
+		if run.Class == aRun {
+			t.wrap(run.Label+": ", run.Value+" "+strings.Join(run.Sub, ". "))
+		}
 	}
-	for _, text := range r.Notes {
-		p.wrap("note: ", show.Harmless(text))
+	for _, texts := range []struct {
+		name string
+		of   []string
+	}{{"problem: ", p.problems}, {"note: ", p.notes}, {"left out: ", p.leftOut}} {
+		for _, text := range texts.of {
+			t.wrap(texts.name, text)
+		}
 	}
-	for _, text := range r.LeftOut {
-		p.wrap("left out: ", show.Harmless(text))
-	}
-	for _, t := range append(urgent(r), tables(r)...) {
-		if !onlyInPage[t.ID] {
-			p.table(t)
+	for _, table := range append(p.first, p.tables...) {
+		if !onlyInPage[table.ID] {
+			t.table(table)
 		}
 	}
 	_, err := w.Write(b.Bytes())

@@ -14,22 +14,22 @@ import (
 
 // A Comparison is two runs side by side.
 type Comparison struct {
-	Rows        []Row    `json:"rows"`
-	Differences []string `json:"differences"` // of the plans: the runs may not be comparable
+	Rows        []Row
+	Differences []string // of the plans: the runs may not be comparable
 }
 
 // A Row is a figure of two runs.
 type Row struct {
-	Group  string   `json:"group"` // "rates", "latencies", "counts" or "use"
-	Name   string   `json:"name"`
-	Unit   Unit     `json:"unit"`
-	Before *float64 `json:"before"` // nil: not measured
-	After  *float64 `json:"after"`
-	Ratio  float64  `json:"ratio"` // After/Before; 0 if one of them is not there, or Before is 0
+	Group  string // "rates", "latencies", "counts" or "use"
+	Name   string
+	Unit   Unit
+	Before *float64 // nil: not measured
+	After  *float64
+	Ratio  float64 // After/Before; 0 if one of them is not there, or Before is 0
 
 	// Better is 1 if the second run is better, and -1 if it is worse. It is 0 if they differ by less than the threshold or the precision of the
 	// figures, or if neither less nor more is better.
-	Better int `json:"better"`
+	Better int
 }
 
 // Compare puts two results side by side. A rate is the median of the steps under load, so the begin and the end of a run do not lower it.
@@ -68,33 +68,30 @@ func Compare(before, after *Result, threshold float64) Comparison {
 		}
 		c.Rows = append(c.Rows, row)
 	}
-	for _, name := range []string{Operations, CheckedBytes, StdinBytes, Output} {
-		add("rates", medianRate(name), 1)
-	}
-	for _, name := range []string{Starts, Events} { // the same work may take fewer
-		add("rates", medianRate(name), 0)
-	}
-	for _, name := range LatencyNames {
-		for _, part := range []string{"p50", "p90", "p99", "p99.9", "max"} {
-			f, _ := latencyFigure(name, part)
-			add("latencies", f, -1)
+	for _, n := range Counts {
+		if n.Rate {
+			add("rates", medianRate(n), n.Better)
 		}
 	}
-	bad := []string{Wrong, WrongBytes, Errors, LostSessions, StartsRefused, Failed, Late, Missed}
-	for _, name := range bad {
-		add("counts", countFigure(name), -1)
+	for _, n := range Latencies {
+		for _, part := range []string{"p50", "p90", "p99", "p99.9", "max"} {
+			f, _ := latencyFigure(n, part)
+			add("latencies", f, n.Better)
+		}
 	}
-	for _, name := range CountNames {
-		if !slices.Contains(bad, name) {
-			add("counts", countFigure(name), 0)
+	for _, faults := range []bool{true, false} { // faults first
+		for _, n := range Counts {
+			if faults == (n.Better < 0) {
+				add("counts", countFigure(n), min(n.Better, 0)) // more work says nothing: its rate does
+			}
 		}
 	}
 	for _, own := range []bool{false, true} {
-		for _, name := range UsageNames {
-			if name == "cpu" {
-				add("use", usageFigure(name, own, true), -1)
+		for _, n := range Uses {
+			if n.Unit == Cores {
+				add("use", usageFigure(n, own, true), n.Better)
 			}
-			add("use", usageFigure(name, own, false), -1)
+			add("use", usageFigure(n, own, false), n.Better)
 		}
 	}
 	return c
@@ -103,21 +100,20 @@ func Compare(before, after *Result, threshold float64) Comparison {
 func zero(v *float64) bool { return v == nil || *v == 0 }
 
 // medianRate is the median over the steps of a run.
-func medianRate(name string) figure {
-	f := rateFigure(name)
+func medianRate(n Name) figure {
+	f := rateFigure(n)
 	f.of = func(r *Result) (float64, string) {
 		var rates []float64
 		for _, s := range r.Loaded() {
 			if s.Took > 0 {
-				rates = append(rates, float64(s.Counts[name])/s.Took.Seconds())
+				rates = append(rates, float64(s.Counts[n.Name])/s.Took.Seconds())
 			}
 		}
 		if len(rates) == 0 {
 			return 0, "the run has no steps"
 		}
 		slices.Sort(rates)
-		n := len(rates)
-		return (rates[(n-1)/2] + rates[n/2]) / 2, ""
+		return (rates[(len(rates)-1)/2] + rates[len(rates)/2]) / 2, ""
 	}
 	return f
 }

@@ -46,23 +46,6 @@ func (u Unit) Text(v float64) string {
 	return text + string(u)
 }
 
-// Errors is the figure of all Result.Errors together.
-const Errors = "errors"
-
-// CountNames are the names of Counts.
-var CountNames = []string{
-	Wrong, WrongBytes, CheckedBytes, StdinBytes, Events, Sessions, Starts, StartsRefused, Ends, Runs, Operations, Due, Late, Missed,
-	Cuts, Cuts + " fin", Cuts + " rst", Cuts + " half-open", Cuts + " mid-frame", Cuts + " handshake", Cuts + " resume",
-	Resumes, LostSessions, Takeovers, Kills, Freezes, Stops, Stalls,
-	Output, Failed, Stopped,
-}
-
-// LatencyNames are the names of Latency.
-var LatencyNames = []string{Start, Spawned, Echo, Lag, Block, Resume, EndLag, Command, Hiccup}
-
-// UsageNames are the figures of Usage. Each is of all servers together, or with "own." before it of the load generators.
-var UsageNames = []string{"cpu", "memory", "files", "threads"}
-
 // A figure is a number of a Result.
 type figure struct {
 	name string
@@ -75,49 +58,54 @@ func plainName(s string) string {
 	return strings.Join(strings.Fields(strings.NewReplacer("-", " ", "_", " ").Replace(strings.ToLower(s))), " ")
 }
 
-// known returns the name of names that s means, or "".
-func known(s string, names []string) string {
-	if i := slices.IndexFunc(names, func(n string) bool { return plainName(n) == plainName(s) }); i >= 0 {
-		return names[i]
+// meant returns the row of a table that a person means with s.
+func meant(s string, table []Name) (n Name, ok bool) {
+	i := slices.IndexFunc(table, func(n Name) bool { return plainName(n.Name) == plainName(s) })
+	if i < 0 {
+		return Name{}, false
 	}
-	return ""
+	return table[i], true
 }
 
 // figureOf finds a figure by its name: echo.p99, wrong, starts/s, cpu, own.memory.mean.
 func figureOf(name string) (figure, error) {
 	if base, second, ok := strings.Cut(name, "/"); ok && plainName(second) == "s" {
-		if n := known(base, countNames()); n != "" {
+		if n, ok := meant(base, Counts); ok {
 			return rateFigure(n), nil
 		}
-		return figure{}, fmt.Errorf("there is no rate of %q%s", strings.TrimSpace(base), hint(base, countNames()))
+		return figure{}, fmt.Errorf("there is no rate of %q%s", strings.TrimSpace(base), hint(base, Counts))
 	}
-	if n := known(name, countNames()); n != "" {
+	if n, ok := meant(name, Counts); ok {
 		return countFigure(n), nil
 	}
 	base, part, dotted := strings.Cut(strings.TrimSpace(name), ".")
-	if n := known(base, LatencyNames); n != "" {
+	if n, ok := meant(base, Latencies); ok {
 		if !dotted {
-			return figure{}, fmt.Errorf("%s is a latency with many values: say which one, such as %s.p99, %s.max or %s.mean", n, n, n, n)
+			return figure{}, fmt.Errorf("%s is a latency with many values: say which one, such as %s.p99, %s.max or %s.mean", n.Name, n.Name, n.Name, n.Name)
 		}
 		return latencyFigure(n, plainName(part))
 	}
 	rest, own := strings.CutPrefix(plainName(name), "own.")
 	base, part, _ = strings.Cut(rest, ".")
-	if n := known(base, UsageNames); n != "" {
+	if n, ok := meant(base, Uses); ok {
 		if part != "" && part != "max" && part != "mean" {
-			return figure{}, fmt.Errorf("%s has max and mean, not %q", n, part)
+			return figure{}, fmt.Errorf("%s has max and mean, not %q", n.Name, part)
 		}
 		return usageFigure(n, own, part == "mean"), nil
 	}
-	all := slices.Concat(countNames(), LatencyNames, UsageNames)
-	return figure{}, fmt.Errorf("there is no figure %q%s", strings.TrimSpace(name), hint(base, all))
+	return figure{}, fmt.Errorf("there is no figure %q%s", strings.TrimSpace(name), hint(base, Counts, Latencies, Uses))
 }
 
-func countNames() []string { return append([]string{Errors}, CountNames...) }
+func names(tables ...[]Name) (all []string) {
+	for _, n := range slices.Concat(tables...) {
+		all = append(all, n.Name)
+	}
+	return all
+}
 
 // hint says what somebody may have meant.
-func hint(word string, names []string) string {
-	if n := show.Nearest(plainName(word), names); n != "" {
+func hint(word string, tables ...[]Name) string {
+	if n := show.Nearest(plainName(word), names(tables...)); n != "" {
 		return fmt.Sprintf(" (did you mean %s?)", n)
 	}
 	return ""
@@ -125,22 +113,13 @@ func hint(word string, names []string) string {
 
 // allFigures is a sentence with the known names.
 func allFigures() string {
-	return "The latencies are " + strings.Join(LatencyNames, ", ") + ", each with .p50, .p99.9 (any percentile), .min, .mean or .max. The counts are " +
-		strings.Join(countNames(), ", ") + ", each with /s for its rate. The use of the servers is " + strings.Join(UsageNames, ", ") +
+	return "The latencies are " + strings.Join(names(Latencies), ", ") + ", each with .p50, .p99.9 (any percentile), .min, .mean or .max. The counts are " +
+		strings.Join(names(Counts), ", ") + ", each with /s for its rate. The use of the servers is " + strings.Join(names(Uses), ", ") +
 		", with own. before it for the load generator, and .mean after it for the mean instead of the maximum"
 }
 
-// IsBytes reports whether a count is of bytes, and is told in KiB and MiB. WrongBytes is not: each of them matters.
-func IsBytes(count string) bool {
-	return count == CheckedBytes || count == StdinBytes || count == Output
-}
-
-func countFigure(name string) figure {
-	unit := Number
-	if IsBytes(name) {
-		unit = Bytes
-	}
-	return figure{name, unit, func(r *Result) (float64, string) { return float64(r.Count(name)), "" }}
+func countFigure(n Name) figure {
+	return figure{n.Name, n.Unit, func(r *Result) (float64, string) { return float64(r.Count(n.Name)), "" }}
 }
 
 // Count returns one of Counts, or the number of all errors for Errors.
@@ -174,7 +153,6 @@ func (r *Result) Loaded() []Second {
 }
 
 // Rate returns a count each second, over the steps under load; over the whole run if the result does not say when the load was.
-// name is one of CountNames, or Errors.
 func (r *Result) Rate(name string) float64 {
 	var n int64
 	var took time.Duration
@@ -191,20 +169,25 @@ func (r *Result) Rate(name string) float64 {
 	return float64(n) / took.Seconds()
 }
 
-func rateFigure(name string) figure {
-	unit := PerSecond
-	if IsBytes(name) {
-		unit = BytesPerSec
+// EachSecond returns the unit of the rate of n.
+func (n Name) EachSecond() Unit {
+	if n.Unit == Bytes {
+		return BytesPerSec
 	}
-	return figure{name + "/s", unit, func(r *Result) (float64, string) {
+	return PerSecond
+}
+
+func rateFigure(n Name) figure {
+	return figure{n.Name + "/s", n.EachSecond(), func(r *Result) (float64, string) {
 		if r.Took <= 0 {
 			return 0, "the run took no time"
 		}
-		return r.Rate(name), ""
+		return r.Rate(n.Name), ""
 	}}
 }
 
-func latencyFigure(name, part string) (figure, error) {
+func latencyFigure(n Name, part string) (figure, error) {
+	name := n.Name
 	q := -1.0
 	switch part {
 	case "min", "mean", "max":
@@ -216,7 +199,7 @@ func latencyFigure(name, part string) (figure, error) {
 		}
 		q = v / 100
 	}
-	return figure{name + "." + part, Nanoseconds, func(r *Result) (float64, string) {
+	return figure{name + "." + part, n.Unit, func(r *Result) (float64, string) {
 		h := r.Latency[name]
 		if h == nil || h.Count() == 0 {
 			return 0, fmt.Sprintf("the run measured no %s", name)
@@ -233,17 +216,11 @@ func latencyFigure(name, part string) (figure, error) {
 	}}, nil
 }
 
-func usageFigure(name string, own, mean bool) figure {
-	f := figure{name: name, unit: Number}
-	switch name {
-	case "cpu":
-		f.unit = Cores
-	case "memory":
-		f.unit = Bytes
-	}
+func usageFigure(n Name, own, mean bool) figure {
+	f := figure{name: n.Name, unit: n.Unit}
 	missing := "the use of the servers was not measured: name their pids or the URL of their metrics"
 	if own {
-		f.name, missing = "own."+name, "the use of the load generator was not measured"
+		f.name, missing = "own."+n.Name, "the use of the load generator was not measured"
 	}
 	if mean {
 		f.name += ".mean"
@@ -263,7 +240,7 @@ func usageFigure(name string, own, mean bool) figure {
 			if u == (Usage{}) {
 				continue
 			}
-			v := u.value(name)
+			v := u.value(n.Name)
 			values = append(values, v)
 			sum += v * s.Took.Seconds()
 			took += s.Took.Seconds()
@@ -279,7 +256,7 @@ func usageFigure(name string, own, mean bool) figure {
 	return f
 }
 
-// value returns one of UsageNames.
+// value returns one of Uses.
 func (u Usage) value(name string) float64 {
 	switch name {
 	case "cpu":

@@ -91,48 +91,6 @@ const (
 	MaxFindings = 100
 )
 
-// Names of Counts.
-const (
-	Wrong         = "wrong"          // findings of the oracle
-	WrongBytes    = "wrong bytes"    // bytes missing, doubled, reordered, altered or foreign, and bytes declared lost by a gap and not lost
-	CheckedBytes  = "checked bytes"  // output compared byte by byte
-	StdinBytes    = "stdin bytes"    // accepted by the server
-	Events        = "events"         // of processes, as received
-	Sessions      = "sessions"       // opened
-	Starts        = "starts"         // processes started
-	StartsRefused = "starts refused" // by the server
-	Ends          = "ends"           // processes that have closed
-	Runs          = "runs"           // with restarts
-	Operations    = "operations"     // of the profiles
-	Late          = "late"           // operations of an open run that the load generator itself began late
-	Due           = "due"            // operations due in an open run
-	Missed        = "missed"         // due operations without an answer: most of them never began, though their phase waited for them
-	Cuts          = "cuts"           // connections that chaos cut; "cuts fin", "cuts rst", … by their kind: an act of handshake or resume is two cuts, fin or rst first
-	Resumes       = "resumes"        // that succeeded
-	LostSessions  = "lost sessions"  // that could not be resumed
-	Takeovers     = "takeovers"
-	Kills         = "kills"
-	Freezes       = "freezes"
-	Stops         = "stops" // of the server
-	Stalls        = "stalls"
-	Output        = "output bytes" // of commands; the output of profiles counts as CheckedBytes
-	Failed        = "failed"       // commands that ended with another exit code than 0, or were not started
-	Stopped       = "stopped"      // commands that the load generator ended, because its time was over
-)
-
-// Names of Latency.
-const (
-	Start   = "start"   // from process/start to its answer
-	Spawned = "spawn"   // from process/start to closed
-	Echo    = "echo"    // from a keystroke to its echo
-	Lag     = "lag"     // from the print of a line to its receipt, by the clock in the line
-	Block   = "stdin"   // from a block of stdin to its answer
-	Resume  = "resume"  // from a cut to the answer of the resume
-	EndLag  = "end"     // from the request that ends a program to closed
-	Command = "command" // the duration of a command
-	Hiccup  = "hiccup"  // how late a timer of the load generator itself fired: so much it may add to the other latencies
-)
-
 // A Run is one of the runs that Merge has added up.
 type Run struct {
 	File      string    `json:"file"` // of its result

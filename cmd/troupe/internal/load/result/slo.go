@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/hist"
 )
 
 // An SLO is a condition on a figure of a Result, such as echo.p99<50ms, wrong=0, starts/s>100 or memory<1GiB. Figures of usage are the maximum
@@ -88,19 +86,6 @@ type Verdict struct {
 	Unit Unit `json:"unit,omitempty"`
 	// Missing says why there is no value; the SLO is not met then.
 	Missing string `json:"missing,omitempty"`
-}
-
-// String is a sentence for people.
-func (v Verdict) String() string {
-	switch {
-	case v.Missing != "":
-		return fmt.Sprintf("%s: missed, since %s", v.SLO, v.Missing)
-	case v.Unit == Nanoseconds && v.Got >= float64(hist.Never) && !v.Met:
-		return fmt.Sprintf("%s: missed, since so many operations were never done", v.SLO)
-	case v.Met:
-		return fmt.Sprintf("%s: met with %s", v.SLO, v.Unit.Text(v.Got))
-	}
-	return fmt.Sprintf("%s: missed with %s", v.SLO, v.Unit.Text(v.Got))
 }
 
 // Check compares a Result with the SLO. A figure that was not measured misses its SLO.
