@@ -101,10 +101,10 @@ func (o *loadFlags) reach(ctx context.Context, p *plan.Plan, note func(string)) 
 		if own, err = startLoadServer(ctx, p); err != nil {
 			return nil, err
 		}
-		note(fmt.Sprintf("the load goes to a server of its own, process %d, which ends with the run", own.pid))
+		note(fmt.Sprintf("the load goes to a server of its own, process %d, which ends with the run", own.PID))
 		o.own = true
-		o.servers[own.url] = &target.Target{URL: own.url, From: ofLoad}
-		p.Servers, p.PIDs = []string{own.url}, []int{own.pid}
+		o.servers[own.URL] = &target.Target{URL: own.URL, From: ofLoad}
+		p.Servers, p.PIDs = []string{own.URL}, []int{own.PID}
 		return own, nil
 	}
 	if len(all) > 0 {
@@ -369,7 +369,7 @@ func (o *loadFlags) load(ctx context.Context, p plan.Plan, own *loadServer, stde
 	defer cancel(nil)
 	var dead chan struct{} // nil: never
 	if own != nil {
-		dead = own.ended
+		dead = own.Ended
 	}
 	stopped, over := make(chan struct{}), make(chan struct{})
 	defer close(over)

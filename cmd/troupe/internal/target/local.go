@@ -1,8 +1,6 @@
 package target
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -270,45 +268,25 @@ func (f *Flags) startLocked(ctx context.Context, dir string, lock *os.File) erro
 		return fmt.Errorf("start your own server: %w", err)
 	}
 	defer log.Close()
-	ready, told, err := os.Pipe()
-	if err != nil {
-		return fmt.Errorf("start your own server: %w", err)
-	}
-	defer ready.Close()
 	if err := child.SealFiles(); err != nil { // other programs may wait for the end of files inherited by this program
 		return fmt.Errorf("start your own server: %w", err)
 	}
 	cmd := exec.Command(program[0], slices.Concat(program[1:], []string{"serve", "--listen", "unix://" + filepath.Join(dir, socketFile), "--exit-when-idle", IdleTime.String()})...)
 	cmd.Dir = "/"
 	cmd.Env = serverEnv(f.env())
-	cmd.Stdout, cmd.Stderr = told, log
 	cmd.ExtraFiles = []*os.File{lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, and no signal from a terminal
 	truncated(lock)                                      // any process may have the pid of the last server by now
-	err = cmd.Start()
-	told.Close()
+	s, err := Start(cmd, log, began)
 	if err != nil {
 		return fmt.Errorf("start your own server: %w", err)
 	}
-	fmt.Fprintf(truncated(lock), "%d\n", cmd.Process.Pid)
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }() // a server that ends before this command is no zombie
-	line := make(chan error, 1)
-	go func() {
-		_, err := bufio.NewReader(ready).ReadString('\n')
-		line <- err
-	}()
-	select {
-	case err := <-line:
-		if err == nil {
-			return nil
-		}
-		return fmt.Errorf("your own server did not start (%v): %s", cmp.Or(<-ended, errors.New("exit status 0")), reason(log.Name(), began))
-	case <-ctx.Done():
-		return context.Cause(ctx) // the server goes on; the next command finds the server
-	case <-time.After(startTime):
-		return fmt.Errorf("your own server is not ready after %v: %s", startTime, reason(log.Name(), began))
+	fmt.Fprintf(truncated(lock), "%d\n", s.PID)
+	err = s.Ready(ctx)
+	if err == nil || ctx.Err() != nil {
+		return err // of ctx: the server goes on; the next command finds the server
 	}
+	return fmt.Errorf("your own server %w (%s)", err, log.Name())
 }
 
 // openLog opens the log for a new server, and returns where its lines begin.
@@ -325,22 +303,6 @@ func openLog(path string) (f *os.File, began int64, err error) {
 	fmt.Fprintf(f, "%s started by process %d\n", time.Now().Format(time.RFC3339), os.Getpid())
 	began, err = f.Seek(0, io.SeekEnd)
 	return f, began, err
-}
-
-// reason returns the log of a server since its start, without newlines.
-func reason(path string, began int64) string {
-	const most = 2 << 10
-	f, err := os.Open(path)
-	if err != nil {
-		return err.Error()
-	}
-	defer f.Close()
-	data, _ := io.ReadAll(io.NewSectionReader(f, began, most))
-	text := strings.ReplaceAll(strings.TrimSpace(string(data)), "\n", "; ")
-	if text == "" {
-		return "it logged nothing in " + path
-	}
-	return show.Harmless(text) + " (" + path + ")"
 }
 
 // serverEnv is the environment of the server. A program gets this environment if its client sends none. serverEnv has

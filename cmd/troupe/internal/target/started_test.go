@@ -1,4 +1,4 @@
-package main
+package target
 
 import (
 	"os"
@@ -7,10 +7,15 @@ import (
 	"testing"
 )
 
-// The log of a load's server is told by its last whole lines.
-func TestLoadServerLog(t *testing.T) {
-	s := &loadServer{dir: &loadDir{path: t.TempDir()}}
+// The log of a server is told by its last whole lines.
+func TestStartedLog(t *testing.T) {
+	s := &Started{log: filepath.Join(t.TempDir(), "log")}
 	line := strings.Repeat("x", 99) + "\n"
+	write := func(text string) {
+		if err := os.WriteFile(s.log, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for text, want := range map[string]string{
 		"":                                   "it logged nothing",
 		"one\ntwo\n":                         "one; two",
@@ -19,15 +24,18 @@ func TestLoadServerLog(t *testing.T) {
 		strings.Repeat("z", 2049):            strings.Repeat("z", 2049),
 		"cut\n" + strings.Repeat("v", 2048):  strings.Repeat("v", 2048),
 	} {
-		if err := os.WriteFile(filepath.Join(s.dir.path, "log"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := s.log(); got != want {
+		write(text)
+		if got := s.Log(); got != want {
 			t.Errorf("a log of %d bytes: %q, want %q", len(text), got, want)
 		}
 	}
-	s.dir.path = "/no/such"
-	if got := s.log(); !strings.Contains(got, "no such file") {
+	s.began = 4 // the log of another server comes before
+	write("old\nnew\n")
+	if got := s.Log(); got != "new" {
+		t.Errorf("the log of a later server is %q", got)
+	}
+	s.log = "/no/such"
+	if got := s.Log(); !strings.Contains(got, "no such file") {
 		t.Errorf("without a log: %q", got)
 	}
 }
