@@ -31,15 +31,6 @@ const (
 	Stop      Kind = "stop"
 )
 
-// Cuts reports whether k ends a connection.
-func (k Kind) Cuts() bool {
-	switch k {
-	case FIN, RST, HalfOpen, MidFrame, Handshake, Resume:
-		return true
-	}
-	return false
-}
-
 // An Act is a disturbance at a moment of the run.
 type Act struct {
 	At     time.Duration // since the begin of the run

@@ -2,7 +2,6 @@
 package figures
 
 import (
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -19,12 +18,15 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/usage"
 )
 
-// Names for Gauge.
+// A Gauge is a number of result.Second that goes up and down.
+type Gauge int
+
 const (
-	Connections = "connections"
-	Sessions    = "sessions"
-	Processes   = "processes"
-	Phase       = "phase" // begins at 0
+	Connections Gauge = iota
+	Sessions
+	Processes
+	Phase // begins at 0
+	gauges
 )
 
 // A Recorder collects figures. Any goroutine may call any method. To record a latency takes well below a microsecond.
@@ -39,7 +41,7 @@ type Recorder struct {
 	// Frequent figures go to any of the shards, so that many goroutines do not wait for the same lock. Step empties the shards.
 	shards []shard
 
-	connections, sessions, processes, phase atomic.Int64
+	gauges [gauges]atomic.Int64
 
 	hiccup        sync.Once // starts the goroutine that measures hiccups. The goroutine ends when stop is closed, and then closes stopped
 	closing       sync.Once // closes stop
@@ -131,21 +133,10 @@ func (r *Recorder) Add(name string, n int64) {
 	s.mu.Unlock()
 }
 
-// Gauge adds n, which may be negative, to a gauge of result.Second: Connections, Sessions, Processes or Phase.
-func (r *Recorder) Gauge(name string, n int64) {
-	switch name {
-	case Connections:
-		r.connections.Add(n)
-	case Sessions:
-		r.sessions.Add(n)
-	case Processes:
-		r.processes.Add(n)
-	case Phase:
-		r.phase.Add(n)
-	default:
-		panic(fmt.Sprintf("figures: there is no gauge %q", name))
-	}
-}
+// Gauge adds n, which may be negative, to a gauge.
+func (r *Recorder) Gauge(g Gauge, n int64) { r.gauges[g].Add(n) }
+
+func (r *Recorder) gauge(g Gauge) int { return int(r.gauges[g].Load()) }
 
 // Latency records a latency. In a closed run, every is the expected interval between operations, for the correction of coordinated omission.
 // In an open run, every is 0, and latencies begin at the due time.
@@ -343,8 +334,8 @@ func merge(m map[string]*hist.H, name string, h *hist.H) {
 func (r *Recorder) second(o *step) result.Second {
 	s := result.Second{
 		At: o.at, Took: r.last - o.at, Counts: maps.Clone(o.counts), Latency: map[string]result.Summary{},
-		Connections: int(r.connections.Load()), Sessions: int(r.sessions.Load()), Processes: int(r.processes.Load()),
-		Machine: o.machine, Own: o.own, Servers: slices.Clone(o.servers), Phase: int(r.phase.Load()),
+		Connections: r.gauge(Connections), Sessions: r.gauge(Sessions), Processes: r.gauge(Processes),
+		Machine: o.machine, Own: o.own, Servers: slices.Clone(o.servers), Phase: r.gauge(Phase),
 	}
 	for name, h := range o.latency {
 		s.Latency[name] = result.Summarise(h)

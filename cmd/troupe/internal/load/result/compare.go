@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/hist"
@@ -156,6 +157,8 @@ func flat(p plan.Plan) map[string]string {
 				walk(fmt.Sprintf("%s[%d]", path, i), e)
 			}
 		case nil:
+		case float64: // without the digits of a share of a rate that nobody has written
+			fields[path] = strconv.FormatFloat(v, 'g', 12, 64)
 		default:
 			fields[path] = fmt.Sprint(v)
 		}

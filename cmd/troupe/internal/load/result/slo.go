@@ -74,9 +74,6 @@ func (u Unit) parse(text string) (float64, error) {
 	return v * factor, nil
 }
 
-// String returns the text that ParseSLO read.
-func (s SLO) String() string { return s.text }
-
 // A Verdict says whether an SLO was met.
 type Verdict struct {
 	SLO string  `json:"slo"`

@@ -197,10 +197,8 @@ func (s *session) owe(k *call, why string) {
 
 // process returns the process that the request is about; "": none.
 func (k *call) process() string {
-	if v := reflect.Indirect(reflect.ValueOf(k.params)); v.Kind() == reflect.Struct {
-		if id := v.FieldByName("ProcessID"); id.IsValid() && id.Kind() == reflect.String {
-			return id.String()
-		}
+	if p, ok := k.params.(interface{ Process() string }); ok {
+		return p.Process()
 	}
 	return ""
 }

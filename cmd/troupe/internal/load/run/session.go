@@ -157,9 +157,9 @@ func (s *session) run() {
 	s.end(err)
 }
 
-func (s *session) gauge(name string, n int64) {
+func (s *session) gauge(g figures.Gauge, n int64) {
 	if !s.control {
-		s.rec.Gauge(name, n)
+		s.rec.Gauge(g, n)
 	}
 }
 

@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/figures"
@@ -27,7 +28,7 @@ func (s *Stops) stop(pids []int, d time.Duration, rec *figures.Recorder) {
 	}
 	s.rec = rec
 	for _, pid := range pids {
-		if err := halt(pid); err != nil {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			rec.Error(fmt.Errorf("stop the server %d: %w", pid, err))
 			continue
 		}
@@ -44,7 +45,7 @@ func (s *Stops) proceed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, pid := range s.stopped {
-		if err := proceed(pid); err != nil {
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 			s.rec.Error(fmt.Errorf("continue the server %d: %w", pid, err))
 		}
 	}

@@ -171,14 +171,3 @@ func common(p, q []byte) int {
 	}
 	return n
 }
-
-// Find looks for the first place in p that is a whole cell of the stream, and returns its index in p and its position in the stream. ok
-// is false if p has no such place. The bytes before the index may be part of the stream, too: of a cell whose begin is missing.
-func (k Key) Find(p []byte) (index int, at int64, ok bool) {
-	for i := 0; i+Cell <= len(p); i++ {
-		if key, at, ok := Whose(p[i:]); ok && key == k {
-			return i, at, true
-		}
-	}
-	return 0, 0, false
-}
