@@ -96,7 +96,7 @@ func (o *loadFlags) registerReport(fs *pflag.FlagSet) {
 func (o *loadFlags) arguments(cmd *cobra.Command, args []string) error {
 	o.flags = cmd.Flags()
 	var err error
-	if o.threshold, err = plan.ParseShare(o.share, "--threshold"); err != nil || !(o.threshold >= 0) {
+	if o.threshold, err = plan.ParseShare(o.share); err != nil || !(o.threshold >= 0) {
 		return fmt.Errorf("--threshold is %q, expected a share such as 10%% or 0.1", o.share)
 	}
 	if o.set("threshold") && o.compare == "" {

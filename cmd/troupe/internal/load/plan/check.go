@@ -8,23 +8,15 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
 const (
-	maxSessions  = 100_000
 	maxProcesses = 1_000_000 // of all sessions together: the tables of a run stay within some hundred MiB
 	maxPhases    = 100
 	maxParts     = 100
 	maxWeight    = 1_000_000
 	maxRate      = 1_000_000 // operations per second
-	maxActs      = 10_000    // of one kind of chaos, per second
-	maxSize      = 1 << 20
 	maxTime      = Duration(7 * 24 * time.Hour)
-	// maxStall is well below the times after which a silent server, a session without a connection, or a program that does not end counts as
-	// lost.
-	maxStall     = Duration(20 * time.Second)
 	answerWithin = Duration(30 * time.Second)
 	minPhase     = Duration(10 * time.Millisecond)
 )
@@ -138,7 +130,7 @@ func (p *Plan) Took() time.Duration {
 
 // Check returns all that is wrong with a plan, also with one that comes from a report.
 func (p *Plan) Check() error {
-	var errs []error
+	errs := slices.Concat(faults(p, ""), faults(&p.Chaos, "chaos."))
 	fault := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	if len(p.Servers) == 0 {
 		fault("servers: name at least one server by its URL")
@@ -151,22 +143,8 @@ func (p *Plan) Check() error {
 	if p.Encoding != "json" && p.Encoding != "msgpack" {
 		fault("encoding is %q, expected json or msgpack", p.Encoding)
 	}
-	switch {
-	case p.Sessions < 1 || p.Sessions > maxSessions:
-		fault("sessions is %d, expected 1 to %d", p.Sessions, maxSessions)
-	case p.Processes < 1 || p.Processes > maxProcesses:
-		fault("processes is %d, expected 1 to %d", p.Processes, maxProcesses)
-	case p.Sessions*p.Processes > maxProcesses:
-		fault("%d sessions with %d processes each are %d processes, and the limit is %d", p.Sessions, p.Processes, p.Sessions*p.Processes, maxProcesses)
-	}
-	if p.Ramp < 0 || p.Ramp > maxTime {
-		fault("ramp is %v, expected 0 to %v", p.Ramp, maxTime)
-	}
-	if !(p.MayMiss >= 0 && p.MayMiss <= 1) {
-		fault("may-miss is %v, expected a share from 0 to 1", p.MayMiss)
-	}
-	if p.AnswerWithin < 0 || p.AnswerWithin > maxTime {
-		fault("answer-within is %v, expected a duration such as 30s", p.AnswerWithin)
+	if n := p.Sessions * p.Processes; n > maxProcesses {
+		fault("%d sessions with %d processes each are %d processes, and the limit is %d", p.Sessions, p.Processes, n, maxProcesses)
 	}
 	for _, pid := range p.PIDs {
 		if pid < 2 {
@@ -178,8 +156,8 @@ func (p *Plan) Check() error {
 			fault("metrics is %q, expected a URL such as http://HOST:7766/metrics", p.Metrics)
 		}
 	}
-	if err := p.Chaos.check(); err != nil {
-		errs = append(errs, err)
+	if p.Chaos.Speed != 0 && p.Chaos.Speed < 1000 {
+		fault("chaos.speed is %d, expected 1000 or more bytes per second, or 0 for no limit", p.Chaos.Speed)
 	}
 	if p.Chaos.Stop > 0 && len(p.PIDs) == 0 {
 		fault("chaos.stop stops the server: give its pid, which must be of this machine")
@@ -231,14 +209,8 @@ func checkURL(s string) error {
 }
 
 func (ph *Phase) check() error {
-	var errs []error
+	errs := faults(ph, "")
 	fault := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
-	if ph.Duration < minPhase || ph.Duration > maxTime {
-		fault("duration is %v, expected %v to %v", ph.Duration, minPhase, maxTime)
-	}
-	if !(ph.Rate >= 0 && ph.Rate <= maxRate) {
-		fault("rate is %v, expected 0 (each process begins its next operation after the last) to %d operations per second", ph.Rate, maxRate)
-	}
 	switch ph.Arrival {
 	case "":
 	case Poisson, Even:
@@ -263,28 +235,7 @@ func (p *Part) check() error {
 	if !slices.Contains(Profiles(), p.Profile) {
 		return noProfile(string(p.Profile))
 	}
-	var errs []error
-	fault := func(format string, a ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", p.Profile, fmt.Sprintf(format, a...)))
-	}
-	if p.Weight < 1 || p.Weight > maxWeight {
-		fault("weight is %d, expected 1 to %d", p.Weight, maxWeight)
-	}
-	if p.Size < 0 || p.Size > maxSize {
-		fault("size is %d, expected 1 to %d bytes", p.Size, maxSize)
-	}
-	if p.Every < 0 || p.Every > maxTime {
-		fault("every is %v, expected a duration such as 100ms", p.Every)
-	}
-	if p.Life < 0 || p.Life > maxTime {
-		fault("life is %v, expected a duration such as 10s, or 0 for the whole phase", p.Life)
-	}
-	if p.Viewers < 0 || p.Viewers > 1000 {
-		fault("viewers is %d, expected 1 to 1000", p.Viewers)
-	}
-	if p.Restarts < 0 || p.Restarts > 100_000 {
-		fault("restarts is %d, expected 1 to 100000", p.Restarts)
-	}
+	errs := faults(p, string(p.Profile)+": ")
 	d := Default(p.Profile)
 	for _, m := range []struct {
 		name      string
@@ -298,7 +249,7 @@ func (p *Part) check() error {
 		{"restarts", p.Restarts != 0, d.Restarts != 0, "; the profile restart has"},
 	} {
 		if m.set && !m.used {
-			fault("%s has no meaning for this profile%s: leave it out", m.name, m.of)
+			errs = append(errs, fmt.Errorf("%s: %s has no meaning for this profile%s: leave it out", p.Profile, m.name, m.of))
 		}
 	}
 	return errors.Join(errs...)
@@ -309,10 +260,7 @@ func noProfile(name string) error {
 	for _, p := range Profiles() {
 		names = append(names, string(p))
 	}
-	if near := show.Nearest(name, names); near != "" {
-		return fmt.Errorf("no profile has the name %q: did you mean %s?", name, near)
-	}
-	return fmt.Errorf("no profile has the name %q: there are %s", name, strings.Join(names, ", "))
+	return fmt.Errorf("no profile has the name %q: %s", name, instead(name, names))
 }
 
 func (c *Command) check(p *Plan) error {
@@ -329,26 +277,3 @@ func (c *Command) check(p *Plan) error {
 
 // Waits reports whether StallFor has a meaning.
 func (c *Chaos) Waits() bool { return c.Stall > 0 || c.Freeze > 0 || c.Stop > 0 }
-
-func (c *Chaos) check() error {
-	var errs []error
-	fault := func(format string, a ...any) { errs = append(errs, fmt.Errorf("chaos."+format, a...)) }
-	for _, k := range c.Rates() {
-		if v := *k.PerSecond; !(v >= 0 && v <= maxActs) {
-			fault("%s is %v, expected 0 to %d per second", k.Name, v, maxActs)
-		}
-	}
-	if c.StallFor < 0 || c.StallFor > maxStall {
-		fault("stall-for is %v, expected 0 (it means 1s) to %v: after a longer stall, sessions and programs would count as lost", c.StallFor, maxStall)
-	}
-	if c.Delay < 0 || c.Delay > Duration(time.Minute) {
-		fault("delay is %v, expected 0 to 1m", c.Delay)
-	}
-	if c.Speed != 0 && c.Speed < 1000 {
-		fault("speed is %d, expected 1000 or more bytes per second, or 0 for no limit", c.Speed)
-	}
-	if !(c.Loss >= 0 && c.Loss <= 0.5) {
-		fault("loss is %v, expected a share from 0 to 0.5", c.Loss)
-	}
-	return errors.Join(errs...)
-}

@@ -6,13 +6,10 @@ import (
 	"os"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
 // maxFile is how long a profile file may be, in bytes.
@@ -52,7 +49,7 @@ func Parse(data []byte, path string, p *Plan) error {
 		return fmt.Errorf("%s is empty: write phases:, with a duration and a mix for each", path)
 	}
 	r := &reader{path: path}
-	r.value(doc.Content[0], reflect.ValueOf(p).Elem(), "the file")
+	r.value(doc.Content[0], member{Value: reflect.ValueOf(p).Elem()}, "the file")
 	return errors.Join(r.errs...)
 }
 
@@ -70,23 +67,15 @@ func (r *reader) fault(n *yaml.Node, format string, a ...any) {
 // Set reads text into a member of p, which has the name that it has in a profile file. known is false if there is none. what names the member
 // in errors.
 func (p *Plan) Set(name, text, what string) (known bool, err error) {
-	_, fields := members(reflect.ValueOf(p).Elem())
-	field, known := fields[name]
+	m, known := find(reflect.ValueOf(p).Elem(), name)
 	if !known {
 		return false, nil
 	}
-	return true, fromText(text, field, what)
+	return true, m.set(text, what)
 }
 
-// texts are the types that a person may write as text, as on the command line.
-var texts = map[reflect.Type]func(string) (any, error){
-	reflect.TypeFor[[]Part]():   func(s string) (any, error) { return ParseMix(s) },
-	reflect.TypeFor[Chaos]():    func(s string) (any, error) { return ParseChaos(s) },
-	reflect.TypeFor[[]string](): func(s string) (any, error) { return []string{s}, nil },
-}
-
-// value reads a node into v. what names it for errors.
-func (r *reader) value(n *yaml.Node, v reflect.Value, what string) {
+// value reads a node into m. what names it for errors.
+func (r *reader) value(n *yaml.Node, m member, what string) {
 	for n.Kind == yaml.AliasNode {
 		if r.deep++; r.deep > 1000 {
 			r.fault(n, "more than 1000 aliases")
@@ -94,30 +83,26 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, what string) {
 		}
 		n = n.Alias
 	}
-	isText := n.Kind == yaml.ScalarNode && texts[v.Type()] != nil
-	switch {
-	case v.Kind() == reflect.Struct && !isText:
-		r.members(n, v, what)
-	case v.Kind() == reflect.Slice && !isText:
+	switch isScalar := n.Kind == yaml.ScalarNode; {
+	case isScalar && m.isText():
+		if err := m.set(n.Value, what); err != nil {
+			r.fault(n, "%v", err)
+		}
+	case m.Kind() == reflect.Struct:
+		r.members(n, m.Value, what)
+	case m.Kind() == reflect.Slice:
 		if n.Kind != yaml.SequenceNode {
 			r.fault(n, "%s is %s, expected a list", what, kind(n))
 			return
 		}
-		list := reflect.MakeSlice(v.Type(), 0, len(n.Content))
+		list := reflect.MakeSlice(m.Type(), len(n.Content), len(n.Content))
 		for i, one := range n.Content {
-			e := reflect.New(v.Type().Elem()).Elem()
-			r.value(one, e, fmt.Sprintf("%s[%d]", what, i+1))
-			list = reflect.Append(list, e)
+			r.value(one, member{Value: list.Index(i)}, fmt.Sprintf("%s[%d]", what, i+1))
 		}
-		v.Set(list)
+		m.Set(list)
 	default:
-		if n.Kind != yaml.ScalarNode {
-			r.fault(n, "%s is %s, expected %s", what, kind(n), expected(v))
-			return
-		}
-		if err := fromText(n.Value, v, what); err != nil {
-			r.fault(n, "%v", err)
-		}
+		expected, _ := m.scalar("")
+		r.fault(n, "%s is %s, expected %s", what, kind(n), expected)
 	}
 }
 
@@ -127,7 +112,6 @@ func (r *reader) members(n *yaml.Node, v reflect.Value, what string) {
 		r.fault(n, "%s is %s, expected names with values", what, kind(n))
 		return
 	}
-	names, fields := members(v)
 	seen := make(map[string]int)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
@@ -136,125 +120,17 @@ func (r *reader) members(n *yaml.Node, v reflect.Value, what string) {
 			continue
 		}
 		seen[key.Value] = key.Line
-		field, known := fields[key.Value]
+		m, known := find(v, key.Value)
 		if !known {
-			r.unknown(key, names, what)
+			r.fault(key, "%s has no %q: %s", what, key.Value, instead(key.Value, names(v)))
 			continue
 		}
 		in := key.Value
 		if what != "the file" {
 			in = what + "." + in
 		}
-		r.value(value, field, in)
+		r.value(value, m, in)
 	}
-}
-
-// members returns the members that a person may write, by their names.
-func members(v reflect.Value) (names []string, fields map[string]reflect.Value) {
-	fields = make(map[string]reflect.Value)
-	for i := range v.NumField() {
-		if name := v.Type().Field(i).Tag.Get("yaml"); name != "-" {
-			fields[name] = v.Field(i)
-			names = append(names, name)
-		}
-	}
-	return names, fields
-}
-
-func (r *reader) unknown(key *yaml.Node, names []string, what string) {
-	if near := show.Nearest(key.Value, names); near != "" {
-		r.fault(key, "%s has no %q: did you mean %s?", what, key.Value, near)
-		return
-	}
-	slices.Sort(names)
-	r.fault(key, "%s has no %q: there are %s", what, key.Value, strings.Join(names, ", "))
-}
-
-// fromText reads a text into v: one of texts, or a scalar.
-func fromText(text string, v reflect.Value, what string) error {
-	parse := texts[v.Type()]
-	if parse == nil {
-		return scalar(text, v, what)
-	}
-	got, err := parse(text)
-	if err != nil {
-		return named(what, err)
-	}
-	v.Set(reflect.ValueOf(got))
-	return nil
-}
-
-// scalar reads a text into v, which is no list and no struct.
-func scalar(text string, v reflect.Value, what string) error {
-	wrong := fmt.Errorf("%s is %q, expected %s", what, text, expected(v))
-	switch to := v.Addr().Interface().(type) {
-	case *Duration:
-		if to.UnmarshalText([]byte(text)) != nil {
-			return wrong
-		}
-		return nil
-	case *bool:
-		b, err := strconv.ParseBool(text)
-		if err != nil {
-			return wrong
-		}
-		*to = b
-		return nil
-	}
-	switch v.Kind() {
-	case reflect.String:
-		v.SetString(text)
-	case reflect.Int, reflect.Int64:
-		if strings.HasSuffix(what, "size") || strings.HasSuffix(what, "speed") {
-			n, err := show.ParseBytes(strings.TrimSuffix(text, "/s"))
-			v.SetInt(int64(n))
-			return named(what, err)
-		}
-		i, err := strconv.ParseInt(text, 10, v.Type().Bits())
-		if err != nil {
-			return wrong
-		}
-		v.SetInt(i)
-	case reflect.Uint64:
-		u, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			return wrong
-		}
-		v.SetUint(u)
-	case reflect.Float64:
-		if strings.HasSuffix(what, "loss") || strings.HasSuffix(what, "may-miss") {
-			f, err := ParseShare(text, what)
-			v.SetFloat(f)
-			return err
-		}
-		f, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			if f, err = ParseRate(text); err != nil {
-				return wrong
-			}
-		}
-		v.SetFloat(f)
-	default:
-		panic("plan: no reader for " + v.Type().String())
-	}
-	return nil
-}
-
-// expected says what a person writes for a value of this type.
-func expected(v reflect.Value) string {
-	switch v.Interface().(type) {
-	case Duration:
-		return "a duration such as 30s"
-	case bool:
-		return "true or false"
-	}
-	switch v.Kind() {
-	case reflect.String:
-		return "a text"
-	case reflect.Float64:
-		return "a number, or a rate such as 20/s"
-	}
-	return "a whole number"
 }
 
 func kind(n *yaml.Node) string {

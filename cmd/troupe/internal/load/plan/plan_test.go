@@ -2,7 +2,9 @@ package plan
 
 import (
 	"encoding/json"
+	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,9 +106,9 @@ func TestCheck(t *testing.T) {
 		{"viewers of lines", func(p *Plan) { p.Phases[0].Mix[0].Viewers = 2 }, "the profile viewers has"},
 		{"life of spawn", func(p *Plan) { p.Phases[0].Mix[0] = Part{Profile: Spawn, Life: 1} }, "spawn: life has no meaning"},
 		{"chaos", func(p *Plan) { p.Chaos.MidFrame = -1 }, "chaos.mid-frame is -1"},
-		{"a long stall", func(p *Plan) { p.Chaos.StallFor = maxStall + 1 }, "chaos.stall-for is 20.000000001s, expected 0 (it means 1s) to 20s"},
+		{"a long stall", func(p *Plan) { p.Chaos.StallFor = Duration(20*time.Second + 1) }, "chaos.stall-for is 20.000000001s, expected 0 (it means 1s) to 20s"},
 		{"a negative stall", func(p *Plan) { p.Chaos.StallFor = -1 }, "chaos.stall-for is -1ns"},
-		{"the longest stall", func(p *Plan) { p.Chaos.StallFor = maxStall }, ""},
+		{"the longest stall", func(p *Plan) { p.Chaos.StallFor = Duration(20 * time.Second) }, ""},
 		{"may-miss", func(p *Plan) { p.MayMiss = 1.1 }, "may-miss is 1.1, expected a share from 0 to 1"},
 		{"answer-within", func(p *Plan) { p.AnswerWithin = -1 }, "answer-within is -1ns, expected a duration such as 30s"},
 		{"loss", func(p *Plan) { p.Chaos.Loss = 2 }, "chaos.loss is 2"},
@@ -187,7 +189,7 @@ func TestParseChaos(t *testing.T) {
 		"fin=NaN":     `"NaN" is not a rate`,
 		"fin=1/y":     `"1/y" is not a rate`,
 		"stall-for=1": `stall-for is "1", expected a duration`,
-		"speed=fast":  "is not a number of bytes",
+		"speed=fast":  `speed is "fast", expected a number of bytes`,
 		"loss=much":   `loss is "much"`,
 	} {
 		_, err := ParseChaos(text)
@@ -213,24 +215,27 @@ phases:
       - profile: echo
 `
 
-// TestRates: Rates has each rate of Chaos once.
+// TestRates: Rates has each rate of Chaos, and all kinds of cuts are one cut together.
 func TestRates(t *testing.T) {
 	var c Chaos
-	want := make(map[any]bool)
-	v := reflect.ValueOf(&c).Elem()
-	for i := range v.NumField() {
-		if p, ok := v.Field(i).Addr().Interface().(*float64); ok && p != &c.Loss {
-			want[p] = true
-		}
-	}
+	rates, cuts := 0, 0.
 	for _, r := range c.Rates() {
-		if !want[r.PerSecond] {
-			t.Errorf("%s is not a rate, or comes twice", r.Name)
-		}
-		delete(want, r.PerSecond)
+		rates++
+		cuts += r.cut
 	}
-	if len(want) > 0 {
-		t.Errorf("%d rates are missing", len(want))
+	if want := reflect.TypeFor[Chaos]().NumField() - len([]string{"stall-for", "delay", "speed", "loss"}); rates != want || math.Abs(cuts-0.8) > 1e-9 {
+		t.Errorf("%d rates, want %d; their shares of a cut add up to %v", rates, want, cuts)
+	}
+}
+
+// TestTags: the tags of all members can be read, and a zero is in its range wherever it means a default.
+func TestTags(t *testing.T) {
+	for _, of := range []any{new(Plan), new(Phase), new(Part), new(Chaos)} {
+		for _, err := range faults(of, "") {
+			if name, _, _ := strings.Cut(err.Error(), " "); !slices.Contains([]string{"sessions", "processes", "duration", "weight"}, name) {
+				t.Errorf("of a zero: %v", err)
+			}
+		}
 	}
 }
 
@@ -299,7 +304,7 @@ func TestParseErrors(t *testing.T) {
 		"ramp: 5":                  `ramp is "5", expected a duration such as 30s`,
 		"phases: 3":                `phases is "3", expected a list`,
 		"chaos: {half-opn: 1}":     `chaos has no "half-opn": did you mean half-open?`,
-		"chaos: {fin: fast}":       `chaos.fin is "fast", expected a number, or a rate such as 20/s`,
+		"chaos: {fin: fast}":       `chaos.fin is "fast", expected a rate such as 20/s`,
 		"chaos: cutt=1":            "did you mean cut?",
 		"may-miss: some":           `may-miss is "some", expected a share such as 1% or 0.01`,
 		"chaos: {loss: 20/s}":      `f.yaml:1: chaos.loss is "20/s", expected a share such as 1% or 0.01`,

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -47,12 +46,11 @@ func ParseMix(text string) ([]Part, error) {
 // set reads a setting such as every=50ms.
 func (p *Part) set(text string) error {
 	name, value, _ := strings.Cut(text, "=")
-	_, fields := members(reflect.ValueOf(p).Elem())
-	field, known := fields[name]
+	m, known := find(reflect.ValueOf(p).Elem(), name)
 	if !known || name == "profile" || name == "weight" {
 		return fmt.Errorf("%q is not a setting: there are size, every, life, viewers and restarts, as in lines:every=50ms", text)
 	}
-	return scalar(value, field, name)
+	return m.set(value, name)
 }
 
 // A Rate is the rate of a kind of chaos.
@@ -62,23 +60,15 @@ type Rate struct {
 	cut       float64 // its share of "cut"
 }
 
-// Rates returns all rates of c. Half-open connections are rare among cuts: a client needs seconds to notice one.
-func (c *Chaos) Rates() []Rate {
-	return []Rate{
-		// The acts handshake and resume begin with a cut by FIN or RST: with these shares, 25 % of all cuts are of each.
-		{"fin", &c.FIN, 0.15}, {"rst", &c.RST, 0.15}, {"mid-frame", &c.MidFrame, 0.25},
-		{"handshake", &c.Handshake, 0.1}, {"resume", &c.Resume, 0.1}, {"half-open", &c.HalfOpen, 0.05},
-		{"stall", &c.Stall, 0}, {"takeover", &c.Takeover, 0}, {"kill", &c.Kill, 0}, {"freeze", &c.Freeze, 0}, {"stop", &c.Stop, 0},
+// Rates returns all rates of c.
+func (c *Chaos) Rates() (rates []Rate) {
+	for _, m := range members(reflect.ValueOf(c).Elem()) {
+		if rate, ok := m.Addr().Interface().(*float64); ok && m.tag.Get("as") == "rate" {
+			cut, _ := strconv.ParseFloat(m.tag.Get("cut"), 64) // without the tag: 0
+			rates = append(rates, Rate{m.name, rate, cut})
+		}
 	}
-}
-
-// ChaosNames are the names that ParseChaos knows.
-func ChaosNames() (names []string) {
-	names = append(names, "cut")
-	for _, k := range new(Chaos).Rates() {
-		names = append(names, k.Name)
-	}
-	return append(names, "stall-for", "delay", "speed", "loss")
+	return rates
 }
 
 // ParseChaos reads chaos as people write it: "cut=20/s,stall=1/s", "rst=5,delay=20ms,speed=1M,loss=1%". A rate is per second, or N/m per
@@ -100,47 +90,54 @@ func ParseChaos(text string) (c Chaos, err error) {
 }
 
 func (c *Chaos) set(name, value string) error {
-	switch _, fields := members(reflect.ValueOf(c).Elem()); {
-	case name == "cut":
-		rate, err := ParseRate(value)
-		for _, k := range c.Rates() {
+	m, known := find(reflect.ValueOf(c).Elem(), name)
+	switch {
+	case !known && name != "cut":
+		return fmt.Errorf("no chaos has the name %q: %s", name, instead(name, append([]string{"cut"}, names(reflect.ValueOf(c).Elem())...)))
+	case known && m.tag.Get("as") != "rate":
+		return m.set(value, name)
+	}
+	rate, err := ParseRate(value)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, k := range c.Rates() {
+		switch name {
+		case "cut":
 			*k.PerSecond += rate * k.cut
+		case k.Name:
+			*k.PerSecond += rate
 		}
-		return named(name, err)
-	case fields[name].Kind() == reflect.Float64 && name != "loss":
-		rate, err := ParseRate(value)
-		fields[name].SetFloat(fields[name].Float() + rate)
-		return named(name, err)
-	case fields[name].IsValid():
-		return scalar(value, fields[name], name)
 	}
-	if near := show.Nearest(name, ChaosNames()); near != "" {
-		return fmt.Errorf("no chaos has the name %q: did you mean %s?", name, near)
-	}
-	return fmt.Errorf("no chaos has the name %q: there are %s", name, strings.Join(ChaosNames(), ", "))
+	return nil
 }
 
-func named(name string, err error) error {
-	if err == nil {
-		return nil
+// instead says which of names somebody may have meant, or else which there are.
+func instead(name string, names []string) string {
+	if near := show.Nearest(name, names); near != "" {
+		return "did you mean " + near + "?"
 	}
-	return fmt.Errorf("%s: %w", name, err)
+	return "there are " + strings.Join(names, ", ")
 }
 
-// ParseShare reads a share of 1. what names it for the error.
-func ParseShare(text, what string) (float64, error) {
+// What a person writes.
+const (
+	aShare = "a share such as 1% or 0.01"
+	aRate  = "a rate such as 20/s, 20 (per second too) or 5/m"
+)
+
+// ParseShare reads a share of 1.
+func ParseShare(text string) (float64, error) {
 	digits, percent := strings.CutSuffix(text, "%")
 	v, err := strconv.ParseFloat(digits, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%s is %q, expected a share such as 1%% or 0.01", what, text)
+		return 0, fmt.Errorf("%q is not a share: expected %s", text, aShare)
 	}
 	if percent {
 		v /= 100
 	}
 	return v, nil
 }
-
-var errRate = errors.New("expected a rate such as 20/s, 20 (per second too) or 5/m")
 
 // ParseRate reads a rate and returns it per second.
 func ParseRate(text string) (float64, error) {
@@ -151,7 +148,7 @@ func ParseRate(text string) (float64, error) {
 	}
 	v, err := strconv.ParseFloat(digits, 64)
 	if err != nil || !known || !(v >= 0) || v > maxRate*3600 {
-		return 0, fmt.Errorf("%q is not a rate: %w", text, errRate)
+		return 0, fmt.Errorf("%q is not a rate: expected %s", text, aRate)
 	}
 	return v / per, nil
 }
