@@ -16,12 +16,10 @@ const (
 	silentFor = 30 * time.Second
 	// After a cut with FIN, the link still reads the server's bytes for drainFor. A socket closed with unread bytes would send RST instead.
 	drainFor = 5 * time.Second
-	// A frame is cut when the client writes its next frame. If the client writes nothing for injectAfter, the link itself writes half a
-	// frame.
-	injectAfter = 200 * time.Millisecond
 )
 
-// A Dialer opens links. Its NetDial is for transport.DialOptions. Each session has its own Dialer. Any goroutine may call any method.
+// A Dialer opens links. Its NetDial is for transport.DialOptions. After each handshake, the client calls Greets. Each session has its own
+// Dialer. Any goroutine may call any method.
 type Dialer struct {
 	Chaos plan.Chaos // the link: Delay, Speed, Loss
 	Seed  uint64
@@ -37,8 +35,6 @@ type Dialer struct {
 	newest *link                 // nil: none
 	next   *Act                  // the act for the next connection; nil: none
 	ends   map[*link]*time.Timer // half-open links and links cut with FIN; the timer closes the socket
-
-	onlyWrites bool // for tests: a frame is cut only within a write of the client, however late the write
 }
 
 // NetDial opens a connection. After an act of Handshake or Resume, the new connection is cut in its handshake or after its resume.
@@ -62,7 +58,7 @@ func (d *Dialer) NetDial(ctx context.Context, network, addr string) (net.Conn, e
 	d.dialed++
 	act := d.next
 	d.next = nil
-	l := newLink(d, s, network, d.dialed)
+	l := newLink(d, s, d.dialed)
 	d.newest = l
 	d.mu.Unlock()
 	if act != nil {

@@ -45,8 +45,9 @@ type link struct {
 	readDeadline  time.Time
 	writeDeadline time.Time
 	due           *cutting // the cut to make at certain bytes; nil: none
-	talk          talk
-	shape         *shape // nil: bytes pass as fast as the socket takes them
+	greets        bool     // the handshake is over: the next write begins the first message of the client
+	begun         bool     // the first message has begun
+	shape         *shape   // nil: bytes pass as fast as the socket takes them
 }
 
 // CutAt returns when the chaos cut a connection of a Dialer; the zero time: never. The client cannot see the cut before CutAt knows it.
@@ -60,8 +61,18 @@ func CutAt(c net.Conn) time.Time {
 	return l.cutAt
 }
 
-func newLink(d *Dialer, s socket, network string, number uint64) *link {
-	l := &link{socket: s, dialer: d, changed: make(chan struct{}), talk: talk{framed: network == "unix"}}
+// Greets says that the handshake of a connection of a Dialer is over, be it of proxies, TLS or websockets: the next write begins the first
+// message of the client.
+func Greets(c net.Conn) {
+	if l, ok := c.(*link); ok {
+		l.mu.Lock()
+		l.greets = true
+		l.mu.Unlock()
+	}
+}
+
+func newLink(d *Dialer, s socket, number uint64) *link {
+	l := &link{socket: s, dialer: d, changed: make(chan struct{})}
 	if c := &d.Chaos; c.Delay > 0 || c.Speed > 0 || c.Loss > 0 {
 		l.shape = newShape(c, d.Seed, number)
 		go l.pumpOut()
@@ -226,12 +237,11 @@ func (l *link) take(p []byte) (n int, err error) {
 	if n == 0 || l.state == silent {
 		return 0, err
 	}
-	l.talk.reads(p[:n])
 	c := l.due
 	if c == nil {
 		return n, err
 	}
-	at := c.inRead(&l.talk, n)
+	at := c.inRead(l.begun, n)
 	if at < 0 {
 		return n, err
 	}
@@ -299,7 +309,8 @@ func (l *link) put(p []byte) (int, error) {
 		l.mu.Unlock()
 		return len(p), nil
 	}
-	begins, at := l.talk.writes(p), -1
+	begins, at := l.greets && !l.begun, -1
+	l.begun = l.greets
 	c := l.due
 	if c != nil {
 		if at = c.inWrite(begins, len(p)); at >= 0 {

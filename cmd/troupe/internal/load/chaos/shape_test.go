@@ -32,7 +32,7 @@ func bubbled(t *testing.T, c plan.Chaos) (l *link, d *Dialer, sent chan []byte, 
 	near, far := net.Pipe()
 	sent = make(chan []byte, 1000)
 	d = &Dialer{Chaos: c, Seed: 1}
-	l = newLink(d, &fakeSocket{near, sent}, "tcp", 1)
+	l = newLink(d, &fakeSocket{near, sent}, 1)
 	d.newest = l
 	t.Cleanup(func() { l.Close(); d.Close(); far.Close() })
 	return l, d, sent, far
@@ -197,36 +197,6 @@ func TestEndsOfSockets(t *testing.T) {
 			l.SetReadDeadline(time.Now().Add(time.Hour))
 			if _, err := l.Read(make([]byte, 1)); kind == HalfOpen && !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%s: the client reads %v", kind, err)
-			}
-		}
-	})
-}
-
-// A frame is cut when the client writes a frame, and after injectAfter in any case.
-func TestInject(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, c := range []plan.Chaos{{}, {Delay: 1}} {
-			l, d, sent, _ := bubbled(t, c)
-			l.talk.begun = true
-			d.Do(Act{Kind: MidFrame, Arg: 1}, 0)
-			if at := took(func() { <-sent }); at != injectAfter {
-				t.Errorf("half a frame came after %v", at)
-			}
-			synctest.Wait()
-			if _, err := l.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
-				t.Errorf("a write: %v", err)
-			}
-
-			l, d, sent, _ = bubbled(t, c)
-			l.talk.begun = true
-			d.Do(Act{Kind: MidFrame, Arg: 1}, 0)
-			l.Write([]byte("frame"))
-			if got := <-sent; string(got) != "f" {
-				t.Errorf("the server got %q", got)
-			}
-			time.Sleep(time.Second)
-			if len(sent) > 0 {
-				t.Errorf("after the cut came %q", <-sent)
 			}
 		}
 	})

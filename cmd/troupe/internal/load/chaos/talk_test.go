@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -18,24 +19,6 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/testproxy"
 	"github.com/b6f6fdd7/troupe/transport"
 )
-
-// The head of HTTP may come and go in pieces.
-func TestTalkInPieces(t *testing.T) {
-	var talk talk
-	if talk.writes([]byte("GET / HTTP/1.1\r\n")) || talk.writes([]byte("Authorization: Bearer x\r\n\r\n")) {
-		t.Error("the request is taken for a message")
-	}
-	for _, piece := range []string{"HTTP/1.1 101 S\r\n", "A: b\r", "\n\r"} {
-		talk.reads([]byte(piece))
-		if talk.writes([]byte("x")) {
-			t.Errorf("the handshake is over after %q", piece)
-		}
-	}
-	talk.reads([]byte("\nmore"))
-	if !talk.writes([]byte("message")) || talk.writes([]byte("another")) {
-		t.Error("the first message is not seen, or the second is")
-	}
-}
 
 // A house is a server. Each of its clients sends a message and gets a message.
 type house struct {
@@ -145,13 +128,19 @@ func inHouses(t *testing.T, test func(*testing.T, *house)) {
 // visit greets, and returns the bytes received. dialed says that the handshake succeeded.
 func (h *house) visit(t *testing.T, d *Dialer, name string) (dialed bool, answer string) {
 	t.Helper()
+	var socket net.Conn
+	dial := func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+		socket, err = d.NetDial(ctx, network, addr)
+		return socket, err
+	}
 	c, err := transport.Dial(t.Context(), h.url, &transport.DialOptions{
-		NetDial: d.NetDial, TLS: h.client, Proxy: h.proxy, Subprotocols: []string{transport.SubprotocolJSON}, HandshakeTimeout: patience,
+		NetDial: dial, TLS: h.client, Proxy: h.proxy, Subprotocols: []string{transport.SubprotocolJSON}, HandshakeTimeout: patience,
 	})
 	if err != nil {
 		return false, ""
 	}
 	defer c.Close(transport.CloseNormal, "")
+	Greets(socket)
 	c.WriteMessage(fmt.Appendf(nil, greeting, name), false)
 	m, err := c.ReadMessage()
 	if err != nil {
@@ -253,6 +242,7 @@ func TestCutsCountOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			Greets(c)
 			c.Write([]byte("hello"))
 			return c
 		}
@@ -298,6 +288,7 @@ func TestNoAnswerBeforeTheCut(t *testing.T) {
 	_, _, near, far := pair(t, "unix", plan.Chaos{})
 	l := near.(*link)
 	l.socket = tired{l.socket}
+	Greets(l)
 	if !l.prepare(Act{Kind: Resume, Arg: 1}) {
 		t.Fatal("there was no connection")
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/chaos"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/oracle"
 	"github.com/b6f6fdd7/troupe/internal/rpc"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -32,11 +33,17 @@ func (e *engine) dialEvents(ctx context.Context, server string, dial netDial, t 
 	if err != nil {
 		return nil, err
 	}
-	o.NetDial, o.ReadBuffer = dial, readBuffer
+	var socket net.Conn
+	o.ReadBuffer = readBuffer
+	o.NetDial = func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+		socket, err = dial(ctx, network, addr)
+		return socket, err
+	}
 	conn, err := rpc.Dial(ctx, server, e.plan.Encoding, o)
 	if err != nil {
 		return nil, err
 	}
+	chaos.Greets(socket)
 	return rpc.NewClient(conn, rpc.Handlers{Notified: newEvents(conn.Codec, t).notified, Ended: ended}), nil
 }
 

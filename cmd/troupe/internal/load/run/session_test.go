@@ -78,6 +78,9 @@ func TestSessionSurvives(t *testing.T) {
 					await(t, "the return", func() bool { return e.rec.Now().Counts[result.Resumes] > before[result.Resumes] })
 				default:
 					await(t, "a cut", func() bool { return s.dialer.Do(chaos.Act{Kind: kind, Arg: uint64(i)}, 0) })
+					if kind == chaos.MidFrame {
+						go s.Call(t.Context(), protocol.MethodEnvironmentStatus, protocol.Empty{}, nil) // the frame to cut
+					}
 					await(t, "the resume", func() bool { return e.rec.Now().Counts[result.Resumes] > before[result.Resumes] })
 				}
 			}
@@ -456,7 +459,7 @@ func TestRequestDuringTakeover(t *testing.T) {
 	}
 }
 
-// TestLostConnections: each connection lost without the run is an error, also after a cut prepared twice and after a refused takeover.
+// TestLostConnections: each connection lost without the run is an error, also after a cut in a frame and after a refused takeover.
 func TestLostConnections(t *testing.T) {
 	wantErrors := func(t *testing.T, e *engine, what string, want int64) {
 		t.Helper()
@@ -470,14 +473,13 @@ func TestLostConnections(t *testing.T) {
 			t.Errorf("the errors are %v, want %d with %q", e.rec.Now().Errors, want, what)
 		}
 	}
-	t.Run("a cut prepared twice", func(t *testing.T) {
+	t.Run("a cut in a frame", func(t *testing.T) {
 		f := serveFake(t)
 		e, s, _ := openFake(t, f)
-		for range 2 {
-			if !s.dialer.Do(chaos.Act{Kind: chaos.MidFrame}, 0) {
-				t.Fatal("there is no connection to cut")
-			}
+		if act := (chaos.Act{Kind: chaos.MidFrame}); !s.dialer.Do(act, 0) || s.dialer.Do(act, 0) {
+			t.Fatal("there is no connection to cut, or there are two cuts of it")
 		}
+		go s.Call(t.Context(), protocol.MethodEnvironmentStatus, protocol.Empty{}, nil) // the frame to cut
 		second := f.next(t)
 		wantErrors(t, e, "connection lost", 0)
 		second.Close(transport.CloseNormal, "")
