@@ -139,11 +139,6 @@ func (o *loadFlags) reach(ctx context.Context, p *plan.Plan, note func(string)) 
 	return nil, nil
 }
 
-// access returns how the servers of the plan are reached.
-func (o *loadFlags) access(stop <-chan struct{}) run.Access {
-	return run.Access{Stop: stop, Stops: o.stops, Version: version(), Dial: func(server string) (*transport.DialOptions, error) { return o.servers[server].DialOptions() }}
-}
-
 // dial opens a session on a server of the plan.
 func (o *loadFlags) dial(ctx context.Context, server string, opts *client.Options) (*client.Client, error) {
 	t := o.servers[server]
@@ -151,20 +146,14 @@ func (o *loadFlags) dial(ctx context.Context, server string, opts *client.Option
 	return client.Dial(ctx, server, opts)
 }
 
-// commandAccess is access for commands.
-func (o *loadFlags) commandAccess(stop <-chan struct{}) command.Access {
-	return command.Access{
-		Stop: stop,
-		Dial: o.dial,
-		Prepare: func(server string, cmd *client.Cmd) {
-			switch t := o.servers[server]; {
-			case t.Local: // its environment is small
-				cmd.Env = os.Environ()
-			case t.From == ofLoad: // it has our environment
-				cmd.EnvPolicy = client.InheritEnv()
-				cmd.EnvPolicy.IgnoreDefaultExcludes = true
-			}
-		},
+// prepare gives a command its environment.
+func (o *loadFlags) prepare(server string, cmd *client.Cmd) {
+	switch t := o.servers[server]; {
+	case t.Local: // its environment is small
+		cmd.Env = os.Environ()
+	case t.From == ofLoad: // it has our environment
+		cmd.EnvPolicy = client.InheritEnv()
+		cmd.EnvPolicy.IgnoreDefaultExcludes = true
 	}
 }
 
@@ -304,30 +293,23 @@ func (o *loadFlags) advise(err error) error {
 	return err
 }
 
-// signals returns a context that ^C, SIGTERM and SIGHUP end. A second signal closes o.stopped, which ends the run at once, and a third one ends
-// troupe and its server.
+// signals returns a context that ^C, SIGTERM and SIGHUP end. A second signal ends o.hard, and with it the run at once, and a third one ends troupe
+// and its server.
 func (o *loadFlags) signals(ctx context.Context, note func(string)) (_ context.Context, ending func()) {
+	hard, stop := context.WithCancel(context.WithoutCancel(ctx))
+	o.hard = hard
 	ctx, cancel := context.WithCancelCause(ctx)
-	stopped := make(chan struct{})
-	o.stopped = stopped
 	signals := make(chan os.Signal, 3)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	over := make(chan struct{})
 	go func() {
-		for n := 1; ; n++ {
-			var sig syscall.Signal
-			select {
-			case <-over:
-				return
-			case s := <-signals:
-				sig = s.(syscall.Signal)
-			}
-			switch n {
-			case 1:
+		n := 0
+		for s := range signals {
+			switch sig := s.(syscall.Signal); n {
+			case 0:
 				cancel(errInterrupted{sig})
 				note("ending the run; ^C again ends it at once")
-			case 2:
-				close(stopped)
+			case 1:
+				stop()
 			default:
 				if own := o.server.Load(); own != nil {
 					own.kill()
@@ -335,12 +317,14 @@ func (o *loadFlags) signals(ctx context.Context, note func(string)) (_ context.C
 				o.stops.End()
 				os.Exit(exitSignal + int(sig))
 			}
+			n++
 		}
 	}()
 	return ctx, func() {
 		signal.Stop(signals)
-		close(over)
+		close(signals)
 		cancel(nil)
+		stop()
 	}
 }
 
@@ -367,24 +351,20 @@ func (o *loadFlags) load(ctx context.Context, p plan.Plan, own *loadServer, stde
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var dead chan struct{} // nil: never
+	hard, stop := context.WithCancel(o.hard)
+	defer stop()
 	if own != nil {
-		dead = own.Ended
+		go func() {
+			select {
+			case <-own.Ended:
+				cancel(errors.New("the server has ended"))
+				stop()
+			case <-hard.Done():
+			}
+		}()
 	}
-	stopped, over := make(chan struct{}), make(chan struct{})
-	defer close(over)
-	go func() {
-		select {
-		case <-dead:
-			cancel(errors.New("the server has ended"))
-		case <-o.stopped:
-		case <-over:
-			return
-		}
-		close(stopped)
-	}()
 	endView := o.follow(rec, stderr)
-	commands, err := o.do(ctx, p, rec, stopped)
+	commands, err := o.do(ctx, hard, p, rec)
 	endView()
 	res := rec.Now()
 	res.Commands = commands
@@ -410,10 +390,13 @@ func (o *loadFlags) follow(src live.Source, stderr io.Writer) (end func()) {
 	}
 }
 
-// do runs the plan, until stop is closed at the latest. Without a COMMAND, commands is nil.
-func (o *loadFlags) do(ctx context.Context, p plan.Plan, rec *figures.Recorder, stop <-chan struct{}) (commands *result.Commands, err error) {
+// do runs the plan, until hard is done at the latest. Without a COMMAND, commands is nil.
+func (o *loadFlags) do(ctx, hard context.Context, p plan.Plan, rec *figures.Recorder) (commands *result.Commands, err error) {
 	if p.Command != nil {
-		return command.Run(ctx, p, o.commandAccess(stop), rec)
+		return command.Run(ctx, p, command.Access{Hard: hard, Dial: o.dial, Prepare: o.prepare}, rec)
 	}
-	return nil, run.Run(ctx, p, o.access(stop), rec)
+	return nil, run.Run(ctx, p, run.Access{
+		Hard: hard, Stops: o.stops, Version: version(),
+		Dial: func(server string) (*transport.DialOptions, error) { return o.servers[server].DialOptions() },
+	}, rec)
 }

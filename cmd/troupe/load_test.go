@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -253,7 +254,7 @@ func TestLoadUpload(t *testing.T) {
 	t.Parallel()
 	first, _ := startServer(t)
 	second, _ := startServer(t)
-	o := &loadFlags{servers: map[string]*target.Target{first: {URL: first}, second: {URL: second}}}
+	o := &loadFlags{hard: t.Context(), servers: map[string]*target.Target{first: {URL: first}, second: {URL: second}}}
 	p := plan.Plan{Servers: []string{first, second}}
 	remove, err := o.upload(t.Context(), &p, func(text string) { t.Error(text) })
 	if err != nil {
@@ -275,9 +276,9 @@ func TestLoadUpload(t *testing.T) {
 // Servers that do not answer hold up the end of a run for a short time together, once it ends at once.
 func TestLoadUploadToDeadServers(t *testing.T) {
 	t.Parallel()
-	stopped := make(chan struct{})
-	close(stopped)
-	o := &loadFlags{servers: map[string]*target.Target{}, stopped: stopped}
+	hard, stop := context.WithCancel(t.Context())
+	stop()
+	o := &loadFlags{servers: map[string]*target.Target{}, hard: hard}
 	var dead []string
 	for range 2 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -45,7 +46,7 @@ type loadFlags struct {
 	argv  []string // of troupe load -- COMMAND
 	flags *pflag.FlagSet
 
-	stopped <-chan struct{}            // closed when the run ends at once
+	hard    context.Context            // done when the run ends at once
 	stops   *run.Stops                 // continued before an exit in the middle of the run
 	server  atomic.Pointer[loadServer] // nil: no server was started
 	servers map[string]*target.Target  // by URL

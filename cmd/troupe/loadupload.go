@@ -74,15 +74,9 @@ func (o *loadFlags) remove(servers []string, dir string) []error {
 	defer cancel(nil)
 	late := time.AfterFunc(removeTime, func() { cancel(fmt.Errorf("no answer within %v", removeTime)) })
 	defer late.Stop()
-	over := make(chan struct{})
-	defer close(over)
-	go func() {
-		select {
-		case <-o.stopped:
-			time.AfterFunc(removeAtOnce, func() { cancel(fmt.Errorf("the run was ended at once, and no answer came within %v", removeAtOnce)) })
-		case <-over:
-		}
-	}()
+	defer context.AfterFunc(o.hard, func() {
+		time.AfterFunc(removeAtOnce, func() { cancel(fmt.Errorf("the run was ended at once, and no answer came within %v", removeAtOnce)) })
+	})()
 	errs := make([]error, len(servers))
 	var all sync.WaitGroup
 	for i, server := range servers {

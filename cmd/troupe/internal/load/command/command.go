@@ -37,8 +37,8 @@ const (
 type Access struct {
 	// Dial opens a session with o on a server of the plan, with the credentials of the person.
 	Dial func(ctx context.Context, server string, o *client.Options) (*client.Client, error)
-	// Stop is closed to end the run at once: commands get no time to end. nil: never.
-	Stop <-chan struct{}
+	// Hard is done to end the run at once: commands get no time to end. nil: never.
+	Hard context.Context
 	// Prepare sets, for example, the environment of a command. nil: nothing.
 	Prepare func(server string, cmd *client.Cmd)
 }
@@ -48,21 +48,9 @@ type Access struct {
 //
 // Each of Sessions*Processes slots has a goroutine and the end of its command's output, so they bound the memory.
 func Run(ctx context.Context, p plan.Plan, a Access, rec *figures.Recorder) (*result.Commands, error) {
-	r := &runner{plan: p, access: a, rec: rec, rand: rand.New(rand.NewPCG(p.Seed, 0)), out: result.Commands{
+	r := &runner{plan: p, access: a, hard: cmp.Or(a.Hard, context.Background()), rec: rec, rand: rand.New(rand.NewPCG(p.Seed, 0)), out: result.Commands{
 		Argv: p.Command.Argv, Codes: map[string]int64{}, Failures: []result.Failure{}, Memory: []int64{}, CPU: []time.Duration{}, Output: []int64{},
 	}}
-	over := make(chan struct{})
-	defer close(over)
-	hard, stopHard := context.WithCancel(context.Background())
-	defer stopHard()
-	r.hard = hard
-	go func() {
-		select {
-		case <-a.Stop:
-			stopHard()
-		case <-over:
-		}
-	}()
 	clients, err := r.open(ctx)
 	if err != nil {
 		return nil, err

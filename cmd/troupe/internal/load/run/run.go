@@ -47,8 +47,8 @@ import (
 type Access struct {
 	Dial func(server string) (*transport.DialOptions, error) // TLS, the proxy and the token of each server; nil: none
 
-	// Stop is closed to stop at once: from then on nothing is ended or checked. nil: never.
-	Stop <-chan struct{}
+	// Hard is done to stop at once: from then on nothing is ended or checked. nil: never.
+	Hard context.Context
 
 	// Version is the version of this troupe. A program of another version is refused. "": any version is good.
 	Version string
@@ -102,20 +102,10 @@ func Run(ctx context.Context, p plan.Plan, a Access, r *figures.Recorder) error 
 	if err != nil {
 		return err
 	}
-	finished := make(chan struct{})
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		select {
-		case <-a.Stop:
-			e.stop(errStopped)
-		case <-finished:
-		}
-	})
+	defer context.AfterFunc(cmp.Or(a.Hard, context.Background()), func() { e.stop(errStopped) })()
 	defer func() {
 		e.stop(errDone)
 		e.living.Wait()
-		close(finished)
-		watch.Wait()
 	}()
 
 	servers, err := e.meet(ctx)

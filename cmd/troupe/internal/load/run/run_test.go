@@ -91,11 +91,11 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestStop: a closed Stop ends a run without ending its programs, and no finding blames the server for the programs.
-func TestStop(t *testing.T) {
-	stop := make(chan struct{})
+// TestHard: the end of Hard ends a run without ending its programs, and no finding blames the server for the programs.
+func TestHard(t *testing.T) {
+	hard, stop := context.WithCancel(t.Context())
 	p := testPlan(serve(t, "ws"), time.Hour, plan.Part{Profile: plan.Lines, Weight: 1})
-	r := runPlan(t.Context(), t, p, Access{Stop: stop}, func() { close(stop) })
+	r := runPlan(t.Context(), t, p, Access{Hard: hard}, stop)
 	if len(r.Findings) > 0 || !strings.Contains(fmt.Sprint(r.Problems), "was stopped") {
 		t.Errorf("findings %v, problems %q", r.Findings, r.Problems)
 	}
