@@ -45,16 +45,16 @@ type Plan struct {
 	Command *Command `json:"command,omitempty" yaml:"-"`
 }
 
-// A Command is what troupe load -- COMMAND runs.
+// A Command is what troupe load -- COMMAND runs. No file has one.
 type Command struct {
-	Argv []string `json:"argv"`          // {n} is the number of the command, from 1 on
-	Dir  string   `json:"dir,omitempty"` // on the server; "": the server's own
+	Argv []string `json:"argv" yaml:"argv"`         // {n} is the number of the command, from 1 on
+	Dir  string   `json:"dir,omitempty" yaml:"dir"` // on the server; "": the server's own
 
 	// Again starts a command again when it has ended, until the phases are over. Otherwise each command runs once, and the
 	// phases have no meaning.
-	Again bool `json:"again,omitempty"`
+	Again bool `json:"again,omitempty" yaml:"again"`
 	// Timeout is how long a command may run; 0: as long as it likes.
-	Timeout Duration `json:"timeout,omitempty"`
+	Timeout Duration `json:"timeout,omitempty" yaml:"timeout"`
 }
 
 // A Phase is a part of a run, with its own mix of programs.

@@ -333,6 +333,30 @@ func TestParseAliases(t *testing.T) {
 	wantError(t, "many aliases", Parse([]byte(b.String()), "f.yaml", new(Plan)), "more than 1000 aliases")
 }
 
+// The settings of a plan have the names and the values of a file.
+func TestSettings(t *testing.T) {
+	var p Plan
+	if err := Parse([]byte(file+"may-miss: 2%\n"), "f.yaml", &p); err != nil {
+		t.Fatal(err)
+	}
+	p.Chaos.Delay = Duration(20 * time.Millisecond)
+	var got []string
+	for _, s := range Settings(&p) {
+		got = append(got, s.Name+" "+s.Value)
+	}
+	want := []string{
+		"tty true", "sessions 7", "seed 18446744073709551615", "ramp 5s",
+		"phases[1].name warm up", "phases[1].duration 10s", "phases[1].mix[1].profile mixed", "phases[1].mix[1].weight 1",
+		"phases[2].duration 1m30s", "phases[2].rate 500/s", "phases[2].arrival even", "phases[2].mix[1].profile lines", "phases[2].mix[1].weight 3",
+		"phases[2].mix[1].size 4096", "phases[2].mix[1].every 50ms", "phases[2].mix[2].profile echo",
+		"chaos.fin 3/s", "chaos.rst 3/s", "chaos.half-open 1/s", "chaos.mid-frame 5/s", "chaos.handshake 2/s", "chaos.resume 2/s", "chaos.stall 1/s", "chaos.delay 20ms",
+		"may-miss 2%",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
 // A plan survives its way into the report.
 func TestJSON(t *testing.T) {
 	p := Plan{Processes: 1, Command: &Command{Argv: []string{"x", "{n}"}, Timeout: Duration(time.Minute)}}

@@ -233,43 +233,25 @@ func planTable(r *result.Result) *table {
 	if p.Sessions > 0 {
 		add("shape", fmt.Sprintf("%s of %s", several(int64(p.Sessions), "session"), several(int64(p.Processes), "process")))
 	}
-	add("encoding", p.Encoding)
 	if p.Sessions > 0 {
 		add("programs on", map[bool]string{true: "PTYs", false: "pipes"}[p.TTY])
 	}
-	if p.Sessions > 0 && r.Runs == nil {
-		add("seed", fmt.Sprint(p.Seed))
+	var chaos []string
+	for _, s := range plan.Settings(p) {
+		name, _, _ := strings.Cut(s.Name, "[")
+		switch kind, isChaos := strings.CutPrefix(name, "chaos."); {
+		case isChaos:
+			chaos = append(chaos, kind+" "+s.Value)
+		case name == "seed" && r.Runs != nil: // that of one of them
+		case !slices.Contains([]string{"servers", "sessions", "processes", "tty", "phases", "pids"}, name):
+			add(name, s.Value)
+		}
 	}
-	if p.Ramp > 0 {
-		add("ramp", show.Latency(time.Duration(p.Ramp)))
-	}
-	add("chaos", chaosText(p.Chaos))
+	add("chaos", strings.Join(chaos, ", "))
 	if load := loadTime(r); load < r.Took {
 		add("time", fmt.Sprintf("%s under load, %s with the opening of the sessions and the end of the programs", show.Latency(load), show.Latency(r.Took)))
 	}
 	return t
-}
-
-func chaosText(c plan.Chaos) string {
-	var parts []string
-	for _, r := range c.Rates() {
-		if *r.PerSecond > 0 {
-			parts = append(parts, r.Name+" "+show.Significant(*r.PerSecond)+"/s")
-		}
-	}
-	if c.StallFor > 0 {
-		parts = append(parts, "stalls of "+show.Latency(time.Duration(c.StallFor)))
-	}
-	if c.Delay > 0 {
-		parts = append(parts, "delay "+show.Latency(time.Duration(c.Delay))+" in each direction")
-	}
-	if c.Speed > 0 {
-		parts = append(parts, "at most "+show.Bytes(c.Speed)+"/s")
-	}
-	if c.Loss > 0 {
-		parts = append(parts, "loss "+show.Significant(c.Loss*100)+" %")
-	}
-	return strings.Join(parts, ", ")
 }
 
 func phaseTable(r *result.Result) *table {

@@ -1,13 +1,8 @@
 package result
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/hist"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
@@ -37,8 +32,8 @@ type Row struct {
 // threshold is the share of the first figure below which a difference is neither better nor worse.
 func Compare(before, after *Result, threshold float64) Comparison {
 	c := Comparison{Rows: []Row{}, Differences: []string{}}
-	for _, d := range differences(before.Plan, after.Plan) {
-		c.Differences = append(c.Differences, fmt.Sprintf("%s: %s before, %s after", d.field, d.a, d.b))
+	for _, d := range plan.Differences(before.Plan, after.Plan) {
+		c.Differences = append(c.Differences, fmt.Sprintf("%s: %s before, %s after", d.Name, d.A, d.B))
 	}
 	if b, a := max(len(before.Runs), 1), max(len(after.Runs), 1); b != a {
 		c.Differences = append(c.Differences, fmt.Sprintf("runs: %d before, %d after", b, a))
@@ -117,59 +112,4 @@ func medianRate(n Name) figure {
 		return (rates[(len(rates)-1)/2] + rates[len(rates)/2]) / 2, ""
 	}
 	return f
-}
-
-// A difference is a field of two plans.
-type difference struct{ field, a, b string }
-
-// differences returns the fields in which two plans differ. Servers, pids, metrics, the seed and the limits of a successful run may differ between runs that are comparable.
-func differences(a, b plan.Plan) (list []difference) {
-	x, y := flat(a), flat(b)
-	keys := maps.Clone(x)
-	maps.Copy(keys, y)
-	for _, k := range slices.Sorted(maps.Keys(keys)) {
-		if v, w := x[k], y[k]; v != w {
-			list = append(list, difference{k, cmp.Or(v, "none"), cmp.Or(w, "none")})
-		}
-	}
-	return list
-}
-
-// flat has the fields of a plan by their paths, such as phases[0].mix[1].weight.
-func flat(p plan.Plan) map[string]string {
-	p.Servers, p.Program, p.Metrics, p.PIDs, p.Seed, p.MayMiss, p.AnswerWithin = nil, "", "", nil, 0, 0, 0
-	if p.Command != nil { // the profiles of its phases have no meaning
-		p.Phases = slices.Clone(p.Phases)
-		for i := range p.Phases {
-			p.Phases[i].Mix = nil
-		}
-	}
-	fields := map[string]string{}
-	var walk func(path string, v any)
-	walk = func(path string, v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			for k, e := range v {
-				walk(strings.TrimPrefix(path+"."+k, "."), e)
-			}
-		case []any:
-			for i, e := range v {
-				walk(fmt.Sprintf("%s[%d]", path, i), e)
-			}
-		case nil:
-		case float64: // without the digits of a share of a rate that nobody has written
-			fields[path] = strconv.FormatFloat(v, 'g', 12, 64)
-		default:
-			fields[path] = fmt.Sprint(v)
-		}
-	}
-	text, err := json.Marshal(p)
-	if err != nil {
-		return fields
-	}
-	var v any
-	if json.Unmarshal(text, &v) == nil {
-		walk("", v)
-	}
-	return fields
 }

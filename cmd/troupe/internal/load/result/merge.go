@@ -205,12 +205,12 @@ func (p Part) joins(others []Part) error {
 		return fmt.Errorf("%s is the sum of several runs: name the result of each of them instead", p.File)
 	}
 	for _, o := range others {
-		switch list := differences(load(o.Plan), load(p.Plan)); {
+		switch list := plan.Differences(load(o.Plan), load(p.Plan)); {
 		case p.Began.Equal(o.Began) && p.Plan.Seed == o.Plan.Seed && slices.Equal(p.Hosts, o.Hosts):
 			return fmt.Errorf("%s and %s are the same run: name each run once", o.File, p.File)
 		case len(list) > 0:
 			d := list[0]
-			return fmt.Errorf("%s and %s are runs of different plans: %s is %s and %s. Start the same command on each machine", o.File, p.File, d.field, d.a, d.b)
+			return fmt.Errorf("%s and %s are runs of different plans: %s is %s and %s. Start the same command on each machine", o.File, p.File, d.Name, d.A, d.B)
 		case !p.Began.Before(o.Began.Add(o.Took)):
 			return fmt.Errorf("%s began %s after the end of %s, by the clocks of their machines: only runs at the same time are one load", p.File, show.Latency(p.Began.Sub(o.Began)-o.Took), o.File)
 		}

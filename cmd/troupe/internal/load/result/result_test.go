@@ -477,7 +477,7 @@ func TestMergeRefuses(t *testing.T) {
 	for want, pair := range map[string][2]*Result{
 		"a and b are the same run":                                  {run(1), run(1)},
 		"a and b are runs of different plans: sessions is 10 and 5": {run(1), run(2, func(r *Result) { r.Plan.Sessions = 5 })},
-		"command.argv[0] is none and COMMAND":                       {run(1), run(2, command("x"))},
+		"command.argv[1] is none and COMMAND":                       {run(1), run(2, command("x"))},
 		"b began 1 s after the end of a":                            {run(1), run(1, func(r *Result) { r.Began = r.Began.Add(2 * time.Second) })},
 		"b is the sum of several runs":                              {run(1), run(2, func(r *Result) { r.Runs = []Run{{}} })},
 	} {
@@ -613,7 +613,7 @@ func TestCompare(t *testing.T) {
 			t.Errorf("a row %s of nothing", name)
 		}
 	}
-	if want := []string{"phases[0].mix[0].weight: 1 before, 2 after", "sessions: 10 before, 20 after"}; !slices.Equal(c.Differences, want) {
+	if want := []string{"sessions: 10 before, 20 after", "phases[1].mix[1].weight: 1 before, 2 after"}; !slices.Equal(c.Differences, want) {
 		t.Errorf("the differences are %q, want %q", c.Differences, want)
 	}
 	if c := Compare(before, run(100, 2*time.Millisecond), 0); len(c.Differences) != 0 || c.Rows == nil {
@@ -648,7 +648,7 @@ func TestCompareCommands(t *testing.T) {
 		Command: &plan.Command{Argv: []string{"true"}, Again: true},
 		Phases:  []plan.Phase{{Duration: plan.Duration(time.Second), Mix: []plan.Part{{Profile: plan.Spawn, Weight: 6}}}},
 	}}
-	want := []string{"command.again: none before, true after", "phases[0].duration: none before, 1s after"}
+	want := []string{"phases[1].duration: none before, 1s after", "command.again: none before, true after"}
 	if c := Compare(once, again, 0); !slices.Equal(c.Differences, want) {
 		t.Errorf("the differences are %q, want %q", c.Differences, want)
 	}
