@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/figures"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
@@ -124,16 +126,12 @@ func (r *runner) lose(m *member) {
 // open opens the sessions, dealt to the servers in turn.
 func (r *runner) open(ctx context.Context) ([]*member, error) {
 	clients := make([]*member, r.plan.Sessions)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	free := make(chan struct{}, dialing)
-	var all sync.WaitGroup
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(dialing)
 	for i := range clients {
-		free <- struct{}{}
-		all.Go(func() {
-			defer func() { <-free }()
+		all.Go(func() error {
 			if ctx.Err() != nil {
-				return
+				return context.Cause(ctx)
 			}
 			server := r.plan.Servers[i%len(r.plan.Servers)]
 			m := &member{server: server}
@@ -146,8 +144,7 @@ func (r *runner) open(ctx context.Context) ([]*member, error) {
 				},
 			})
 			if err != nil {
-				cancel(fmt.Errorf("session %d on %s: %w", i, server, err))
-				return
+				return fmt.Errorf("session %d on %s: %w", i, server, err)
 			}
 			m.Client = c
 			clients[i] = m
@@ -156,10 +153,10 @@ func (r *runner) open(ctx context.Context) ([]*member, error) {
 			r.rec.Gauge(figures.Connections, 1)
 			about := c.Server()
 			r.rec.Server(result.Server{URL: server, Name: about.Name, Version: about.Version})
+			return nil
 		})
 	}
-	all.Wait()
-	if err := context.Cause(ctx); err != nil {
+	if err := all.Wait(); err != nil {
 		r.close(slices.DeleteFunc(clients, func(m *member) bool { return m == nil }))
 		return nil, err
 	}
@@ -171,12 +168,10 @@ func (r *runner) close(clients []*member) {
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	defer context.AfterFunc(r.hard, func() { time.AfterFunc(hardTime, cancel) })()
-	free := make(chan struct{}, dialing)
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(dialing)
 	for _, c := range clients {
-		free <- struct{}{}
-		all.Go(func() {
-			defer func() { <-free }()
+		all.Go(func() error {
 			if !r.lost(ctx, c) && ctx.Err() != nil && (r.hard.Err() == nil || c.away.Load()) {
 				r.lose(c)
 			}
@@ -185,6 +180,7 @@ func (r *runner) close(clients []*member) {
 			}
 			r.rec.Gauge(figures.Sessions, -1)
 			r.rec.Gauge(figures.Connections, -1)
+			return nil
 		})
 	}
 	all.Wait()

@@ -44,7 +44,7 @@ func (e *engine) dialEvents(ctx context.Context, server string, dial netDial, t 
 		return nil, err
 	}
 	chaos.Greets(socket)
-	return rpc.NewClient(conn, rpc.Handlers{Notified: newEvents(conn.Codec, t).notified, Ended: ended}), nil
+	return rpc.NewClient(conn, rpc.Handlers{Notified: (&events{codec: conn.Codec, take: t}).notified, Ended: ended}), nil
 }
 
 // netDial is as in transport.DialOptions.
@@ -56,11 +56,6 @@ type events struct {
 	take   take
 	output protocol.OutputNotification
 	e      oracle.Event
-	ids    map[string]string // known ids of processes, so that an output allocates no id
-}
-
-func newEvents(codec protocol.Codec, t take) *events {
-	return &events{codec: codec, take: t, ids: make(map[string]string)}
 }
 
 // notified hands an event of a process to take. Other notifications are ignored.
@@ -73,8 +68,7 @@ func (v *events) notified(m protocol.Message, at time.Time) error {
 	*e = oracle.Event{}
 	switch m.Method {
 	case protocol.NotifyOutput:
-		o := &v.output
-		o.ProcessID = v.known(m.Payload)
+		o := &v.output // with the id of the last output: of the same process, it allocates nothing
 		err = v.codec.Unmarshal(m.Payload, o)
 		process = o.ProcessID
 		e.Kind, e.Seq, e.Stream, e.Data = "output", o.Seq, o.Stream, o.Chunk
@@ -91,7 +85,6 @@ func (v *events) notified(m protocol.Message, at time.Time) error {
 		err = v.codec.Unmarshal(m.Payload, &n)
 		process = n.ProcessID
 		e.Kind, e.Seq = "closed", n.Seq
-		delete(v.ids, process)
 	case protocol.NotifyRestarted:
 		var n protocol.RestartedNotification
 		err = v.codec.Unmarshal(m.Payload, &n)
@@ -121,55 +114,6 @@ func (v *events) notified(m protocol.Message, at time.Time) error {
 	v.take(process, e, at)
 	if cap(v.output.Chunk) > keptBuffer {
 		v.output.Chunk = nil
-	}
-	return nil
-}
-
-// maxIDs bounds the number of process ids in events.ids.
-const maxIDs = 4096
-
-// known returns the process id in the params of an output, if the id comes first; all servers send the id first. Otherwise the result may be
-// any string. The result is only a guess, and saves Unmarshal a copy of the id.
-func (v *events) known(payload []byte) string {
-	id := firstString(payload, v.codec.Binary())
-	if id == nil {
-		return ""
-	}
-	if s, ok := v.ids[string(id)]; ok {
-		return s
-	}
-	if len(v.ids) >= maxIDs {
-		clear(v.ids)
-	}
-	s := string(id)
-	v.ids[s] = s
-	return s
-}
-
-// firstString returns the value of the first member of a map or object if the value is a short string, else nil. In JSON the result may have
-// escapes.
-func firstString(payload []byte, msgpack bool) []byte {
-	const key = "processId"
-	if msgpack {
-		const at = 2 + len(key) // a byte for the map, and one for the key
-		if len(payload) <= at || string(payload[2:at]) != key || payload[at]&0xe0 != 0xa0 {
-			return nil
-		}
-		n := int(payload[at] & 0x1f)
-		if len(payload) < at+1+n {
-			return nil
-		}
-		return payload[at+1 : at+1+n]
-	}
-	const begin = `{"` + key + `":"`
-	if len(payload) < len(begin) || string(payload[:len(begin)]) != begin {
-		return nil
-	}
-	rest := payload[len(begin):]
-	for i, b := range rest {
-		if b == '"' {
-			return rest[:i]
-		}
 	}
 	return nil
 }
