@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
@@ -171,7 +172,37 @@ func count(v float64) string {
 	return show.Significant(v)
 }
 
-// size returns bytes for an axis or a cell, and perSecond bytes each second.
-func size(v float64) string      { return show.Bytes(uint64(max(0, min(v, 1<<62)))) }
-func perSecond(v float64) string { return size(v) + "/s" }
-func cores(v float64) string     { return show.Significant(v) }
+// size returns bytes for an axis or a cell.
+func size(v float64) string { return show.Bytes(uint64(max(0, min(v, 1<<62)))) }
+
+// axisOf returns the axis of values of a unit.
+func axisOf(u result.Unit, lowest, highest float64) axis {
+	switch u {
+	case result.Nanoseconds:
+		return logarithmic(time.Duration(lowest), time.Duration(highest))
+	case result.Bytes, result.BytesPerSec:
+		return linear(highest, 1024, size)
+	case result.PerSecond:
+		return linear(highest, 10, count)
+	case result.Cores:
+		return linear(highest, 10, show.Significant)
+	}
+	return whole(highest)
+}
+
+// tell returns a value of a unit, short enough for a window.
+func tell(u result.Unit, v float64) string {
+	switch u {
+	case result.Nanoseconds:
+		return show.Latency(time.Duration(v))
+	case result.Bytes:
+		return size(v)
+	case result.BytesPerSec:
+		return size(v) + "/s"
+	case result.PerSecond:
+		return count(v) + "/s"
+	case result.Cores:
+		return show.Significant(v)
+	}
+	return show.Number(int64(v))
+}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 )
 
 func labels(a axis) string {
@@ -25,7 +27,7 @@ func TestAxes(t *testing.T) {
 		{linear(37, 10, count), "0, 10, 20, 30, 40"},
 		{linear(40, 10, count), "0, 10, 20, 30, 40"},
 		{linear(41, 10, count), "0, 20, 40, 60"},
-		{linear(0.9, 10, cores), "0, 0.5, 1"},
+		{axisOf(result.Cores, 0, 0.9), "0, 0.5, 1"},
 		{linear(12_400, 10, count), "0, 5k, 10k, 15k"},
 		{linear(0, 10, count), "0, 0.5, 1"},
 		{linear(math.NaN(), 10, count), "0, 0.5, 1"},

@@ -24,7 +24,8 @@ const (
 // A chart is a picture, ready to be written. All numbers are in units of the picture.
 type chart struct {
 	ID, Title, Sub string
-	Unit           string // of the y axis
+	Of             string // what the y axis shows
+	unit           result.Unit
 	XTitle         string
 	Grid           []gridline
 	XTicks         []gridline
@@ -209,12 +210,11 @@ func phaseName(r *result.Result, i int) string {
 	return fmt.Sprint("phase ", i+1)
 }
 
-// A source of a line over time: its value at a point, and how it is told.
+// A source of a line over time: its value at a point.
 type source struct {
 	class, label string
 	points       []point // nil: those of the run that the chart is about
 	value        func(p *point) (float64, bool)
-	say          func(float64) string
 	area         bool
 }
 
@@ -230,7 +230,7 @@ func (s *source) values() []value {
 }
 
 // overTime draws the lines of sources into c. It returns nil if none has a value above 0.
-func (c *chart) overTime(x axis, sources []source, scale func(lowest, highest float64) axis) *chart {
+func (c *chart) overTime(x axis, sources []source) *chart {
 	lowest, highest := math.Inf(1), 0.0
 	for _, s := range sources {
 		for _, v := range s.values() {
@@ -242,7 +242,7 @@ func (c *chart) overTime(x axis, sources []source, scale func(lowest, highest fl
 	if highest == 0 {
 		return nil
 	}
-	y := scale(lowest, highest)
+	y := axisOf(c.unit, lowest, highest)
 	for _, s := range sources {
 		c.draw(s.class, s.label, x, y, s.values(), s.area)
 	}
@@ -251,7 +251,7 @@ func (c *chart) overTime(x axis, sources []source, scale func(lowest, highest fl
 }
 
 // chart returns the chart of sources over time, or nil if none has a value above 0. A source without such a value has no line.
-func (d *during) chart(id, title, unit string, sources []source, scale func(lowest, highest float64) axis) *chart {
+func (d *during) chart(id, title, of string, unit result.Unit, sources ...source) *chart {
 	var drawn []source
 	for _, s := range sources {
 		s.points = d.points
@@ -259,23 +259,23 @@ func (d *during) chart(id, title, unit string, sources []source, scale func(lowe
 			drawn = append(drawn, s)
 		}
 	}
-	c := &chart{ID: show.Harmless(id), Title: show.Harmless(title), Unit: unit, XTitle: timeTitle, Cuts: d.cuts, Faults: d.faults, Stops: d.stops, Phases: d.phases}
-	if c.overTime(d.x, drawn, scale) == nil {
+	c := &chart{ID: show.Harmless(id), Title: show.Harmless(title), Of: of, unit: unit, XTitle: timeTitle, Cuts: d.cuts, Faults: d.faults, Stops: d.stops, Phases: d.phases}
+	if c.overTime(d.x, drawn) == nil {
 		return nil
 	}
 	for i := range d.points {
-		c.Hovers = append(c.Hovers, d.hover(&d.points[i], sources))
+		c.Hovers = append(c.Hovers, d.hover(unit, &d.points[i], sources))
 	}
 	return c
 }
 
-func (d *during) hover(p *point, sources []source) hover {
+func (d *during) hover(unit result.Unit, p *point, sources []source) hover {
 	x, end := px(d.x.place(float64(p.At))), px(d.x.place(float64(p.At+p.length)))
 	var text strings.Builder
 	text.WriteString(clockLabel(p.At.Round(time.Second)))
 	for _, s := range sources {
 		if v, ok := s.value(p); ok {
-			fmt.Fprintf(&text, "\n%s: %s", show.Harmless(s.label), s.say(v))
+			fmt.Fprintf(&text, "\n%s: %s", show.Harmless(s.label), tell(unit, v))
 		}
 	}
 	if n := p.Counts[result.Cuts]; n > 0 {

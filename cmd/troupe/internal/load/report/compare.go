@@ -114,22 +114,25 @@ func comparisonSections(pair *Pair) []section {
 	before, after := pair.Before, pair.After
 	all := [2][]point{points(before), points(after)}
 	x := clock(max(lengthOf(before, all[0]), lengthOf(after, all[1])))
-	over := func(id, title, unit string, of func(p *point) float64, scale func(lowest, highest float64) axis) *chart {
+	over := func(id, title, what string, unit result.Unit, of func(p *point) float64) *chart {
 		var sources []source
 		for i, class := range beforeAfter {
 			sources = append(sources, source{class: class, label: pair.name(i), points: all[i], value: func(p *point) (float64, bool) { return of(p), true }})
 		}
-		c := &chart{ID: id, Title: title, Unit: unit, XTitle: timeTitle}
-		return c.overTime(x, sources, scale)
+		c := &chart{ID: id, Title: title, Of: what, unit: unit, XTitle: timeTitle}
+		return c.overTime(x, sources)
 	}
 	counted := func(name string) func(p *point) float64 { return func(p *point) float64 { return p.rate(name) } }
+	used := func(name string) func(p *point) float64 {
+		return func(p *point) float64 { return p.AllServers().Of(name) }
+	}
 	var list []section
 	add := func(title, sub string, charts ...*chart) { list = withCharts(list, section{title, sub, charts}) }
 	add("Rates", "",
-		over("bytes", "Output checked", "bytes per second", counted(result.CheckedBytes), bytesScale(size)),
-		over("operations", "Operations", "per second", counted(result.Operations), rateScale),
-		over("starts", "Starts", "per second", counted(result.Starts), rateScale),
-		over("atonce", "Processes", "at once", func(p *point) float64 { return float64(p.Processes) }, countScale))
+		over("bytes", "Output checked", "bytes per second", result.BytesPerSec, counted(result.CheckedBytes)),
+		over("operations", "Operations", "per second", result.PerSecond, counted(result.Operations)),
+		over("starts", "Starts", "per second", result.PerSecond, counted(result.Starts)),
+		over("atonce", "Processes", "at once", result.Number, func(p *point) float64 { return float64(p.Processes) }))
 	var charts []*chart
 	for _, n := range latencies(before, after) {
 		charts = append(charts, distributionOf("distribution-"+n.Name, n.Name, n.Meaning, []curve{
@@ -138,8 +141,8 @@ func comparisonSections(pair *Pair) []section {
 	}
 	add("Distributions of the latencies", "The axis of the durations is logarithmic. The rarest and slowest values are at the right.", charts...)
 	add("Servers", "All servers of a run together.",
-		over("cpu", "CPU", "cores in use", func(p *point) float64 { return p.AllServers().CPU }, coreScale),
-		over("memory", "Memory", "resident", func(p *point) float64 { return float64(p.AllServers().Memory) }, bytesScale(size)))
+		over("cpu", "CPU", "cores in use", result.Cores, used("cpu")),
+		over("memory", "Memory", "resident", result.Bytes, used("memory")))
 	return list
 }
 

@@ -112,8 +112,8 @@ func (d doc) section(s *section) {
 	d.out(`<div class="charts">` + "\n")
 	for _, c := range s.Charts {
 		d.out(`<figure id="%s">`+"\n<figcaption><h3>%s</h3>", c.ID, c.Title)
-		if c.Unit != "" {
-			d.out(" <span>%s</span>", c.Unit)
+		if c.Of != "" {
+			d.out(" <span>%s</span>", c.Of)
 		}
 		if c.Sub != "" {
 			d.out("<p>%s</p>", c.Sub)
@@ -159,7 +159,7 @@ func (c column) class() string {
 
 // chart writes the picture within a page, which shows the numbers of a moment where the mouse rests.
 func (d doc) chart(c *chart) {
-	d.out(`<svg viewBox="0 0 540 250" role="img" aria-label="%s, %s">`+"\n", c.Title, c.Unit)
+	d.out(`<svg viewBox="0 0 540 250" role="img" aria-label="%s, %s">`+"\n", c.Title, c.Of)
 	d.drawing(c)
 	for _, h := range c.Hovers {
 		d.out(`<g class="hover"><rect x="%v" y="12" width="%v" height="201"/><line x1="%v" x2="%v" y1="12" y2="204"/><title>%s</title></g>`, h.X, h.Width, h.Middle, h.Middle, h.Text)
@@ -169,12 +169,12 @@ func (d doc) chart(c *chart) {
 
 // picture writes the picture as a file of its own.
 func (d doc) picture(c *chart) {
-	d.out(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 540 292" width="720" height="389" role="img" aria-label="%s, %s">`+"\n<style>", c.Title, c.Unit)
+	d.out(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 540 292" width="720" height="389" role="img" aria-label="%s, %s">`+"\n<style>", c.Title, c.Of)
 	d.WriteString(styleSheet)
 	d.out(`</style>
 <rect class="card" x="0.5" y="0.5" width="539" height="291" rx="8"/>
 <text class="title" x="16" y="28">%s<tspan class="about">`, c.Title)
-	for _, about := range []string{c.Unit, c.Sub} {
+	for _, about := range []string{c.Of, c.Sub} {
 		if about != "" {
 			d.out(" · %s", about)
 		}

@@ -60,26 +60,19 @@ func withCharts(list []section, s section) []section {
 	return append(list, s)
 }
 
-func counted(class, label, name string, say func(float64) string, area bool) source {
-	return source{class: class, label: label, say: say, area: area, value: func(p *point) (float64, bool) { return p.rate(name), true }}
+func counted(class, label, name string) source {
+	return source{class: class, label: label, value: func(p *point) (float64, bool) { return p.rate(name), true }}
 }
 
 func gauge(class, label string, value func(p *point) int) source {
-	return source{class: class, label: label, say: func(v float64) string { return show.Number(int64(v)) },
-		value: func(p *point) (float64, bool) { return float64(value(p)), true }}
+	return source{class: class, label: label, value: func(p *point) (float64, bool) { return float64(value(p)), true }}
 }
 
-func bytesScale(label func(float64) string) func(_, highest float64) axis {
-	return func(_, highest float64) axis { return linear(highest, 1024, label) }
+// filled returns a source with an area below its line.
+func filled(s source) source {
+	s.area = true
+	return s
 }
-
-func countScale(_, highest float64) axis { return whole(highest) }
-
-func rateScale(_, highest float64) axis { return linear(highest, 10, count) }
-
-func coreScale(_, highest float64) axis { return linear(highest, 10, cores) }
-
-func eachSecond(v float64) string { return count(v) + "/s" }
 
 func (d *during) rates(r *result.Result) []*chart {
 	bytes := "Bytes checked"
@@ -87,38 +80,18 @@ func (d *during) rates(r *result.Result) []*chart {
 		bytes = "Output of the commands"
 	}
 	return []*chart{
-		d.chart("bytes", bytes, "per second", []source{
-			counted("c1", "output", result.Output, perSecond, true),
-			counted("c1", "output", result.CheckedBytes, perSecond, true),
-			counted("c5", "stdin", result.StdinBytes, perSecond, false),
-		}, bytesScale(size)),
-		d.chart("operations", "Operations, starts and ends", "per second", []source{
-			counted("c1", "operations", result.Operations, eachSecond, false),
-			counted("c3", "starts", result.Starts, eachSecond, false),
-			counted("c7", "ends", result.Ends, eachSecond, false),
-		}, rateScale),
-		d.chart("atonce", "Processes, sessions, connections", "at once", []source{
+		d.chart("bytes", bytes, "per second", result.BytesPerSec, filled(counted("c1", "output", result.Output)), filled(counted("c1", "output", result.CheckedBytes)),
+			counted("c5", "stdin", result.StdinBytes)),
+		d.chart("operations", "Operations, starts and ends", "per second", result.PerSecond, counted("c1", "operations", result.Operations), counted("c3", "starts", result.Starts),
+			counted("c7", "ends", result.Ends)),
+		d.chart("atonce", "Processes, sessions, connections", "at once", result.Number,
 			gauge("c1", "processes", func(p *point) int { return p.Processes }),
 			gauge("c3", "sessions", func(p *point) int { return p.Sessions }),
-			gauge("c2", "connections", func(p *point) int { return p.Connections }),
-		}, countScale),
-		d.chart("events", "Events received", "per second", []source{
-			counted("c1", "events", result.Events, eachSecond, true),
-		}, rateScale),
-		d.chart("cuts", "Cuts and resumes", "per second", []source{
-			counted("c6", "cuts", result.Cuts, eachSecond, false),
-			counted("c1", "resumes", result.Resumes, eachSecond, false),
-		}, rateScale),
-		d.chart("late", "Operations begun late by the load generator", "per second", []source{
-			counted("c4", "late", result.Late, eachSecond, true),
-		}, rateScale),
+			gauge("c2", "connections", func(p *point) int { return p.Connections })),
+		d.chart("events", "Events received", "per second", result.PerSecond, filled(counted("c1", "events", result.Events))),
+		d.chart("cuts", "Cuts and resumes", "per second", result.PerSecond, counted("c6", "cuts", result.Cuts), counted("c1", "resumes", result.Resumes)),
+		d.chart("late", "Operations begun late by the load generator", "per second", result.PerSecond, filled(counted("c4", "late", result.Late))),
 	}
-}
-
-func duration(v float64) string { return show.Latency(time.Duration(v)) }
-
-func durations(lowest, highest float64) axis {
-	return logarithmic(time.Duration(lowest), time.Duration(highest))
 }
 
 // latencies returns a chart of the percentiles over time for each latency.
@@ -126,17 +99,16 @@ func (d *during) latencies(r *result.Result) []*chart {
 	var charts []*chart
 	for _, n := range latencies(r) {
 		quantile := func(class, label string, of func(result.Summary) time.Duration) source {
-			return source{class: class, label: label, say: duration, value: func(p *point) (float64, bool) {
+			return source{class: class, label: label, value: func(p *point) (float64, bool) {
 				s := p.Latency[n.Name]
 				return float64(of(s)), s.N > 0 && of(s) > 0
 			}}
 		}
-		c := d.chart("latency-"+n.Name, n.Name, "", []source{
+		c := d.chart("latency-"+n.Name, n.Name, "", result.Nanoseconds,
 			quantile("q4", "max", func(s result.Summary) time.Duration { return s.Max }),
 			quantile("q3", "p99", func(s result.Summary) time.Duration { return s.P99 }),
 			quantile("q2", "p90", func(s result.Summary) time.Duration { return s.P90 }),
-			quantile("q1", "p50", func(s result.Summary) time.Duration { return s.P50 }),
-		}, durations)
+			quantile("q1", "p50", func(s result.Summary) time.Duration { return s.P50 }))
 		if c != nil {
 			c.Sub = n.Meaning
 		}
@@ -194,10 +166,11 @@ func (d *during) usages(r *result.Result) []*chart {
 	for i := range d.points {
 		servers = max(servers, len(d.points[i].Servers))
 	}
-	used := func(of func(result.Usage) float64, say func(float64) string) []source {
-		sources := []source{{class: "c8", label: "generator", say: say, value: func(p *point) (float64, bool) { return of(p.Own), of(p.Own) > 0 }}}
+	used := func(name string) []source {
+		of := func(u result.Usage) float64 { return u.Of(name) }
+		sources := []source{{class: "c8", label: "generator", value: func(p *point) (float64, bool) { return of(p.Own), of(p.Own) > 0 }}}
 		one := func(class, label string, i int) source {
-			return source{class: class, label: label, say: say, value: func(p *point) (float64, bool) {
+			return source{class: class, label: label, value: func(p *point) (float64, bool) {
 				if i >= len(p.Servers) {
 					return 0, false
 				}
@@ -212,24 +185,21 @@ func (d *during) usages(r *result.Result) []*chart {
 				sources = append(sources, one(serverClasses[i], fmt.Sprint("server ", i+1), i))
 			}
 		default:
-			sources = append(sources, source{class: "c1", label: fmt.Sprint(servers, " servers"), say: say, value: func(p *point) (float64, bool) {
+			sources = append(sources, source{class: "c1", label: fmt.Sprint(servers, " servers"), value: func(p *point) (float64, bool) {
 				return of(p.AllServers()), len(p.Servers) > 0
 			}})
 		}
 		return sources
 	}
-	cpu := used(func(u result.Usage) float64 { return u.CPU }, cores)
+	cpu := used("cpu")
 	if len(r.Hosts) == 1 { // of several machines only the busiest is known
-		all := float64(r.Hosts[0].CPUs)
-		cpu = append(cpu, source{class: "c8 dashed", label: "machine", say: func(v float64) string { return cores(v) + " of " + cores(all) },
-			value: func(p *point) (float64, bool) { return p.Machine * all, p.Machine > 0 }})
+		cpu = append(cpu, source{class: "c8 dashed", label: "machine", value: func(p *point) (float64, bool) { return p.Machine * float64(r.Hosts[0].CPUs), p.Machine > 0 }})
 	}
-	number := func(v float64) string { return show.Number(int64(v)) }
 	return []*chart{
-		d.chart("cpu", "CPU", "cores in use", cpu, coreScale),
-		d.chart("memory", "Memory", "resident", used(func(u result.Usage) float64 { return float64(u.Memory) }, size), bytesScale(size)),
-		d.chart("files", "Open descriptors", "", used(func(u result.Usage) float64 { return float64(u.Files) }, number), countScale),
-		d.chart("threads", "Threads", "", used(func(u result.Usage) float64 { return float64(u.Threads) }, number), countScale),
+		d.chart("cpu", "CPU", "cores in use", result.Cores, cpu...),
+		d.chart("memory", "Memory", "resident", result.Bytes, used("memory")...),
+		d.chart("files", "Open descriptors", "", result.Number, used("files")...),
+		d.chart("threads", "Threads", "", result.Number, used("threads")...),
 	}
 }
 
@@ -238,19 +208,19 @@ var serverClasses = []string{"c1", "c2", "c3", "c4"}
 // commandCharts returns the charts of commands: memory, CPU and output of each, sorted.
 func commandCharts(c *result.Commands) []*chart {
 	return []*chart{
-		sorted("command-memory", "Peak memory of each command, if known", "resident", c.Memory, bytesScale(size)),
-		sorted("command-cpu", "CPU time of each command", "duration", c.CPU, durations),
-		sorted("command-output", "Output of each command", "bytes", c.Output, bytesScale(size)),
+		sorted("command-memory", "Peak memory of each command, if known", "resident", result.Bytes, c.Memory),
+		sorted("command-cpu", "CPU time of each command", "duration", result.Nanoseconds, c.CPU),
+		sorted("command-output", "Output of each command", "bytes", result.Bytes, c.Output),
 	}
 }
 
 // sorted returns the chart of values that are sorted, by their share.
-func sorted[V ~int64](id, title, unit string, values []V, scale func(lowest, highest float64) axis) *chart {
+func sorted[V ~int64](id, title, of string, unit result.Unit, values []V) *chart {
 	if len(values) == 0 || slices.Max(values) <= 0 {
 		return nil
 	}
-	x, y := linearShares(), scale(float64(slices.Min(values)), float64(slices.Max(values)))
-	c := &chart{ID: id, Title: title, Unit: unit, XTitle: "share of the commands that are at or below"}
+	x, y := linearShares(), axisOf(unit, float64(slices.Min(values)), float64(slices.Max(values)))
+	c := &chart{ID: id, Title: title, Of: of, XTitle: "share of the commands that are at or below"}
 	n := min(len(values), maxPoints)
 	points := make([]value, n+1)
 	for i := range points {

@@ -145,10 +145,10 @@ func tiles(r *result.Result) []tile {
 		}
 	}
 	if v := n(result.CheckedBytes); v > 0 {
-		add("", "output checked", show.Bytes(v), perSecond(r.Rate(result.CheckedBytes)), eventsText(n(result.Events)))
+		add("", "output checked", show.Bytes(v), tell(result.BytesPerSec, r.Rate(result.CheckedBytes)), eventsText(n(result.Events)))
 	}
 	if v := n(result.StdinBytes); v > 0 {
-		add("", "stdin accepted", show.Bytes(v), perSecond(r.Rate(result.StdinBytes)))
+		add("", "stdin accepted", show.Bytes(v), tell(result.BytesPerSec, r.Rate(result.StdinBytes)))
 	}
 	if v := n(result.Cuts); v > 0 {
 		class := ""

@@ -155,10 +155,7 @@ func countTable(r *result.Result) *table {
 		case n.Better < 0 && v > 0:
 			class = "warn"
 		}
-		each := count(r.Rate(n.Name))
-		if n.Unit == result.Bytes {
-			each = size(r.Rate(n.Name))
-		}
+		each := strings.TrimSuffix(tell(n.EachSecond(), r.Rate(n.Name)), "/s")
 		if n.Name == result.Due || n.Name == result.Missed { // some of them are counted after their time
 			each = ""
 		}

@@ -240,7 +240,7 @@ func usageFigure(n Name, own, mean bool) figure {
 			if u == (Usage{}) {
 				continue
 			}
-			v := u.value(n.Name)
+			v := u.Of(n.Name)
 			values = append(values, v)
 			sum += v * s.Took.Seconds()
 			took += s.Took.Seconds()
@@ -256,8 +256,8 @@ func usageFigure(n Name, own, mean bool) figure {
 	return f
 }
 
-// value returns one of Uses.
-func (u Usage) value(name string) float64 {
+// Of returns one of Uses.
+func (u Usage) Of(name string) float64 {
 	switch name {
 	case "cpu":
 		return u.CPU
