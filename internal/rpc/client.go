@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -61,11 +62,9 @@ type Client struct {
 	pending map[protocol.ID]func(payload []byte, err error)
 	out     queue // messages to write
 	writing bool  // the writing goroutine runs
-	unsent  error // of the writing goroutine: why writing failed
+	lost    error // why this side gave the connection up: writing failed, or a Call could not read its answer
 
-	// Owned by the reading goroutine.
-	evicted *EvictedError   // session/evicted has come
-	wrong   *ViolationError // a Call could not read its answer; nil: none
+	evicted *EvictedError // session/evicted has come; owned by the reading goroutine
 }
 
 // A queue holds messages in their order: their bytes one after the other, and the end of each message.
@@ -94,38 +93,31 @@ func (c *Client) Initialize(ctx context.Context, params protocol.InitializeParam
 }
 
 // Call sends a request and waits for its answer, the end of the connection, or ctx. A refusal is a *protocol.Error. params and result are values
-// for protocol.Codec; a nil result drops the answer.
+// for protocol.Codec; a nil result drops the answer. An answer that is not readable ends the connection as a violation.
 func (c *Client) Call(ctx context.Context, method string, params, result any) error {
-	var (
-		failure error
-		answer  = make(chan struct{})
-		settled atomic.Bool // by the answer or by the end of ctx, whichever is first
-	)
-	err := c.Go(method, params, func(payload []byte, err error) {
-		if !settled.CompareAndSwap(false, true) {
-			return
-		}
-		if err == nil && result != nil {
-			if wrong := c.Unmarshal(payload, result); wrong != nil {
-				c.wrong = &ViolationError{fmt.Sprintf("the answer to %s is not readable: %v", method, wrong)}
-				err = c.wrong
-			}
-		}
-		failure = err
-		close(answer)
-	})
+	type answer struct {
+		payload []byte
+		err     error
+	}
+	answered := make(chan answer, 1)
+	err := c.Go(method, params, func(payload []byte, err error) { answered <- answer{bytes.Clone(payload), err} })
 	if err != nil {
 		return err
 	}
 	select {
-	case <-answer:
-	case <-ctx.Done():
-		if settled.CompareAndSwap(false, true) {
-			return fmt.Errorf("%s: no answer: %w", method, context.Cause(ctx))
+	case a := <-answered:
+		if a.err != nil || result == nil {
+			return a.err
 		}
-		<-answer
+		if wrong := c.Unmarshal(a.payload, result); wrong != nil {
+			err := &ViolationError{fmt.Sprintf("the answer to %s is not readable: %v", method, wrong)}
+			c.lose(err)
+			return err
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s: no answer: %w", method, context.Cause(ctx))
 	}
-	return failure
 }
 
 // Go sends a request and does not wait. done is called once, on the reading goroutine, with the payload or with an error. The payload is
@@ -207,7 +199,7 @@ func (c *Client) write() {
 			err = c.conn.Flush()
 		}
 		if err != nil {
-			c.notWritten(err)
+			c.lose(err)
 		}
 		if cap(now.bytes) > keptBuffer {
 			now = queue{}
@@ -215,20 +207,20 @@ func (c *Client) write() {
 	}
 }
 
-// notWritten ends the connection after an error of the writing goroutine.
-func (c *Client) notWritten(err error) {
+// lose gives the connection up, also after a write timeout. The first error is the reason.
+func (c *Client) lose(err error) {
 	c.mu.Lock()
-	first := c.unsent == nil
+	first := c.lost == nil
 	if first {
-		c.unsent = err
+		c.lost = err
 	}
 	c.mu.Unlock()
-	lose := func() { c.conn.Close(transport.CloseLost, "") } // ends the reader, also after a write timeout
+	end := func() { c.conn.Close(transport.CloseLost, "") }
 	switch {
 	case !errors.Is(err, syscall.EPIPE):
-		lose()
+		end()
 	case first: // the server has closed its side: its last answers and the reason can still be read
-		time.AfterFunc(lastWords, lose)
+		time.AfterFunc(lastWords, end)
 	}
 }
 
@@ -247,8 +239,8 @@ func (c *Client) read() {
 		err = c.evicted
 	case c.closed.Load():
 		err = ErrClosed
-	case c.unsent != nil && errors.Is(err, net.ErrClosed):
-		err = c.unsent
+	case c.lost != nil && errors.Is(err, net.ErrClosed):
+		err = c.lost
 	}
 	c.err = err
 	pending := c.pending
@@ -299,9 +291,6 @@ func (c *Client) answered(m protocol.Message) error {
 		done(nil, m.Error)
 	default:
 		done(m.Payload, nil)
-		if c.wrong != nil {
-			return c.wrong
-		}
 	}
 	return nil
 }

@@ -349,10 +349,10 @@ func TestLastWords(t *testing.T) {
 	}
 	<-reading
 	conn.Close()
-	for unsent := error(nil); unsent == nil; time.Sleep(time.Millisecond) {
+	for lost := error(nil); lost == nil; time.Sleep(time.Millisecond) {
 		c.Notify(protocol.MethodSessionAck, protocol.SessionAckParams{})
 		c.mu.Lock()
-		unsent = c.unsent
+		lost = c.lost
 		c.mu.Unlock()
 	}
 	close(goOn)
