@@ -52,7 +52,7 @@ type Recorder struct {
 	latency  map[string]*hist.H
 	seconds  []result.Second // closed steps: nobody changes their maps and lists any more
 	each     int             // how many calls of Step make an element of seconds
-	open     *step           // nil: no call of Step since the last of seconds
+	open     []result.Second // of the calls of Step since then
 	last     time.Duration   // of the last Step
 	errors   map[string]int64
 	findings []oracle.Finding
@@ -73,17 +73,6 @@ type shard struct {
 	counts  map[string]int64
 	latency map[string]*hist.H
 	_       [64]byte // the next shard is in another cache line
-}
-
-// A step is a result.Second in the making.
-type step struct {
-	at      time.Duration
-	calls   int
-	counts  map[string]int64
-	latency map[string]*hist.H
-	machine float64 // the greatest share in use
-	own     result.Usage
-	servers []result.Usage
 }
 
 // New begins a run. The findings are written to the file findings.jsonl in dir, a JSON text a line; "": to no file. New makes dir. The first
@@ -277,45 +266,39 @@ func (r *Recorder) Step(servers []result.Usage) {
 
 // step is Step at a given time since the begin. r.mu is held.
 func (r *Recorder) step(now time.Duration, machine float64, own result.Usage, servers []result.Usage) {
-	if r.open == nil {
-		r.open = &step{at: r.last, counts: map[string]int64{}, latency: map[string]*hist.H{}}
+	s := result.Second{
+		At: r.last, Took: now - r.last, Counts: map[string]int64{}, Latency: map[string]result.Summary{},
+		Connections: r.gauge(Connections), Sessions: r.gauge(Sessions), Processes: r.gauge(Processes),
+		Machine: machine, Own: own, Servers: servers, Phase: r.gauge(Phase),
 	}
-	o := r.open
+	latency := map[string]*hist.H{}
 	for i := range r.shards {
-		s := &r.shards[i]
-		s.mu.Lock()
-		for name, n := range s.counts {
+		shard := &r.shards[i]
+		shard.mu.Lock()
+		for name, n := range shard.counts {
 			if n != 0 {
 				r.counts[name] += n
-				o.counts[name] += n
-				s.counts[name] = 0
+				s.Counts[name] += n
+				shard.counts[name] = 0
 			}
 		}
-		for name, h := range s.latency {
+		for name, h := range shard.latency {
 			if h.Count() > 0 {
 				merge(r.latency, name, h)
-				merge(o.latency, name, h)
+				merge(latency, name, h)
 				h.Reset()
 			}
 		}
-		s.mu.Unlock()
+		shard.mu.Unlock()
 	}
-	o.machine = max(o.machine, machine)
-	// The CPU of a step is the mean over its time, the rest is the greatest.
-	passed, before := now-r.last, r.last-o.at
-	o.own = o.own.Then(own, before, passed)
-	for i, u := range servers {
-		if i == len(o.servers) {
-			o.servers = append(o.servers, result.Usage{})
-		}
-		o.servers[i] = o.servers[i].Then(u, before, passed)
+	for name, h := range latency {
+		s.Latency[name] = result.Summarise(h)
 	}
-	o.calls++
 	r.last = now
-	if o.calls < r.each {
+	if r.open = append(r.open, s); len(r.open) < r.each {
 		return
 	}
-	r.seconds = append(r.seconds, r.second(o))
+	r.seconds = append(r.seconds, result.Coarser(r.open, r.each)...)
 	r.open = nil
 	if len(r.seconds) == result.MaxSeconds { // the run is longer than its plan
 		r.seconds = result.Coarser(r.seconds, 2)
@@ -328,19 +311,6 @@ func merge(m map[string]*hist.H, name string, h *hist.H) {
 		m[name] = new(hist.H)
 	}
 	m[name].Merge(h)
-}
-
-// second makes a result.Second of a step until now. r.mu is held.
-func (r *Recorder) second(o *step) result.Second {
-	s := result.Second{
-		At: o.at, Took: r.last - o.at, Counts: maps.Clone(o.counts), Latency: map[string]result.Summary{},
-		Connections: r.gauge(Connections), Sessions: r.gauge(Sessions), Processes: r.gauge(Processes),
-		Machine: o.machine, Own: o.own, Servers: slices.Clone(o.servers), Phase: r.gauge(Phase),
-	}
-	for name, h := range o.latency {
-		s.Latency[name] = result.Summarise(h)
-	}
-	return s
 }
 
 // Now returns a copy of the figures so far, for the live view and for the end of the run. Only the maps and lists within its Seconds are
@@ -369,9 +339,7 @@ func (r *Recorder) Now() *result.Result {
 		}
 		s.mu.Unlock()
 	}
-	if r.open != nil {
-		res.Seconds = append(res.Seconds, r.second(r.open))
-	}
+	res.Seconds = append(res.Seconds, result.Coarser(r.open, len(r.open))...)
 	for _, note := range slices.Concat(limits(res), growth(res), refusals(res)) {
 		res.Notes = once(res.Notes, note)
 	}
