@@ -179,9 +179,7 @@ func (o *loadFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, slo := range j.slos {
-		res.SLOs = append(res.SLOs, slo.Check(res))
-	}
+	o.judge(res)
 	switch err := o.report(stdout, stderr, res, j.before); {
 	case err != nil:
 		return exitError{exitFailed, err}
@@ -197,7 +195,6 @@ func (o *loadFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 type loadJob struct {
 	plan   plan.Plan // without servers
 	before *result.Result
-	slos   []result.SLO
 }
 
 // job reads the flags and their files. Nothing has been started after an error of job.
@@ -210,24 +207,9 @@ func (o *loadFlags) job() (j loadJob, err error) {
 			return j, exitError{exitFailed, fmt.Errorf("--compare: %w", err)}
 		}
 	}
-	if j.slos, err = o.slos(); err != nil {
-		return j, err
-	}
 	draft := j.plan
 	draft.Servers, draft.PIDs = []string{"unix:///not/known/yet"}, []int{os.Getpid()}
 	return j, draft.Complete()
-}
-
-// slos reads the SLOs.
-func (o *loadFlags) slos() (slos []result.SLO, err error) {
-	for _, text := range o.slo {
-		slo, err := result.ParseSLO(text)
-		if err != nil {
-			return nil, fmt.Errorf("--slo: %w", err)
-		}
-		slos = append(slos, slo)
-	}
-	return slos, nil
 }
 
 // ready reaches the servers of p, and brings the program there. own is the server of the load; nil: the load has none. The caller calls

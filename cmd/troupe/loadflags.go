@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/run"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 )
@@ -34,7 +35,7 @@ type loadFlags struct {
 	timeout       time.Duration // of a command
 
 	json, html string
-	slo        []string
+	slos       []result.SLO
 	compare    string
 	share      string  // --threshold
 	threshold  float64 // of share
@@ -90,7 +91,11 @@ func (o *loadFlags) registerReport(fs *pflag.FlagSet) {
 	fs.StringVar(&o.json, "json", "", "write the result to this `FILE` as JSON; -: to stdout, and the report to stderr")
 	fs.StringVar(&o.html, "html", "", "write the report with its pictures to this HTML `FILE`, which opens without a network")
 	fs.StringVar(&o.pictures, "pictures", "", "write each picture of the report as an SVG file to this `DIR`, for documents")
-	fs.StringArrayVar(&o.slo, "slo", nil, "exit with 1 unless this `SLO` is met, such as 'echo.p99<50ms', 'wrong=0' or 'starts/s>100'; repeatable")
+	fs.Func("slo", "exit with 1 unless this `SLO` is met, such as 'echo.p99<50ms', 'wrong=0' or 'starts/s>100'; repeatable", func(text string) error {
+		slo, err := result.ParseSLO(text)
+		o.slos = append(o.slos, slo)
+		return err
+	})
 }
 
 // arguments takes the command, and refuses flags that contradict each other.

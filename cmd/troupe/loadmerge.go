@@ -41,10 +41,6 @@ be added up.`,
 
 // merge adds up the results in files, and prints and writes the report.
 func (o *loadFlags) merge(files []string, stdout, stderr io.Writer) error {
-	slos, err := o.slos()
-	if err != nil {
-		return err
-	}
 	var parts []result.Part
 	var errs []error
 	for _, file := range files {
@@ -58,9 +54,7 @@ func (o *loadFlags) merge(files []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return exitError{exitFailed, err}
 	}
-	for _, slo := range slos {
-		res.SLOs = append(res.SLOs, slo.Check(res))
-	}
+	o.judge(res)
 	if err := o.report(stdout, stderr, res, nil); err != nil {
 		return exitError{exitFailed, err}
 	}

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/term"
@@ -36,17 +36,15 @@ func (o *loadFlags) findingsDir() (dir string, clean func(), err error) {
 		return o.findings, func() {}, os.MkdirAll(o.findings, 0o755)
 	}
 	dir, err = os.MkdirTemp("", "troupe-findings-")
-	return dir, func() {
-		files, err := os.ReadDir(dir)
-		for _, f := range files {
-			if info, e := f.Info(); e != nil || info.Size() > 0 {
-				err = fs.ErrExist
-			}
-		}
-		if err == nil {
-			os.RemoveAll(dir)
-		}
-	}, err
+	return dir, func() { os.Remove(dir) }, err // a directory with a file stays
+}
+
+// judge replaces the verdicts of a result by those about the SLOs of the flags.
+func (o *loadFlags) judge(res *result.Result) {
+	res.SLOs = nil
+	for _, slo := range o.slos {
+		res.SLOs = append(res.SLOs, slo.Check(res))
+	}
 }
 
 // report prints the result and writes the files.
@@ -171,16 +169,7 @@ func (o *loadFlags) compareFiles(w io.Writer, after string) error {
 	if err != nil {
 		return exitError{exitFailed, err}
 	}
-	slos, err := o.slos()
-	if err != nil {
-		return err
-	}
-	b.SLOs = nil // not those of the run
-	missed := false
-	for _, slo := range slos {
-		v := slo.Check(b)
-		b.SLOs, missed = append(b.SLOs, v), missed || !v.Met
-	}
+	o.judge(b)
 	pair := report.Pair{Before: a, After: b, Names: [2]string{filepath.Base(o.compare), filepath.Base(after)}, Threshold: o.threshold}
 	if pair.Names[0] == pair.Names[1] {
 		pair.Names = [2]string{o.compare, after}
@@ -193,7 +182,7 @@ func (o *loadFlags) compareFiles(w io.Writer, after string) error {
 	switch {
 	case err != nil:
 		return exitError{exitFailed, err}
-	case missed:
+	case slices.ContainsFunc(b.SLOs, func(v result.Verdict) bool { return !v.Met }):
 		return exitError{1, nil}
 	}
 	return nil
