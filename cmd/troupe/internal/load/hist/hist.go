@@ -8,7 +8,6 @@ package hist
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
 	"math"
 	"math/bits"
 	"time"
@@ -214,23 +213,6 @@ func (h *H) Clone() *H {
 	return c
 }
 
-// A Bucket is how many values lie from From to To, both included.
-type Bucket struct {
-	From, To time.Duration
-	N        int64
-}
-
-// Buckets returns the nonempty buckets in ascending order.
-func (h *H) Buckets() iter.Seq[Bucket] {
-	return func(yield func(Bucket) bool) {
-		for i, n := range h.counts {
-			if n > 0 && !yield(Bucket{lower(i), upper(i), n}) {
-				return
-			}
-		}
-	}
-}
-
 // form is an H in JSON. All durations are in nanoseconds. Min, Max and Mean are of the values alone. The quantiles are for readers, and null
 // for Never: UnmarshalJSON calculates them anew.
 type form struct {
@@ -260,8 +242,10 @@ func (h *H) MarshalJSON() ([]byte, error) {
 		P50: quantile(.5), P90: quantile(.9), P99: quantile(.99), P999: quantile(.999),
 		Buckets: [][2]int64{},
 	}
-	for b := range h.Buckets() {
-		f.Buckets = append(f.Buckets, [2]int64{int64(b.To), b.N})
+	for i, n := range h.counts {
+		if n > 0 {
+			f.Buckets = append(f.Buckets, [2]int64{int64(upper(i)), n})
+		}
 	}
 	return json.Marshal(f)
 }
@@ -273,12 +257,15 @@ func (h *H) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	var n H
+	lowest, highest := buckets, -1
 	for _, b := range f.Buckets {
 		value, count := time.Duration(b[0]), b[1]
 		if value < Least || value > upper(buckets-1) || count < 1 || count > mostCount-n.count {
 			return fmt.Errorf("hist: a bucket of %d values up to %d ns cannot be", count, value)
 		}
-		n.add(index(min(value, Greatest)), count)
+		i := index(min(value, Greatest))
+		lowest, highest = min(lowest, i), max(highest, i)
+		n.add(i, count)
 		n.count += count
 	}
 	if f.Missed < 0 || f.Missed > mostCount {
@@ -289,7 +276,7 @@ func (h *H) UnmarshalJSON(text []byte) error {
 		return fmt.Errorf("hist: count is %d, but the buckets have %d values", f.Count, n.count)
 	}
 	if n.count > 0 {
-		if f.Min < Least || f.Min > f.Max || f.Max > Greatest || index(f.Min) != n.lowest() || index(f.Max) != n.highest() {
+		if f.Min < Least || f.Min > f.Max || f.Max > Greatest || index(f.Min) != lowest || index(f.Max) != highest {
 			return fmt.Errorf("hist: min %d ns and max %d ns do not fit the buckets", f.Min, f.Max)
 		}
 		if mean := f.Sum / float64(f.Count); !(mean >= float64(f.Min)*.99 && mean <= float64(f.Max)*1.01) {
@@ -299,23 +286,4 @@ func (h *H) UnmarshalJSON(text []byte) error {
 	}
 	*h = n
 	return nil
-}
-
-// lowest and highest return the indexes of the first and last buckets that are not empty.
-func (h *H) lowest() int {
-	for i, n := range h.counts {
-		if n > 0 {
-			return i
-		}
-	}
-	return -1
-}
-
-func (h *H) highest() int {
-	for i := len(h.counts) - 1; i >= 0; i-- {
-		if h.counts[i] > 0 {
-			return i
-		}
-	}
-	return -1
 }

@@ -235,20 +235,29 @@ func (t *tool) await(ctx context.Context, enough func() bool) error {
 	}
 }
 
+// output runs a tool, and returns its stdout. Any end but the exit code 0 is an error.
+func (c *session) output(ctx context.Context, argv []string) ([]byte, error) {
+	t, err := c.start(ctx, argv)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Unfollow(t.name)
+	if err := t.await(ctx, func() bool { return t.closed && t.code == 0 }); err != nil {
+		return nil, err
+	}
+	return t.out, nil // t has closed: nobody changes it
+}
+
 // sameBuild checks that the program is of the build of the load generator: another build may write other bytes.
 func (c *session) sameBuild(ctx context.Context) error {
 	if c.access.Version == "" {
 		return nil
 	}
-	t, err := c.start(ctx, []string{c.plan.Program, "version"})
+	text, err := c.output(ctx, []string{c.plan.Program, "version"})
 	if err != nil {
 		return err
 	}
-	defer c.Unfollow(t.name)
-	if err := t.await(ctx, func() bool { return t.closed && t.code == 0 }); err != nil {
-		return err
-	}
-	if out := strings.TrimSpace(string(t.out)); out != "troupe "+c.access.Version { // t has closed: nobody changes it
+	if out := strings.TrimSpace(string(text)); out != "troupe "+c.access.Version {
 		return fmt.Errorf("it is %q, and the load generator is troupe %s: both must be the same build", out[:min(len(out), 64)], c.access.Version)
 	}
 	return nil
@@ -539,15 +548,11 @@ func (e *engine) leaveSessions(ctx context.Context, s *server, closed map[string
 
 // census returns the pids of the programs of this run on the server's machine.
 func (c *session) census(ctx context.Context) ([]int, error) {
-	t, err := c.start(ctx, program.Options{Mode: program.Census, Run: c.runID}.Argv(c.plan.Program))
+	out, err := c.output(ctx, program.Options{Mode: program.Census, Run: c.runID}.Argv(c.plan.Program))
 	if err != nil {
 		return nil, err
 	}
-	defer c.Unfollow(t.name)
-	if err := t.await(ctx, func() bool { return t.closed && t.code == 0 }); err != nil {
-		return nil, err
-	}
-	return program.ParseCensus(t.out)
+	return program.ParseCensus(out)
 }
 
 // until calls done now and then, until done returns true or an error, for e.goneWithin at most.
