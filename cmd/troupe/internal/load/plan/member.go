@@ -10,7 +10,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
-// A member is a member of a plan, or of a part of one, that a person may write.
+// A member is a member of a Plan, Phase, Part or Chaos, with its tags.
 type member struct {
 	reflect.Value
 	name string
@@ -74,7 +74,7 @@ func (m member) set(text, what string) (err error) {
 	return nil
 }
 
-// scalar reads a text into a member that is no list and no struct. expected is what a person writes there, also without an error.
+// scalar reads a text into a number, a duration, a text or true and false. expected describes the right texts, also without an error.
 func (m member) scalar(text string) (expected string, err error) {
 	switch m.tag.Get("as") {
 	case "bytes":
@@ -107,7 +107,7 @@ func (m member) scalar(text string) (expected string, err error) {
 	return "a text", nil
 }
 
-// faults returns what is wrong with the members of a struct: a number out of its range. prefix stands before their names.
+// faults returns an error for each member of a struct with a number out of its range. prefix stands before the names.
 func faults(of any, prefix string) (errs []error) {
 	for _, m := range members(reflect.ValueOf(of).Elem()) {
 		low, ranged := m.limit("min")
@@ -134,7 +134,7 @@ func (m member) limit(tag string) (v reflect.Value, ok bool) {
 	return l.Value, true
 }
 
-// atMost reports whether a is at most b. It is false for what is not a number.
+// atMost reports whether a is at most b. NaN is not.
 func atMost(a, b reflect.Value) bool {
 	if a.CanFloat() {
 		return a.Float() <= b.Float()

@@ -10,7 +10,7 @@ import (
 // A Plan is a whole run. Tokens and keys are not part of a Plan, so a report may be given away.
 //
 // Files, flags and checks know a member by its tags: yaml is its name; as says how a person writes a number (bytes, rate or share); min and max
-// are the range, as a person writes it; is says the range in an error.
+// are the range, in the same form; is says the range in an error.
 type Plan struct {
 	// Servers are URLs as for transport.Dial. Sessions are dealt to them in turn.
 	Servers  []string `json:"servers" yaml:"servers"`

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// A Setting is a member of a plan that is not zero, by its name in a profile file, such as phases[1].mix[2].every.
+// A Setting is a member of a plan with a value other than zero. Its name is as in a profile file, such as phases[1].mix[2].every.
 type Setting struct{ Name, Value string }
 
-// Settings returns the settings of a pointer to a plan or to a part of one, in their order.
+// Settings returns the settings of a *Plan, *Phase, *Part or *Chaos, in their order.
 func Settings(of any) []Setting { return member{Value: reflect.ValueOf(of).Elem()}.settings("") }
 
 func (m member) settings(path string) (all []Setting) {
@@ -42,10 +42,10 @@ func (m member) text() string {
 	return fmt.Sprint(m.Value)
 }
 
-// digits returns a number without the last digits of a share that nobody has written.
+// digits returns a number with 12 digits: a share of a rate, such as 0.45, may be off in the last of its 17.
 func digits(v float64) string { return strconv.FormatFloat(v, 'g', 12, 64) }
 
-// A Difference is a setting that two plans do not share. A or B is "none" if one of them does not have it.
+// A Difference is a setting with the values A and B in two plans. "none" means: not set.
 type Difference struct{ Name, A, B string }
 
 // Differences returns the differences of two plans. Servers, pids, metrics, the program, the seed and the limits of a successful run may differ
@@ -71,7 +71,7 @@ func Differences(a, b Plan) (list []Difference) {
 	return list
 }
 
-// load returns the settings that say what the load of p is.
+// load returns the settings of p that describe its load.
 func (p Plan) load() []Setting {
 	p.Servers, p.Program, p.Metrics, p.PIDs, p.Seed, p.MayMiss, p.AnswerWithin = nil, "", "", nil, 0, 0, 0
 	if p.Command == nil {

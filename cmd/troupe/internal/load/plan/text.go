@@ -112,7 +112,7 @@ func (c *Chaos) set(name, value string) error {
 	return nil
 }
 
-// instead says which of names somebody may have meant, or else which there are.
+// instead proposes the nearest of names, or else names all of them.
 func instead(name string, names []string) string {
 	if near := show.Nearest(name, names); near != "" {
 		return "did you mean " + near + "?"
@@ -120,7 +120,7 @@ func instead(name string, names []string) string {
 	return "there are " + strings.Join(names, ", ")
 }
 
-// What a person writes.
+// Descriptions of texts, for errors.
 const (
 	aShare = "a share such as 1% or 0.01"
 	aRate  = "a rate such as 20/s, 20 (per second too) or 5/m"

@@ -191,7 +191,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// Faults of the server are found.
+// Faults of the server are found: by the checkers, which have their own tests, and by the task itself.
 func TestFindings(t *testing.T) {
 	onOutput := func(n uint64, f func(e oracle.Event) []oracle.Event) func(oracle.Event) []oracle.Event {
 		return func(e oracle.Event) []oracle.Event {
@@ -216,21 +216,6 @@ func TestFindings(t *testing.T) {
 			e.Data[len(e.Data)/2] ^= 1
 			return []oracle.Event{e}
 		})},
-		"a lost event":    {part: lines, want: oracle.SeqHole, change: onOutput(5, func(oracle.Event) []oracle.Event { return nil })},
-		"a doubled event": {part: lines, want: oracle.SeqAgain, change: onOutput(5, func(e oracle.Event) []oracle.Event { return []oracle.Event{e, e} })},
-		"another exit code": {part: plan.Part{Profile: plan.Spawn}, want: oracle.Exit, change: func(e oracle.Event) []oracle.Event {
-			e.Code++
-			return []oracle.Event{e}
-		}},
-		"a lost exit": {part: plan.Part{Profile: plan.Spawn}, want: oracle.LostExit, change: func(e oracle.Event) []oracle.Event {
-			if e.Kind == "exited" {
-				return nil
-			}
-			if e.Kind == "closed" {
-				e.Seq--
-			}
-			return []oracle.Event{e}
-		}},
 		"a restart that never comes": {part: plan.Part{Profile: plan.Restart, Restarts: 1000}, want: oracle.Order, change: func(e oracle.Event) []oracle.Event {
 			switch {
 			case e.Kind == "restarted":
