@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/stream"
@@ -43,6 +44,8 @@ type text struct {
 	sums   stream.Key // of lines and ends
 	keyed  bool       // key is known; the key of an echo is known before the run is
 	key    stream.Key // of the bytes of the content
+
+	scratch []byte // for whole; copies of a text share it
 }
 
 // A region is a part of a text.
@@ -113,6 +116,9 @@ func (t *text) region(at int64) (r region, begin, size int64) {
 	return plain, t.hello, -1
 }
 
+// unknown reports whether no byte of a region is known.
+func (t *text) unknown(r region) bool { return r == beyond || !t.keyed && (r == plain || r == line) }
+
 // fill fills p with the text from position at on, with marks for unknown bytes.
 func (t *text) fill(p []byte, at int64) {
 	for len(p) > 0 {
@@ -122,14 +128,14 @@ func (t *text) fill(p []byte, at int64) {
 			q = p[:min(int64(len(p)), begin+size-at)]
 		}
 		switch {
-		case r == beyond || !t.keyed && (r == plain || r == line):
+		case t.unknown(r):
 			for i := range q {
 				q[i] = nothing
 			}
 		case r == plain:
 			t.key.Fill(q, at-t.hello)
 		default:
-			t.fillLine(q, r, begin, at-begin)
+			copy(q, t.whole(r, begin)[at-begin:])
 		}
 		p, at = p[len(q):], at+int64(len(q))
 	}
@@ -149,62 +155,39 @@ var helloBody = func() []byte {
 	return body
 }()
 
-// fillLine fills p with a part of the line at position begin. from is the offset of p in the line, or in the end.
-func (t *text) fillLine(p []byte, r region, begin, from int64) {
-	const head = 10 + 1 + 16 + 1 // number, time, and the spaces after them
+// whole returns the line at position begin, or the end, with marks for unknown bytes. The result is valid until the next call.
+func (t *text) whole(r region, begin int64) []byte {
+	p := t.scratch[:0]
 	var n int64
-	var body []byte
-	bodyLen := int64(t.content.Body)
+	var body []byte // nil: of the key
 	switch r {
 	case hello:
 		body = helloBody
-		bodyLen = int64(len(body))
 	case line:
-		n = (begin - t.hello) / t.line
-		if t.content.Form == Answers {
+		if n = (begin - t.hello) / t.line; t.content.Form == Answers {
 			body = answerBody
-			bodyLen = int64(len(body))
 		}
 	case end:
-		if from == 0 {
-			p[0] = '\n'
-			p = p[1:]
-			from++
-		}
-		from--
-		body = append(make([]byte, 0, 24), "end "...)
-		body = stream.AppendNumber(body, t.endAt-t.hello, 20)
-		bodyLen = int64(len(body))
+		p = append(p, '\n')
+		body = stream.AppendNumber(append(make([]byte, 0, 24), "end "...), t.endAt-t.hello, 20)
 	}
-	var number [10]byte
-	stream.AppendNumber(number[:0], n, 10)
-	for i := 0; i < len(p); {
-		o := from + int64(i)
-		switch {
-		case o < 10:
-			i += copy(p[i:], number[o:])
-			continue
-		case o == 10, o == head-1, o == head+bodyLen:
-			p[i] = ' '
-		case o < head-1:
-			p[i] = aDigit
-		case o < head+bodyLen:
-			q := p[i:min(int64(len(p)), int64(i)+head+bodyLen-o)]
-			if body != nil {
-				copy(q, body[o-head:])
-			} else {
-				t.key.Fill(q, n*bodyLen+o-head)
-			}
-			i += len(q)
-			continue
-		case o < head+bodyLen+1+8:
-			p[i] = aHex
-		default:
-			p[i] = '\n'
-		}
-		i++
+	p = append(stream.AppendNumber(p, n, 10), ' ')
+	p = append(append(p, anyTime...), ' ')
+	if body == nil {
+		from := len(p)
+		p = slices.Grow(p, t.content.Body)[:from+t.content.Body]
+		t.key.FillBody(p[from:], n)
 	}
+	p = append(append(p, body...), ' ')
+	t.scratch = append(append(p, anySum...), '\n')
+	return t.scratch
 }
+
+// anyTime and anySum are the time and the check sum of a line.
+var (
+	anyTime = bytes.Repeat([]byte{aDigit}, 16)
+	anySum  = bytes.Repeat([]byte{aHex}, 8)
+)
 
 // answerBody is the body of an answer.
 var answerBody = append([]byte{aLetter}, bytes.Repeat([]byte{aHex}, stream.AnswerSize-1)...)
@@ -219,13 +202,16 @@ func (t *text) match(p []byte, at int64) int {
 		if size >= 0 {
 			q = q[:min(int64(len(q)), begin+size-at)]
 		}
-		var m int
-		if r == plain && t.keyed {
+		m := 0
+		switch {
+		case t.unknown(r):
+		case r == plain:
 			m = t.key.Match(q, at-t.hello)
-		} else if r == line && at == begin && int64(len(q)) == size && t.isLine(q, begin) {
-			m = len(q)
-		} else {
-			m = t.matchSlow(q, at)
+		default:
+			want := t.whole(r, begin)[at-begin:]
+			for m < len(q) && (want[m] == q[m] && q[m] > nothing || fits(want[m], q[m])) {
+				m++
+			}
 		}
 		n, at = n+m, at+int64(m)
 		if m < len(q) {
@@ -235,63 +221,13 @@ func (t *text) match(p []byte, at int64) int {
 	return n
 }
 
-// isLine reports whether p fits as a whole line at position begin. isLine is faster than matchSlow. After false, matchSlow decides.
-func (t *text) isLine(p []byte, begin int64) bool {
-	if t.content.Form != Lines || !t.keyed || int64(len(p)) != t.line {
-		return false
-	}
-	n := (begin - t.hello) / t.line
-	for i, rest := 9, n; i >= 0; i-- {
-		if p[i] != byte('0'+rest%10) {
-			return false
-		}
-		rest /= 10
-	}
-	body := p[28 : 28+t.content.Body]
-	sum := p[28+t.content.Body:]
-	for _, c := range p[11:27] {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	for _, c := range sum[1:9] {
-		if !fits(aHex, c) {
-			return false
-		}
-	}
-	return p[10] == ' ' && p[27] == ' ' && sum[0] == ' ' && sum[9] == '\n' && t.key.Match(body, n*int64(len(body))) == len(body)
-}
-
-func (t *text) matchSlow(p []byte, at int64) int {
-	var want [256]byte
-	n := 0
-	for n < len(p) {
-		w := want[:min(len(want), len(p)-n)]
-		t.fill(w, at+int64(n))
-		for i := range w {
-			if !fits(w[i], p[n+i]) {
-				return n + i
-			}
-		}
-		n += len(w)
-	}
-	return n
-}
-
 // matchBack returns how many bytes at the end of p fit before position at.
-func (t *text) matchBack(p []byte, at int64) int {
-	var want [256]byte
-	n := 0
-	for n < len(p) && int64(n) < at {
-		w := want[:min(int64(len(want)), int64(len(p)-n), at-int64(n))]
-		t.fill(w, at-int64(n+len(w)))
-		q := p[len(p)-n-len(w) : len(p)-n]
-		for i := len(w) - 1; i >= 0; i-- {
-			if !fits(w[i], q[i]) {
-				return n + len(w) - 1 - i
-			}
-		}
-		n += len(w)
+func (t *text) matchBack(p []byte, at int64) (n int) {
+	p = p[int64(len(p))-max(0, min(int64(len(p)), at)):]
+	want := make([]byte, len(p))
+	t.fill(want, at-int64(len(p)))
+	for n < len(p) && fits(want[len(p)-1-n], p[len(p)-1-n]) {
+		n++
 	}
 	return n
 }
