@@ -192,18 +192,21 @@ func TestLoadCommand(t *testing.T) {
 		t.Errorf("left: %v, %v; want only r.json", left, err)
 	}
 
-	// The same run beside the first one; then the two files, without a run.
-	second := filepath.Join(dir, "s.json")
-	if code, out, errs := loads(t, "-q", "--processes", "2", "--json", second, "--compare", file, "--", "true"); code != 0 || errs != "" || !strings.Contains(out, "peak memory") {
+	// The same run beside the first one, with its pictures; then the two files, without a run.
+	second, pictures := filepath.Join(dir, "s.json"), filepath.Join(dir, "pictures")
+	if code, out, errs := loads(t, "-q", "--processes", "2", "--json", second, "--pictures", pictures, "--compare", file, "--", "true"); code != 0 || errs != "" || !strings.Contains(out, "peak memory") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errs)
 	}
-	if code, out, errs := loads(t, "--compare", file, second); code != 0 || errs != "" || out == "" {
+	if text, err := os.ReadFile(filepath.Join(pictures, "distribution.svg")); err != nil || !strings.Contains(string(text), "command") {
+		t.Errorf("%v, picture %s", err, text)
+	}
+	if code, out, errs := loads(t, "--compare", file, second); code != 0 || errs != "" || !strings.Contains(out, "× 0.17") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errs)
 	}
 	page := filepath.Join(dir, "both.html")
 	code, out, errs = loads(t, "--compare", file, second, "--slo", "ends=2", "--slo", "ends=12", "--html", page)
 	if html, err := os.ReadFile(page); err != nil || code != 1 || errs != "" || !regexp.MustCompile(`ends=2 +met +2\nends=12 +missed +2\n`).MatchString(out) ||
-		!bytes.Contains(html, []byte("but 1 of 2 SLOs missed")) {
+		!bytes.Contains(html, []byte("but 1 of 2 SLOs missed")) || !bytes.Contains(html, []byte("× 0.17")) || !bytes.HasSuffix(html, []byte("</html>\n")) {
 		t.Errorf("exit code %d, stdout %q, stderr %q, %v", code, out, errs, err)
 	}
 }
