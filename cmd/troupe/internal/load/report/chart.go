@@ -29,11 +29,15 @@ type chart struct {
 	XTitle         string
 	Grid           []gridline
 	XTicks         []gridline
-	Phases, Stops  []band
+	marks          // zero in a chart without time
 	Lines          []line
-	Cuts           []bar
-	Faults         []bar
 	Hovers         []hover
+}
+
+// marks are the same in all charts over time.
+type marks struct {
+	Phases, Stops []band
+	Cuts, Faults  []bar // Faults: findings
 }
 
 type (
@@ -149,14 +153,11 @@ func (c *chart) axes(x, y axis) {
 	}
 }
 
-// during is what all charts over time share: the axis, cuts, stops, phases, findings, and the windows for hovering.
+// during is what all charts over time share: the axis, the marks, and the points, which are the windows for hovering.
 type during struct {
 	x      axis
 	points []point
-	phases []band
-	stops  []band
-	cuts   []bar
-	faults []bar
+	marks
 }
 
 func newDuring(r *result.Result, all []point) *during {
@@ -167,29 +168,29 @@ func newDuring(r *result.Result, all []point) *during {
 		most = max(most, p.Counts[result.Cuts])
 	}
 	if r.LoadBegan > time.Second { // sessions were opened before
-		d.phases = append(d.phases, band{X: px(d.x.place(float64(r.LoadBegan))), Label: phaseName(r, 0)})
+		d.Phases = append(d.Phases, band{X: px(d.x.place(float64(r.LoadBegan))), Label: phaseName(r, 0)})
 	}
 	phase := 0
 	for _, p := range all {
 		x := px(d.x.place(float64(p.At)))
 		width := round(px(d.x.place(float64(p.At+p.length))) - x)
 		if n := p.Counts[result.Cuts]; n > 0 {
-			d.cuts = append(d.cuts, bar{X: x, Width: max(width, 1), Opacity: fmt.Sprintf("%.2f", 0.25+0.75*float64(n)/float64(most))})
+			d.Cuts = append(d.Cuts, bar{X: x, Width: max(width, 1), Opacity: fmt.Sprintf("%.2f", 0.25+0.75*float64(n)/float64(most))})
 		}
 		if p.Counts[result.Stops] > 0 {
-			d.stops = append(d.stops, band{X: x, Width: max(width, 1.5)})
+			d.Stops = append(d.Stops, band{X: x, Width: max(width, 1.5)})
 		}
 		if p.Phase != phase {
 			phase = p.Phase
-			d.phases = append(d.phases, band{X: x, Label: phaseName(r, phase)})
+			d.Phases = append(d.Phases, band{X: x, Label: phaseName(r, phase)})
 		}
 	}
 	if r.LoadEnded > 0 && r.LoadEnded+time.Second < r.Took { // programs are ended, and leftovers searched
-		d.phases = append(d.phases, band{X: px(d.x.place(float64(r.LoadEnded))), Label: "ending"})
+		d.Phases = append(d.Phases, band{X: px(d.x.place(float64(r.LoadEnded))), Label: "ending"})
 	}
 	for i, f := range r.Findings {
-		if x := px(d.x.place(float64(f.At))); i == 0 || len(d.faults) == 0 || d.faults[len(d.faults)-1].X != x {
-			d.faults = append(d.faults, bar{X: x, Label: show.Harmless(string(f.Kind))})
+		if x := px(d.x.place(float64(f.At))); i == 0 || len(d.Faults) == 0 || d.Faults[len(d.Faults)-1].X != x {
+			d.Faults = append(d.Faults, bar{X: x, Label: show.Harmless(string(f.Kind))})
 		}
 	}
 	return d
@@ -259,7 +260,7 @@ func (d *during) chart(id, title, of string, unit result.Unit, sources ...source
 			drawn = append(drawn, s)
 		}
 	}
-	c := &chart{ID: show.Harmless(id), Title: show.Harmless(title), Of: of, unit: unit, XTitle: timeTitle, Cuts: d.cuts, Faults: d.faults, Stops: d.stops, Phases: d.phases}
+	c := &chart{ID: show.Harmless(id), Title: show.Harmless(title), Of: of, unit: unit, XTitle: timeTitle, marks: d.marks}
 	if c.overTime(d.x, drawn) == nil {
 		return nil
 	}
