@@ -84,11 +84,12 @@ type member struct {
 }
 
 // Group decides for several processes together, without a clock. The owner of a Group reports events, does for
-// each member as Status says, and calls Tick at Next. A single goroutine at a time may call methods.
+// each member as Status says, and calls Tick at Wake. A single goroutine at a time may call methods.
 type Group struct {
 	// Fixed.
 	strategy  GroupStrategy
 	intensity Intensity
+	given     []Member // as NewGroup and Extended got them
 	members   []member // in start order
 	index     map[string]int
 
@@ -106,7 +107,7 @@ type Group struct {
 // NewGroup puts members in start order: each member after the members in its After, and otherwise in the order
 // given. If more members restart than intensity allows, the group ends.
 func NewGroup(strategy GroupStrategy, intensity Intensity, members []Member) (*Group, error) {
-	g := &Group{strategy: strategy, intensity: intensity, index: make(map[string]int), from: len(members)}
+	g := &Group{strategy: strategy, intensity: intensity, given: members, index: make(map[string]int), from: len(members)}
 	given := make(map[string]int)
 	for i, m := range members {
 		if _, twice := given[m.ID]; twice {
@@ -140,7 +141,6 @@ func NewGroup(strategy GroupStrategy, intensity Intensity, members []Member) (*G
 		i := free[0]
 		free = free[1:]
 		m := member{Member: members[i]}
-		m.After = nil
 		for _, at := range after[i] {
 			m.after = append(m.after, g.index[members[at].ID])
 		}
@@ -185,24 +185,38 @@ func circle(members []Member) string {
 	}
 }
 
-// Extend gives an Independent group other members: all whose status is kept, and those that begin anew. members are all
-// of them, the new ones included. keep says whose status, and whose past, stays. Members beyond members are forgotten:
-// the caller forgets only members that have left.
-func (g *Group) Extend(now time.Time, members []Member, keep func(id string) bool) error {
-	next, err := NewGroup(g.strategy, g.intensity, members)
+// Extended returns an Independent group with more members. An added member replaces the member with its ID, and begins
+// anew: the caller replaces only members that have left. All others keep their status and their past. The caller goes on
+// with the returned group, and calls Tick.
+func (g *Group) Extended(added []Member) (*Group, error) {
+	given, anew := slices.Clone(g.given), make(map[string]bool)
+	for _, m := range added {
+		if anew[m.ID] { // NewGroup would not notice if both replaced the same old member
+			return nil, fmt.Errorf("process %q is there twice", m.ID)
+		}
+		anew[m.ID] = true
+		if i := slices.IndexFunc(given, func(old Member) bool { return old.ID == m.ID }); i >= 0 {
+			given[i] = m
+		} else {
+			given = append(given, m)
+		}
+	}
+	next, err := NewGroup(g.strategy, g.intensity, given)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range next.members {
 		m := &next.members[i]
-		if old := g.member(m.ID); old != nil && keep(m.ID) {
+		if old := g.member(m.ID); old != nil && !anew[m.ID] {
 			m.MemberStatus, m.history = old.MemberStatus, old.history
 		}
 	}
-	g.members, g.index, g.from = next.members, next.index, len(next.members)
-	g.advance(now)
-	return nil
+	next.tally, next.restarts, next.begun, next.stopping, next.reason = g.tally, g.restarts, g.begun, g.stopping, g.reason
+	return next, nil
 }
+
+// Strategy returns the strategy of the group.
+func (g *Group) Strategy() GroupStrategy { return g.strategy }
 
 // blocks is the reason of a member that waits for a member that has left.
 const blocks = ", which has ended and was not ready"
@@ -253,8 +267,8 @@ func (g *Group) State() (GroupState, string) {
 	return GroupStarting, ""
 }
 
-// Next returns when Tick is due. The zero Time means: not before another event.
-func (g *Group) Next() (next time.Time) {
+// Wake returns when Tick is due. The zero Time means: not before another event.
+func (g *Group) Wake() (next time.Time) {
 	if g.stopping {
 		return next
 	}

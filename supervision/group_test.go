@@ -45,6 +45,16 @@ func (s *troop) ended(id string, e End, r Restart) {
 	s.Ended(s.now, id, s.Status(id).Run, e, r, 0)
 }
 
+func (s *troop) extend(t *testing.T, added ...Member) {
+	t.Helper()
+	next, err := s.Extended(added)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Group = next
+	s.tick(0)
+}
+
 // String returns the members in start order: the state of each, r if the member is ready, and the run.
 func (s *troop) String() string {
 	var all []string
@@ -194,7 +204,7 @@ func TestOneForOne(t *testing.T) {
 	s.ended("b", End{}, permanent)
 	s.tick(time.Second - 1)
 	s.want(t, "restarting: a running 1 r, b waiting 1, c running 1 r")
-	if next := s.Next(); next.Sub(s.now) != 1 {
+	if next := s.Wake(); next.Sub(s.now) != 1 {
 		t.Errorf("the next Tick is due in %v", next.Sub(s.now))
 	}
 	s.tick(1)
@@ -264,11 +274,11 @@ func TestNoTickWhileADependencyIsNotReady(t *testing.T) {
 	s.ready("db")
 	s.ended("web", End{}, permanent)
 	s.ended("db", End{}, Restart{Policy: Permanent, Backoff: Backoff{Initial: time.Minute}})
-	if next := s.Next(); !next.Equal(s.now.Add(time.Minute)) {
+	if next := s.Wake(); !next.Equal(s.now.Add(time.Minute)) {
 		t.Errorf("a Tick is due at %v, want in a minute, when db runs again", next)
 	}
 	s.tick(time.Minute)
-	if next := s.Next(); !next.IsZero() {
+	if next := s.Wake(); !next.IsZero() {
 		t.Errorf("a Tick is due at %v although web waits for db", next)
 	}
 }
@@ -428,7 +438,7 @@ func TestGroupInvariants(t *testing.T) {
 				}
 			}
 		}
-		if state, _ := s.State(); state != GroupEnded || !s.Next().IsZero() {
+		if state, _ := s.State(); state != GroupEnded || !s.Wake().IsZero() {
 			t.Fatalf("stopped, and all have ended: %v", s)
 		}
 	})
@@ -563,10 +573,8 @@ func TestExtendedGroup(t *testing.T) {
 	s.Gone(s.now, "db", EndedByRequest, false)
 	s.want(t, "starting: db left 1, web waiting 0, worker running 1 r")
 	db.After = []string{"disk"}
-	members := []Member{web, db, {ID: "worker"}, {ID: "disk", OnSuccess: true}}
-	if err := s.Extend(s.now, members, func(id string) bool { return id != "db" }); err != nil {
-		t.Fatal(err)
-	}
+	disk := Member{ID: "disk", OnSuccess: true}
+	s.extend(t, db, disk)
 	s.want(t, "starting: worker running 1 r, disk running 1, db waiting 0, web waiting 0")
 	if st := s.Status("web"); st.Reason != "" {
 		t.Errorf("web still waits because: %q", st.Reason)
@@ -575,16 +583,16 @@ func TestExtendedGroup(t *testing.T) {
 	s.ready("db")
 	s.want(t, "starting: worker running 1 r, disk left 1 r, db running 1 r, web running 1")
 
-	members[3].After = []string{"web"}
-	if err := s.Extend(s.now, members, func(string) bool { return true }); err == nil {
-		t.Error("a circle is not an error")
+	disk.After = []string{"web"}
+	for _, wrong := range [][]Member{{disk}, {disk, disk}, {{ID: "late", After: []string{"nobody"}}}} {
+		if _, err := s.Extended(wrong); err == nil {
+			t.Errorf("%+v is not an error", wrong)
+		}
 	}
 	s.want(t, "starting: worker running 1 r, disk left 1 r, db running 1 r, web running 1")
 
 	s.Stop(s.now, "enough")
-	if err := s.Extend(s.now, []Member{{ID: "worker"}, {ID: "late"}}, func(id string) bool { return id != "late" }); err != nil {
-		t.Fatal(err)
-	}
+	s.extend(t, Member{ID: "late"})
 	if st := s.Status("late"); st.State == Running {
 		t.Errorf("a member runs in a stopped group: %+v", st)
 	}

@@ -44,7 +44,7 @@ func (ViewerGone) IgnoreDeadLetterLogging() {}
 // once.
 type KillTreeRequest struct{}
 
-// Order is from a group to a process: what to do. It comes after each change, and may come again.
+// Order is from the session to a process of a group: what to do. It comes after each change, and may come again.
 type Order struct {
 	Serial uint64 // the Order with the highest serial counts
 	Status supervision.MemberStatus
@@ -53,9 +53,8 @@ type Order struct {
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
 func (Order) IgnoreDeadLetterLogging() {}
 
-// Report asks the receiver to repeat what it last said, because the sender was restarted. A restarted group
-// sends Report to its processes (MemberReady, MemberEnded or MemberGone answers); a restarted
-// session sends Report to its groups (GroupReport answers).
+// Report is from a session to a process of a group, after a failure of the session or of the group: repeat the last news.
+// MemberReady, MemberEnded, MemberGone or MemberRejoins answers, or nothing.
 type Report struct{}
 
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.

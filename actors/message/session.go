@@ -114,18 +114,6 @@ type CaptureOver struct {
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
 func (CaptureOver) IgnoreDeadLetterLogging() {}
 
-// GroupSpawned is from the supervisor of a session to the session: the actor of a group was spawned, or
-// could not be. Watching the actor tells the difference.
-type GroupSpawned struct{ Name string }
-
-// GroupReport is from a group to its session: how the group stands. It comes after each change, and
-// after a Report.
-type GroupReport struct {
-	Extended uint64 // Serial of the last ExtendGroup
-	Name     string // of the actor
-	Info     protocol.GroupInfo
-}
-
 // Drain is from the registry to a session: the server shuts down.
 type Drain struct{}
 

@@ -12,9 +12,6 @@ type Spawn struct {
 	Name  string
 	Props *actor.Props
 	Label string // names the child in errors: "process web"
-	// Done is the answer when the child was spawned, or could not be: watching the child tells the
-	// difference.
-	Done any
 }
 
 // Under spawns the child under the actor of ctx.

@@ -30,7 +30,7 @@ type Options struct {
 	MaxChunk  *uint64         // as in protocol.SessionOptions
 	Events    *journal.Source // of the session; nil: nobody is told
 	Ephemeral bool            // nobody reads the process again: the process is retired as soon as its owner has had the end
-	Group     *actor.PID      // nil: none
+	Group     *actor.PID      // who decides for its group: the session; nil: it has no group
 	GroupID   string          // the client's
 	// Independent: the group counts the restarts of this process alone.
 	Independent bool

@@ -118,8 +118,8 @@ func (s *session) end(ctx actor.Context) {
 			ctx.Send(p.PID, message.Stop{Reason: reason, Shutdown: s.life.Grace()})
 		}
 	}
-	for pid := range s.processes.Lingering() {
-		ctx.Send(pid, message.Stop{Reason: reason})
+	for p := range s.processes.Lingering() {
+		ctx.Send(p.PID, message.Stop{Reason: reason})
 	}
 	s.mayEnd(ctx)
 }
@@ -139,7 +139,7 @@ func (s *session) mayEnd(ctx actor.Context) {
 		left = protocol.Errorf(protocol.KindSurvivors, protocol.CodeInternal, "the session has ended, and not all of its programs were seen gone: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	for _, g := range s.groups {
-		s.stopped(ctx, g, left) // its last report may be missing, but all of its processes have ended
+		s.stopped(ctx, g, left) // a group that waits for a repair may not have ended, but all of its processes have
 	}
 	for _, r := range s.closers {
 		ctx.Send(r.Sender, replyOf(r.Token, left))

@@ -22,8 +22,8 @@ func TestStartsOfTheGoneAreForgotten(t *testing.T) {
 	asked := func() []request {
 		return []request{{Sender: gone, Token: 1}, {Sender: other, Token: 2}, {Sender: gone, Token: 3}}
 	}
-	p, g := &members.Process{Asked: asked()}, &ensemble{asked: asked()}
-	s := session{&sessionRecord{groups: map[string]*ensemble{"g": g}}}
+	p, g := &members.Process{Asked: asked()}, &group{asked: asked()}
+	s := session{&sessionRecord{groups: map[string]*group{"g-1": g}}}
 	s.processes.Add(p)
 	s.viewerGone(nil, message.ViewerGone{PID: gone})
 	if want := []request{{Sender: other, Token: 2}}; !slices.Equal(p.Asked, want) || !slices.Equal(g.asked, want) {

@@ -2,12 +2,12 @@ package session
 
 import (
 	"cmp"
+	"maps"
+	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/group"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/policy"
 	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
@@ -19,25 +19,33 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// ensemble is a group in the session's table.
-type ensemble struct {
-	name    string              // of the actor
-	tokens  []string            // startTokens, the newest last: at most maxTokens
-	start   *message.Spawn      // nil once the actor was asked for
-	watched bool                // GroupSpawned has come
-	info    protocol.GroupInfo  // of the last GroupReport
-	members message.ExtendGroup // all of them, those that have left included
-	// extended: members is not what the actor began with. The actor gets members once all are announced.
-	extended bool
-	told     bool                      // a GroupReport has come
-	result   protocol.GroupStartResult // the answer to group/start
-	left     map[string]bool           // by id: processes that have neither started nor gone
-	asked    []request                 // group/start without an answer; empty once announced
-	// announced: left is empty, every group/start was answered, and everybody attached was told.
-	announced bool
-	stopping  bool          // a group/stop has come
-	stops     []stopRequest // without an answer; empty once the group has ended
+// group is a group of processes. supervision.Group decides; the session tells the processes, and everybody attached.
+type group struct {
+	id, name   string                 // the client's, and one that no other group has
+	machine    *supervision.Group     // of all members, those that have left included
+	members    map[string]groupMember // by process id
+	startOrder []string               // the processes in the answer to group/start
+	tokens     []string               // startTokens, the newest last: at most maxTokens
+
+	// left has the processes that have neither started nor gone. Nil: each group/start was answered, and everybody attached
+	// was told. Until then no process gets an order.
+	left  map[string]bool
+	asked []request     // group/start without an answer
+	stops []stopRequest // without an answer; empty once the group has ended
+
+	orders map[string]supervision.MemberStatus // the last to each process; cleared to repeat all
+	serial uint64                              // of the newest order
+	state  supervision.GroupState              // as everybody was told, like reason; "": nobody was told
+	reason string
+	ended  time.Time // zero: the group has not ended
+
+	failures supervision.Tally // panics over this group
+	repairAt time.Time         // zero: all is well since the last panic
+	wakeAt   env.Alarm
 }
+
+// groupMember is what the session knows of a member beside the machine.
+type groupMember struct{ actor, label string }
 
 // stopRequest is a group/stop that waits for the end of its group.
 type stopRequest struct {
@@ -45,9 +53,14 @@ type stopRequest struct {
 	params protocol.GroupStopParams
 }
 
+// groupDue is the session's own timer: something is due in the group with the name.
+type groupDue struct{ name string }
+
 const (
 	reasonStopped     = "stopped by request"
-	reasonGroupFailed = "the actor of its group failed too often"
+	reasonGroupFailed = "its group failed too often"
+	reasonReplaced    = "another process has its id now"
+	reasonActorFailed = "its actor failed too often"
 )
 
 // Bounds of a group. Every event in a group costs a look at each process and at each of its dependencies.
@@ -57,73 +70,54 @@ const (
 	maxTokens  = 64     // remembered startTokens
 )
 
-// startGroup handles group/start. A request with the startToken of a group gets the same answer again.
+// startGroup handles group/start. A request with a startToken of the group gets the same answer again.
 func (s *session) startGroup(ctx actor.Context, r request, params protocol.GroupStartParams) {
-	if g := s.groups[params.GroupID]; g != nil && slices.Contains(g.tokens, params.StartToken) {
-		if len(g.left) > 0 {
-			g.asked = append(g.asked, r)
-		} else {
-			ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: s.groupStarted(g)})
+	g := s.groupIDs[params.GroupID]
+	switch {
+	case g == nil || !slices.Contains(g.tokens, params.StartToken):
+		if err := s.beginGroup(ctx, r, g, params); err != nil {
+			s.recordRefused(r.Sender, params.GroupID, err, params.Processes...)
+			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: err})
 		}
-		return
+	case g.left != nil:
+		g.asked = append(g.asked, r)
+	default:
+		ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: s.groupStarted(g)})
 	}
-	refuse := func(err *protocol.Error) {
-		s.recordRefused(r.Sender, params.GroupID, err, params.Processes...)
-		ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: err})
-	}
+}
+
+// beginGroup starts the processes of a group/start, in a new group or in old, which has the groupId. The error says why
+// nothing was started.
+func (s *session) beginGroup(ctx actor.Context, r request, old *group, params protocol.GroupStartParams) *protocol.Error {
 	if params.Extend && params.Strategy != protocol.Independent {
-		refuse(protocol.WrongParams("extend is for the strategy %s only, and strategy is %q", protocol.Independent, cmp.Or(params.Strategy, protocol.OneForOne)))
-		return
+		return protocol.WrongParams("extend is for the strategy %s only, and strategy is %q", protocol.Independent, cmp.Or(params.Strategy, protocol.OneForOne))
 	}
 	s.makeRoom(ctx, len(params.Processes))
-	var replaced []*members.Process
-	if params.Extend {
-		if g := s.groups[params.GroupID]; g != nil && g.info.State != string(supervision.GroupEnded) {
-			if err := s.extendGroup(ctx, r, g, params); err != nil {
-				refuse(err)
-			}
-			return
-		}
-		replaced = s.givesWay(params)
-	}
-	group, starts, err := s.newGroup(ctx, params, replaced)
+	replaced, err := s.mayStartGroup(old, params)
 	if err != nil {
-		refuse(err)
-		return
+		return err
 	}
-	s.forgetGroup(ctx, params.GroupID, replaced)
-	g := &ensemble{
-		name:    group.Start.Name,
-		info:    group.Info,
-		members: group.Extended,
-		asked:   []request{r},
-		result:  protocol.GroupStartResult{GroupID: params.GroupID, Processes: group.Order},
-		left:    make(map[string]bool),
-		start:   &group.Start,
+	g := &group{id: params.GroupID, name: message.NewName("g-"), members: make(map[string]groupMember), orders: make(map[string]supervision.MemberStatus)}
+	extends := old.lives()
+	if extends {
+		g = old
 	}
-	g.startedWith(params.StartToken)
-	s.groups[params.GroupID] = g
-	s.groupIDs[g.name] = params.GroupID
-	s.addMembers(ctx, r, g, params, starts)
-	s.askGroup(ctx, g)
-}
-
-// startedWith remembers the startToken of a group/start that has begun or extended the group.
-func (g *ensemble) startedWith(token string) {
-	if token == "" {
-		return
+	machine, err := machineOf(g, params)
+	if err != nil {
+		return err
 	}
-	if len(g.tokens) == maxTokens {
-		g.tokens = slices.Delete(g.tokens, 0, 1)
+	starts, err := s.newMembers(ctx, g.name, params)
+	if err != nil {
+		return err
 	}
-	g.tokens = append(g.tokens, token)
-}
-
-// addMembers puts processes of a group into the table, and has their actors spawned.
-func (s *session) addMembers(ctx actor.Context, r request, g *ensemble, params protocol.GroupStartParams, starts []message.SpawnRequest) {
-	for i := range starts {
-		g.left[params.Processes[i].ProcessID] = true
+	for _, p := range replaced {
+		s.replace(ctx, p)
 	}
+	g.begin(machine, params, starts)
+	if !extends {
+		s.groups[g.name], s.groupIDs[g.id] = g, g // a former group with the id serves processes that are run again
+	}
+	g.asked = append(g.asked, r)
 	for i, start := range starts {
 		m := memberOf(params.Processes[i].ProcessID, start)
 		m.Group = g.name
@@ -133,41 +127,113 @@ func (s *session) addMembers(ctx actor.Context, r request, g *ensemble, params p
 	for i := range starts {
 		s.ask(ctx, s.processes.Get(params.Processes[i].ProcessID))
 	}
+	return nil
 }
 
-// askGroup has the actor of a group spawned, after the actors of its processes. Repeating askGroup does nothing.
-func (s *session) askGroup(ctx actor.Context, g *ensemble) {
-	s.env.At(ctx, env.GroupTabled)
-	if g.start != nil {
-		ctx.Request(s.supervisor, *g.start)
-		g.start = nil
+// mayStartGroup returns the processes that give way to those of a group/start, or why the group/start is refused.
+func (s *session) mayStartGroup(old *group, params protocol.GroupStartParams) (replaced []*members.Process, err *protocol.Error) {
+	if err := cmp.Or(wireerr.BadName("groupId", params.GroupID), wireerr.BadName("startToken", params.StartToken)); err != nil {
+		return nil, err
 	}
-}
-
-// newGroup prepares a group and all its processes, in the order of params, or nothing. The processes in replaced give way.
-func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams, replaced []*members.Process) (prepared group.Prepared, starts []message.SpawnRequest, err *protocol.Error) {
-	if err := s.mayStartGroup(params, len(replaced)); err != nil {
-		return group.Prepared{}, nil, err
+	if n := len(params.Processes); n > maxGroup && !old.lives() {
+		return nil, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "group %s has %d processes, the limit is %d", wireerr.Clip(params.GroupID), n, maxGroup)
+	}
+	switch {
+	case old == nil:
+	case !params.Extend:
+		return nil, protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "group %s already exists", params.GroupID)
+	case !old.lives():
+	case old.machine.Strategy() != supervision.Independent:
+		return nil, protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "group %s has the strategy %s, and extend is for the strategy %s only", params.GroupID, old.machine.Strategy(), protocol.Independent)
+	case len(old.stops) > 0 || old.is(supervision.GroupStopping):
+		return nil, protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "group %s is stopping: extend it when it has ended", params.GroupID)
 	}
 	for _, p := range params.Processes {
-		if old := s.processes.Get(p.ProcessID); old != nil && !slices.Contains(replaced, old) {
-			return group.Prepared{}, nil, notInGroup(p.ProcessID, errExists)
+		switch had := s.processes.Get(p.ProcessID); {
+		case had == nil:
+		case params.Extend && had.PID != nil && s.givesWay(had, old):
+			replaced = append(replaced, had)
+		default:
+			return nil, notInGroup(p.ProcessID, errExists)
 		}
 	}
-	o := group.Options{Name: message.NewName("g-"), Params: params, Session: ctx.Self(), Events: s.events}
-	starts, err = s.newMembers(ctx, o.Name, params, func(pids map[string]*actor.PID) (err *protocol.Error) {
-		o.Members = pids
-		prepared, err = group.New(s.env, o)
-		return err
-	})
-	return prepared, starts, err
+	if err := s.mayStart(len(params.Processes) - len(replaced)); err != nil {
+		return nil, err
+	}
+	depends := 0
+	for i := range params.Processes {
+		depends += len(params.Processes[i].DependsOn)
+	}
+	if depends > maxDepends {
+		return nil, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "the dependsOn of group %s have %d entries together, the limit is %d", wireerr.Clip(params.GroupID), depends, maxDepends)
+	}
+	return replaced, nil
+}
+
+// givesWay reports whether an extension of the group g may replace a process: the process has left g, or was in a group that clients
+// cannot name any more.
+func (s *session) givesWay(p *members.Process, g *group) bool {
+	is := s.groups[p.Group]
+	if p.Group == "" || is != nil && is == s.groupIDs[is.id] {
+		return is != nil && is == g && g.machine.Status(p.ID).State == supervision.Left
+	}
+	return true
+}
+
+// machineOf returns the machine of a group with the processes of a group/start: of g, extended, or of a new group.
+func machineOf(g *group, params protocol.GroupStartParams) (machine *supervision.Group, wrong *protocol.Error) {
+	var all []supervision.Member
+	for _, p := range params.Processes {
+		all = append(all, supervision.Member{ID: p.ProcessID, After: p.DependsOn, OnSuccess: p.Ready != nil && p.Ready.Exit})
+	}
+	intensity, wrong := policy.ParseIntensity("intensity", params.Intensity)
+	if wrong != nil {
+		return nil, wrong
+	}
+	if params.Strategy == protocol.Independent && params.Intensity != nil {
+		return nil, protocol.WrongParams("intensity is not for the strategy independent, where the restart.intensity of each process counts: leave it out")
+	}
+	var err error
+	if g.machine != nil {
+		machine, err = g.machine.Extended(all)
+	} else {
+		machine, err = supervision.NewGroup(supervision.GroupStrategy(cmp.Or(params.Strategy, protocol.OneForOne)), intensity, all)
+	}
+	if err != nil {
+		return nil, protocol.WrongParams("group %s: %v", wireerr.Clip(params.GroupID), err)
+	}
+	if n := len(machine.Order()); n > maxGroup {
+		return nil, protocol.WrongParams("group %s would have %d processes, those that have left included, the limit is %d: stop the group, and start it again", wireerr.Clip(params.GroupID), n, maxGroup)
+	}
+	return machine, nil
+}
+
+// begin takes the processes of a group/start into the group.
+func (g *group) begin(machine *supervision.Group, params protocol.GroupStartParams, starts []message.SpawnRequest) {
+	if g.machine == nil {
+		g.startOrder = machine.Order()
+	}
+	g.machine = machine
+	if g.left == nil {
+		g.left = make(map[string]bool)
+	}
+	for i, p := range params.Processes {
+		g.left[p.ProcessID] = true
+		g.members[p.ProcessID] = groupMember{starts[i].Name, p.Label}
+		delete(g.orders, p.ProcessID)
+		if !slices.Contains(g.startOrder, p.ProcessID) {
+			g.startOrder = append(g.startOrder[:len(g.startOrder):len(g.startOrder)], p.ProcessID) // answers have the old slice
+		}
+	}
+	if params.StartToken != "" {
+		g.tokens = append(g.tokens[max(0, len(g.tokens)+1-maxTokens):], params.StartToken)
+	}
 }
 
 var errExists = protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "it already exists")
 
-// newMembers prepares the processes of a group whose actor has the name, in the order of params, or nothing. check gets
-// their actors, and may refuse them.
-func (s *session) newMembers(ctx actor.Context, name string, params protocol.GroupStartParams, check func(map[string]*actor.PID) *protocol.Error) (starts []message.SpawnRequest, err *protocol.Error) {
+// newMembers prepares the processes of the group with the name, in the order of params, or nothing.
+func (s *session) newMembers(ctx actor.Context, name string, params protocol.GroupStartParams) (starts []message.SpawnRequest, err *protocol.Error) {
 	if err := policy.CheckGroupEnv(params.Processes); err != nil {
 		return nil, err
 	}
@@ -175,29 +241,23 @@ func (s *session) newMembers(ctx actor.Context, name string, params protocol.Gro
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err == nil {
-			return
-		}
-		for _, m := range starts {
-			m.Unused()
-		}
-		for _, p := range places {
-			p.Leave()
-		}
-	}()
-	pids, shares := make(map[string]*actor.PID), make(process.Environments)
+	shares := make(process.Environments)
 	for i, p := range params.Processes {
 		of := s.processOptions(ctx, p, places[i])
-		of.Group, of.GroupID, of.Shares, of.Independent = s.processPID(name), params.GroupID, shares, params.Strategy == protocol.Independent
+		of.Group, of.GroupID, of.Shares, of.Independent = ctx.Self(), params.GroupID, shares, params.Strategy == protocol.Independent
 		m, err := process.New(s.env, of)
 		if err != nil {
-			return starts, notInGroup(p.ProcessID, err)
+			for _, m := range starts {
+				m.Unused()
+			}
+			for _, p := range places {
+				p.Leave()
+			}
+			return nil, notInGroup(p.ProcessID, err)
 		}
-		pids[p.ProcessID] = s.processPID(m.Name)
 		starts = append(starts, m)
 	}
-	return starts, check(pids)
+	return starts, nil
 }
 
 // notInGroup returns the error for a group whose process is refused with err.
@@ -205,52 +265,35 @@ func notInGroup(id string, err *protocol.Error) *protocol.Error {
 	return err.Reword("process %s of the group: %s", wireerr.Clip(id), err.Message)
 }
 
-// mayStartGroup refuses a group that exists, or is too large. The group of an extension that comes here has ended, and
-// so many processes give way.
-func (s *session) mayStartGroup(params protocol.GroupStartParams, replaced int) *protocol.Error {
-	if err := cmp.Or(wireerr.BadName("groupId", params.GroupID), wireerr.BadName("startToken", params.StartToken)); err != nil {
-		return err
-	}
-	if n := len(params.Processes); n > maxGroup {
-		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "group %s has %d processes, the limit is %d", wireerr.Clip(params.GroupID), n, maxGroup)
-	}
-	if s.groups[params.GroupID] != nil && !params.Extend {
-		return protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "group %s already exists", params.GroupID)
-	}
-	if err := s.mayStart(len(params.Processes) - replaced); err != nil {
-		return err
-	}
-	return mayDepend(params)
+// replace frees the id of a process of a group, and ends whatever is left of the process.
+func (s *session) replace(ctx actor.Context, p *members.Process) {
+	s.tellAttached(ctx, message.ProcessRemoved{ID: p.ID, Reason: reasonReplaced})
+	s.processes.Retire(p)
+	ctx.Send(p.PID, message.Stop{Reason: reasonReplaced, Shutdown: -1})
 }
 
-// mayDepend refuses too many dependencies in one request.
-func mayDepend(params protocol.GroupStartParams) *protocol.Error {
-	depends := 0
-	for i := range params.Processes {
-		depends += len(params.Processes[i].DependsOn)
+// announced records that a process of a group can be asked, or has gone. After the last process, group/start is answered.
+func (s *session) announced(ctx actor.Context, p *members.Process) {
+	switch g := s.groups[p.Group]; {
+	case g != nil:
+		delete(g.left, p.ID)
+		s.allAnnounced(ctx, g)
+	case p.PID != nil && p.Group != "":
+		ctx.Send(p.PID, message.Stop{Reason: reasonGroupFailed, Shutdown: -1})
 	}
-	if depends > maxDepends {
-		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "the dependsOn of group %s have %d entries together, the limit is %d", wireerr.Clip(params.GroupID), depends, maxDepends)
-	}
-	return nil
 }
 
-// announced records that a process of a group can be asked, or has gone. After the last process,
-// group/start is answered.
-func (s *session) announced(ctx actor.Context, id, name string) {
-	g := s.groups[s.groupIDs[name]]
-	if g == nil || g.name != name {
-		s.endMembers(ctx, name) // the group has gone before its processes had started
-		return
+// leavesGroup tells the group of a process that the actor of the process has stopped, or was not spawned.
+func (s *session) leavesGroup(ctx actor.Context, p *members.Process) {
+	if p.PID == nil {
+		s.announced(ctx, p)
 	}
-	delete(g.left, id)
-	s.allAnnounced(ctx, g)
+	s.inGroup(ctx, p, func(g *group, now time.Time) { g.machine.Gone(now, p.ID, reasonActorFailed, true) })
 }
 
-// allAnnounced answers group/start when all processes were announced, and tells everybody attached of the
-// processes. It may be repeated.
-func (s *session) allAnnounced(ctx actor.Context, g *ensemble) {
-	if len(g.left) > 0 || g.announced {
+// allAnnounced answers group/start when all processes were announced, and tells everybody attached of the processes. It may be repeated.
+func (s *session) allAnnounced(ctx actor.Context, g *group) {
+	if g.left == nil || len(g.left) > 0 {
 		return
 	}
 	told := make(map[message.Key]bool)
@@ -267,14 +310,14 @@ func (s *session) allAnnounced(ctx actor.Context, g *ensemble) {
 		}
 	}
 	s.env.At(ctx, env.GroupAnswered)
-	g.asked, g.announced = nil, true
-	s.tellMembers(ctx, g)
+	g.asked, g.left = nil, nil
+	s.decide(ctx, g, g.machine.Tick)
 }
 
 // groupStarted returns the answer to group/start, with the processes that are still there.
-func (s *session) groupStarted(g *ensemble) message.GroupStarted {
-	started := message.GroupStarted{GroupStartResult: g.result}
-	for _, id := range g.result.Processes {
+func (s *session) groupStarted(g *group) message.GroupStarted {
+	started := message.GroupStarted{GroupStartResult: protocol.GroupStartResult{GroupID: g.id, Processes: g.startOrder}}
+	for _, id := range g.startOrder {
 		if p := s.processes.Get(id); p != nil && p.PID != nil && p.Group == g.name {
 			started.Processes = append(started.Processes, message.ProcessRef{ID: id, PID: p.PID})
 		}
@@ -282,11 +325,172 @@ func (s *session) groupStarted(g *ensemble) message.GroupStarted {
 	return started
 }
 
-// notAnnounced records that a process has gone before it was announced.
-func (s *session) notAnnounced(ctx actor.Context, p *members.Process) {
-	if p.Group != "" && p.PID == nil {
-		s.announced(ctx, p.ID, p.Group)
+// decide tells the machine of a group an event, and does what follows. A panic harms no other group, and no process outside of
+// this group: the session goes on, and asks the processes of the group for news that may be lost. A group that fails too often ends.
+func (s *session) decide(ctx actor.Context, g *group, event func(now time.Time)) {
+	now := time.Now()
+	if s.env.Contain(ctx, "group "+g.id, func() {
+		event(now)
+		s.env.At(ctx, env.GroupDecided)
+		if g.left == nil {
+			s.tellGroup(ctx, g, now)
+		}
+	}) {
+		return
 	}
+	n, exceeded := g.failures.Failed(now, s.env.Strategy.Intensity)
+	if exceeded {
+		s.groupFailed(ctx, g)
+		return
+	}
+	g.repairAt = now.Add(s.env.Strategy.Backoff.Delay(n, rand.Float64()))
+	g.wakeAt.SetTo(ctx, g.repairAt, groupDue{g.name})
+}
+
+// repair asks the processes of a group for everything that they have said, and has their orders repeated. It is an event for decide.
+func (s *session) repair(ctx actor.Context, g *group) func(time.Time) {
+	return func(now time.Time) {
+		g.repairAt = time.Time{}
+		clear(g.orders)
+		for id, m := range g.members {
+			switch p := s.processes.Known(m.actor); {
+			case p == nil:
+				g.machine.Gone(now, id, reasonActorFailed, true)
+			case p.PID != nil:
+				ctx.Send(p.PID, message.Report{})
+			}
+		}
+		if len(g.stops) > 0 && g.lives() {
+			g.machine.Stop(now, reasonStopped)
+		}
+		g.machine.Tick(now)
+	}
+}
+
+// groupDue does what is due in a group.
+func (s *session) groupDue(ctx actor.Context, name string) {
+	g := s.groups[name]
+	if g == nil {
+		return
+	}
+	g.wakeAt.Cancel() // tellGroup sets the alarm again, even for the same time: the clock may have been set back
+	if g.repairAt.IsZero() {
+		s.decide(ctx, g, g.machine.Tick)
+	} else {
+		s.decide(ctx, g, s.repair(ctx, g))
+	}
+}
+
+// member takes news of a process for its group.
+func (s *session) member(ctx actor.Context, m any) {
+	switch m := m.(type) {
+	case message.MemberReady:
+		s.inGroup(ctx, s.processes.Known(m.Name), func(g *group, now time.Time) { g.machine.Ready(now, m.ID, m.Run) })
+	case message.MemberEnded:
+		s.inGroup(ctx, s.processes.Known(m.Name), func(g *group, now time.Time) {
+			if m.Anew {
+				g.machine.Forget(m.ID)
+			}
+			g.machine.Ended(now, m.ID, m.Run, m.End, m.Restart, rand.Float64())
+		})
+	case message.MemberGone:
+		s.inGroup(ctx, s.processes.Known(m.Name), func(g *group, now time.Time) {
+			g.machine.Gone(now, m.ID, cmp.Or(m.Reason, supervision.EndedByRequest), m.GivenUp)
+		})
+	case message.MemberRejoins:
+		s.inGroup(ctx, s.processes.Known(m.Name), func(g *group, now time.Time) { g.machine.Rejoin(now, m.ID, m.N) })
+	case message.MemberBack:
+		s.inGroup(ctx, s.processes.Known(m.Name), func(g *group, _ time.Time) { delete(g.orders, m.ID) })
+	}
+}
+
+// inGroup has the group of a process decide over an event. If another process has the id now, late news mean nothing. A nil p
+// is a process that the session has forgotten.
+func (s *session) inGroup(ctx actor.Context, p *members.Process, event func(*group, time.Time)) {
+	if p == nil {
+		return
+	}
+	if g := s.groups[p.Group]; g != nil && g.members[p.ID].actor == p.Name {
+		s.decide(ctx, g, func(now time.Time) { event(g, now) })
+	}
+}
+
+// tellGroup sends the new decisions of a group to its processes, tells everybody attached a new state, and forgets the group when its retention is
+// over and no process can come back.
+func (s *session) tellGroup(ctx actor.Context, g *group, now time.Time) {
+	for _, id := range g.machine.Order() {
+		if st := g.machine.Status(id); st != g.orders[id] {
+			g.orders[id] = st
+			g.serial++
+			if p := s.processes.Known(g.members[id].actor); p != nil {
+				ctx.Send(p.PID, message.Order{Serial: g.serial, Status: st})
+				s.env.At(ctx, env.GroupOrdered)
+			}
+		}
+	}
+	state, reason := g.machine.State()
+	if state != g.state || reason != g.reason {
+		if state != g.state && g == s.groupIDs[g.id] {
+			s.tellAttached(ctx, message.GroupChanged{GroupChangedNotification: protocol.GroupChangedNotification{GroupID: g.id, State: string(state), Reason: reason}})
+		}
+		s.env.At(ctx, env.GroupStateTold)
+		s.events.Put(protocol.ServerEvent{Kind: protocol.ServerGroup, GroupID: g.id, State: string(state), Reason: reason})
+		g.state, g.reason = state, reason
+	}
+	wake := g.machine.Wake()
+	if state != supervision.GroupEnded {
+		g.ended = time.Time{}
+	} else {
+		s.stopped(ctx, g, nil)
+		if g.ended.IsZero() {
+			g.ended = now
+		}
+		if wake = g.ended.Add(max(s.env.ClosedRetention, 0)); !now.Before(wake) {
+			if wake = (time.Time{}); !s.anyLeft(g) {
+				s.forgetGroup(g)
+				return
+			}
+		}
+	}
+	if !g.repairAt.IsZero() {
+		wake = g.repairAt
+	}
+	g.wakeAt.SetTo(ctx, wake, groupDue{g.name})
+}
+
+// anyLeft reports whether the actor of some process of a group is there.
+func (s *session) anyLeft(g *group) bool {
+	for _, m := range g.members {
+		if s.processes.Known(m.actor) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetGroup takes a group from the table.
+func (s *session) forgetGroup(g *group) {
+	g.wakeAt.Cancel()
+	delete(s.groups, g.name)
+	if s.groupIDs[g.id] == g {
+		delete(s.groupIDs, g.id)
+	}
+}
+
+// groupFailed gives a group up. Without orders its processes are of no use, and end. processStarted ends processes that start later.
+func (s *session) groupFailed(ctx actor.Context, g *group) {
+	s.env.Log.Error("group failed too often, its processes are killed", "session", s.id, "group", g.id)
+	err := protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "group %s: %s, and its processes are killed", g.id, reasonGroupFailed)
+	for _, r := range g.asked {
+		ctx.Send(r.Sender, replyOf(r.Token, err))
+	}
+	s.stopped(ctx, g, err)
+	for p := range s.processes.All() {
+		if p.Group == g.name && p.PID != nil {
+			ctx.Send(p.PID, message.Stop{Reason: reasonGroupFailed, Shutdown: -1})
+		}
+	}
+	s.forgetGroup(g)
 }
 
 // stopGroup handles group/stop. The answer comes when the group has ended.
@@ -295,7 +499,7 @@ func (s *session) stopGroup(ctx actor.Context, m message.Request, params protoco
 		ctx.Respond(message.Reply{Token: m.Token, Result: a.Result, Err: a.Err}) // the client repeats a request after a cut
 		return
 	}
-	g := s.groups[params.GroupID]
+	g := s.groupIDs[params.GroupID]
 	if g == nil {
 		reply := message.Reply{Token: m.Token, Err: protocol.Errorf(protocol.KindUnknownGroup, protocol.CodeInvalidRequest, "unknown group id %s", wireerr.Clip(params.GroupID))}
 		s.answers.Add(params, reply.Result, reply.Err)
@@ -308,25 +512,16 @@ func (s *session) stopGroup(ctx actor.Context, m message.Request, params protoco
 		ctx.Respond(m.Failed(protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "%d requests wait for the end of group %s: wait for their answers", len(g.stops), wireerr.Clip(params.GroupID))))
 		return
 	}
-	g.stopping = true
 	g.stops = append(g.stops, stopRequest{request{Sender: ctx.Sender(), Token: m.Token}, params})
-	s.stopNow(ctx, g)
-}
-
-// stopNow answers every group/stop if the group has ended, and otherwise has the group stop.
-func (s *session) stopNow(ctx actor.Context, g *ensemble) {
-	switch {
-	case !g.stopping:
-	case g.info.State == string(supervision.GroupEnded):
-		s.stopped(ctx, g, nil)
-		g.stopping = false // a process may come back
-	case g.told: // before that the actor may not be there: groupReport calls stopNow again
-		ctx.Send(s.processPID(g.name), message.StopGroup{Reason: reasonStopped})
-	}
+	s.decide(ctx, g, func(now time.Time) {
+		if g.lives() { // otherwise tellGroup answers, and the group keeps the reason of its end
+			g.machine.Stop(now, reasonStopped)
+		}
+	})
 }
 
 // stopped answers every group/stop of a group.
-func (s *session) stopped(ctx actor.Context, g *ensemble, err *protocol.Error) {
+func (s *session) stopped(ctx actor.Context, g *group, err *protocol.Error) {
 	for _, r := range g.stops {
 		reply := replyOf(r.Token, err)
 		s.answers.Add(r.params, reply.Result, reply.Err)
@@ -351,59 +546,29 @@ func (s *session) dropStops(gone *actor.PID) {
 	}
 }
 
+func (g *group) is(state supervision.GroupState) bool {
+	is, _ := g.machine.State()
+	return is == state
+}
+
+// lives reports whether there is a group that has not ended.
+func (g *group) lives() bool { return g != nil && !g.is(supervision.GroupEnded) }
+
+// info describes the group to clients.
+func (g *group) info() protocol.GroupInfo {
+	state, reason := g.machine.State()
+	info := protocol.GroupInfo{GroupID: g.id, Strategy: protocol.GroupStrategy(g.machine.Strategy()), State: string(state), Reason: reason, Restarts: g.machine.Restarts()}
+	for _, id := range g.machine.Order() {
+		st := g.machine.Status(id)
+		info.Processes = append(info.Processes, protocol.GroupMember{ProcessID: id, State: st.State.String(), Run: st.Run, Ready: st.Ready, Reason: st.Reason, Label: g.members[id].label})
+	}
+	return info
+}
+
 func (s *session) listGroups(ctx actor.Context, m message.Request) {
 	result := protocol.GroupListResult{Groups: []protocol.GroupInfo{}}
-	for _, g := range s.groups {
-		result.Groups = append(result.Groups, g.info)
+	for _, id := range slices.Sorted(maps.Keys(s.groupIDs)) {
+		result.Groups = append(result.Groups, s.groupIDs[id].info())
 	}
-	slices.SortFunc(result.Groups, func(a, b protocol.GroupInfo) int { return strings.Compare(a.GroupID, b.GroupID) })
 	ctx.Respond(message.Reply{Token: m.Token, Result: result})
-}
-
-// groupReport takes the state of a group, and tells everybody attached if it has changed.
-func (s *session) groupReport(ctx actor.Context, m message.GroupReport) {
-	g := s.groups[m.Info.GroupID]
-	if g == nil || g.name != m.Name || m.Extended < g.members.Serial {
-		return // of another group with the id, or of before an extension: another report follows
-	}
-	first, changed := !g.told, g.info.State != m.Info.State
-	if first || changed {
-		s.tellAttached(ctx, message.GroupChanged{GroupChangedNotification: protocol.GroupChangedNotification{GroupID: m.Info.GroupID, State: m.Info.State, Reason: m.Info.Reason}})
-	}
-	s.env.At(ctx, env.GroupStateTold)
-	g.told, g.info = true, m.Info
-	if first || changed {
-		s.stopNow(ctx, g)
-	}
-}
-
-// groupGone forgets a group whose actor has stopped. If the group had not ended, its actor has failed too
-// often: without orders its processes are of no use, and end.
-func (s *session) groupGone(ctx actor.Context, name string) {
-	id := s.groupIDs[name]
-	g := s.groups[id]
-	ended := g.info.State == string(supervision.GroupEnded)
-	var err *protocol.Error
-	if !ended {
-		err = protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "group %s: %s, and its processes are killed", id, reasonGroupFailed)
-	}
-	for _, r := range g.asked {
-		ctx.Send(r.Sender, replyOf(r.Token, err))
-	}
-	s.stopped(ctx, g, err)
-	if !ended {
-		s.endMembers(ctx, name)
-	}
-	s.env.At(ctx, env.GroupGoneTold)
-	delete(s.groups, id)
-	delete(s.groupIDs, name)
-}
-
-// endMembers ends the processes of a failed group. processStarted ends processes that start later.
-func (s *session) endMembers(ctx actor.Context, name string) {
-	for p := range s.processes.All() {
-		if p.Group == name && p.PID != nil {
-			ctx.Send(p.PID, message.Stop{Reason: reasonGroupFailed, Shutdown: -1})
-		}
-	}
 }

@@ -22,8 +22,7 @@ type Options struct {
 	Registry *actor.PID
 }
 
-// New returns the request for the supervisor of a new session, which spawns the session.
-func New(e *env.Env, o Options) message.SpawnRequest {
+func newRecord(e *env.Env, o Options) *sessionRecord {
 	record := &sessionRecord{
 		env:      e,
 		id:       o.ID,
@@ -36,11 +35,19 @@ func New(e *env.Env, o Options) message.SpawnRequest {
 		registry: o.Registry,
 		first:    &o.First,
 		gauge:    &message.Gauge{Account: e.StartBudget.Account()},
+		groups:   make(map[string]*group),
+		groupIDs: make(map[string]*group),
 	}
 	if !o.Life.Limits().Ephemeral {
 		record.events = e.Journal.Source(record.identity, o.ID, o.Name)
 	}
 	record.closes, record.giveUp = context.WithCancelCause(context.Background())
+	return record
+}
+
+// New returns the request for the supervisor of a new session, which spawns the session.
+func New(e *env.Env, o Options) message.SpawnRequest {
+	record := newRecord(e, o)
 	return message.SpawnRequest{
 		Spawn: message.Spawn{
 			Name:  o.ID,
@@ -53,7 +60,7 @@ func New(e *env.Env, o Options) message.SpawnRequest {
 	}
 }
 
-// sessionSupervisor is the parent of a session, its processes and its groups. It has no logic: it only
+// sessionSupervisor is the parent of a session and its processes. It has no logic: it only
 // spawns. When the session stops, the supervisor stops with all its children.
 type sessionSupervisor struct{ record *sessionRecord }
 
@@ -79,14 +86,6 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 			return
 		}
 		m.Under(ctx)
-	case message.Spawn:
-		if s.ended(ctx, logic) {
-			return // the session, which waits for Done, is gone
-		}
-		if err := m.Under(ctx); err != nil {
-			e.Log.Error("spawn", "actor", m.Name, "err", err)
-		}
-		ctx.Respond(m.Done)
 	case message.Drain, message.Evict, message.TellStanding, message.Abandoned:
 		ctx.Send(logic, m)
 	case message.Attach:
@@ -112,7 +111,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 	}
 }
 
-// ended reports whether the session has ended, and only its processes and groups are left.
+// ended reports whether the session has ended, and only its processes are left.
 func (s *sessionSupervisor) ended(ctx actor.Context, logic *actor.PID) bool {
 	return !slices.ContainsFunc(ctx.Children(), logic.Equal)
 }

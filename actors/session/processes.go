@@ -143,8 +143,8 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 		}
 		s.tellAttached(ctx, message.ProcessRemoved{ID: p.ID, Reason: m.Err.Message})
 		s.env.At(ctx, env.StartTold)
-		s.notAnnounced(ctx, p)
 		s.processes.Forget(p)
+		s.leavesGroup(ctx, p)
 		s.mayEnd(ctx)
 		return
 	}
@@ -164,9 +164,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 	}
 	s.env.At(ctx, env.StartTold)
 	p.PID, p.Asked = m.Ref.PID, nil
-	if p.Group != "" {
-		s.announced(ctx, m.ID, p.Group)
-	}
+	s.announced(ctx, p)
 	if reason, closing := s.life.Closing(); closing {
 		ctx.Send(p.PID, message.Stop{Reason: reason, Shutdown: s.life.Grace()})
 	}
@@ -187,10 +185,11 @@ func (s *session) processRetired(ctx actor.Context, m message.ProcessRetired) {
 
 // processGone forgets a process whose actor has stopped.
 func (s *session) processGone(ctx actor.Context, name string) {
-	if p := s.processes.Gone(name); p != nil {
+	p, live := s.processes.Gone(name)
+	if live {
 		reason, closing := s.life.Closing()
 		if !closing {
-			reason = "its actor failed too often"
+			reason = reasonActorFailed
 		}
 		for _, r := range p.Asked {
 			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: protocol.Errorf(protocol.KindEnded, protocol.CodeInternal, "process %s ended before it had started: %s", p.ID, reason)})
@@ -200,8 +199,10 @@ func (s *session) processGone(ctx actor.Context, name string) {
 		s.processes.Remember(time.Now(), max(s.env.ClosedRetention, 0), removed)
 		s.tellAttached(ctx, removed)
 		s.env.At(ctx, env.GoneTold)
-		s.notAnnounced(ctx, p)
 		s.processes.Forget(p)
+	}
+	if p != nil {
+		s.leavesGroup(ctx, p)
 	}
 	s.mayEnd(ctx)
 }

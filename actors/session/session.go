@@ -5,7 +5,7 @@
 //
 //   - session.go, members: who attaches, takeover, and the table of processes
 //   - processes.go, new.go: starts
-//   - groups.go, extend.go: groups of processes; package group tells the members, package supervision decides
+//   - groups.go: groups of processes: package supervision decides, and the session tells the processes
 //   - shares.go: roles, shares, and who is cut when a share ends
 //   - update.go: what an owner may change
 //   - end.go, lifetime: when the session ends, and why: lifetime decides, and the actor acts
@@ -65,12 +65,12 @@ type sessionRecord struct {
 	gauge     *message.Gauge
 	processes members.Table
 	shells    shellstate.Cache
-	groups    map[string]*ensemble // by the client's id
-	groupIDs  map[string]string    // the client's id of each of groups, by actor name
-	over      bool                 // all were told of the end, and the actor stops once its queue is empty
-	left      []error              // names programs of ended processes, not seen gone; maxLeft at most
-	answers   repeat.Answers       // for clients who repeat a request after a cut
-	closers   []request            // session/close without an answer
+	groups    map[string]*group // by name
+	groupIDs  map[string]*group // by the client's id: a group that has ended gives way to another with its id
+	over      bool              // all were told of the end, and the actor stops once its queue is empty
+	left      []error           // names programs of ended processes, not seen gone; maxLeft at most
+	answers   repeat.Answers    // for clients who repeat a request after a cut
+	closers   []request         // session/close without an answer
 }
 
 type request = members.Request
@@ -100,6 +100,9 @@ func (s *session) Receive(ctx actor.Context) {
 	case *actor.Stopping, *actor.Stopped:
 		s.lifeAt.Cancel() // the host may stop a session long before it expires
 		s.shareAt.Cancel()
+		for _, g := range s.groups {
+			g.wakeAt.Cancel()
+		}
 		for _, pid := range s.attached() {
 			s.env.Unwatch(ctx, pid)
 		}
@@ -130,13 +133,10 @@ func (s *session) Receive(ctx actor.Context) {
 		s.processRetired(ctx, m)
 	case message.ProcessEnded:
 		s.ended(m)
-	case message.GroupSpawned:
-		if g := s.groups[s.groupIDs[m.Name]]; g != nil && g.name == m.Name {
-			g.watched = true
-			s.env.Watch(ctx, s.processPID(m.Name))
-		}
-	case message.GroupReport:
-		s.groupReport(ctx, m)
+	case message.MemberReady, message.MemberEnded, message.MemberGone, message.MemberRejoins, message.MemberBack:
+		s.member(ctx, m)
+	case groupDue:
+		s.groupDue(ctx, m.name)
 	case message.Lost:
 		if s.departure == "" && ctx.Sender().Equal(s.owner) {
 			s.departure = leftLost
@@ -170,8 +170,6 @@ func (s *session) start(ctx actor.Context) {
 	if s.observers == nil {
 		s.observers = make(map[message.Key]viewer)
 		s.former = make(map[message.Key]*actor.PID)
-		s.groups = make(map[string]*ensemble)
-		s.groupIDs = make(map[string]string)
 	}
 	if first := s.first; first != nil {
 		s.attach(ctx, *first)
@@ -200,28 +198,18 @@ func (s *session) start(ctx actor.Context) {
 		s.env.Watch(ctx, m.PID)
 		ctx.Send(m.PID, message.Announce{})
 	}
-	for pid := range s.processes.Lingering() {
-		s.env.Watch(ctx, pid)
+	for p := range s.processes.Lingering() {
+		s.env.Watch(ctx, p.PID)
 	}
 	for _, g := range s.groups {
-		if s.askGroup(ctx, g); !g.watched {
-			continue // GroupSpawned comes
-		}
-		s.env.Watch(ctx, s.processPID(g.name))
-		ctx.Send(s.processPID(g.name), message.Report{})
+		g.wakeAt.Cancel()
 		s.allAnnounced(ctx, g)
-		s.tellMembers(ctx, g) // the last ExtendGroup may be lost
-		s.stopNow(ctx, g)
+		s.decide(ctx, g, s.repair(ctx, g))
 	}
 	s.sinceAttached(ctx)
 	if _, closing := s.life.Closing(); closing {
 		s.end(ctx)
 	}
-}
-
-// processPID returns the actor of a process or group, by its name.
-func (s *session) processPID(name string) *actor.PID {
-	return actor.NewPID(s.supervisor.Address, s.supervisor.Id+"/"+name)
 }
 
 // attached returns the owner, if any, and the observers.
@@ -322,7 +310,7 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 	s.attaching = nil
 }
 
-// terminated handles the end of an actor: of an owner, a viewer, a process or a group.
+// terminated handles the end of an actor: of an owner, a viewer or a process.
 func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 	switch {
 	case pid.Equal(s.owner): // not s.owner.Equal: the owner may be nil
@@ -338,12 +326,7 @@ func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
 		delete(s.former, message.KeyOf(pid))
 	default:
-		name := message.LastName(pid)
-		if _, ok := s.groupIDs[name]; ok {
-			s.groupGone(ctx, name)
-			return
-		}
-		s.processGone(ctx, name)
+		s.processGone(ctx, message.LastName(pid))
 	}
 }
 

@@ -60,17 +60,11 @@ func newLoneIn(t *testing.T, c config.Config, name string, life *lifetime.Life, 
 		}
 	}))
 	c.Log = quiet
-	record := &sessionRecord{
-		env:        &env.Env{Config: c.WithDefaults()},
-		id:         "s",
-		life:       life,
-		registry:   l.test,
-		supervisor: l.test,
-		identity:   name,
-		first:      &message.AttachRequest{Attach: message.Attach{Identity: identity.Identity{Name: name}}, Sender: l.test},
-		gauge:      new(message.Gauge),
-	}
-	record.closes, record.giveUp = context.WithCancelCause(context.Background())
+	record := newRecord(&env.Env{Config: c.WithDefaults()}, Options{
+		ID: "s", Life: life, Registry: l.test,
+		First: message.AttachRequest{Attach: message.Attach{Identity: identity.Identity{Name: name}}, Sender: l.test},
+	})
+	record.supervisor = l.test
 	l.closes, l.record = record.closes, record
 	for _, p := range processes {
 		p.PID = l.test
@@ -156,15 +150,12 @@ func TestSessionExpires(t *testing.T) {
 func TestStoppedSessionLeavesNoTimer(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		registry := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
-		record := &sessionRecord{
-			env:        &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()},
-			life:       lifetime.New(time.Now(), lifetime.Limits{TTL: -1, Age: time.Hour}),
-			registry:   registry,
-			supervisor: registry,
-			first:      &message.AttachRequest{Sender: registry},
-			gauge:      new(message.Gauge),
-		}
-		record.closes, record.giveUp = context.WithCancelCause(context.Background())
+		record := newRecord(&env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}, Options{
+			Life:     lifetime.New(time.Now(), lifetime.Limits{TTL: -1, Age: time.Hour}),
+			First:    message.AttachRequest{Sender: registry},
+			Registry: registry,
+		})
+		record.supervisor = registry
 		pid := spawn(func() actor.Actor { return &session{record} })
 		synctest.Wait()
 		if !record.lifeAt.IsSet() {
@@ -337,31 +328,19 @@ func TestCloseWaitsForCaptures(t *testing.T) {
 	}
 }
 
-// A report that a group sent before its extension says nothing about the extended group: another report follows.
-func TestReportOfBeforeAnExtension(t *testing.T) {
-	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
-	hear[message.Attached](l)
-	l.record.groups = map[string]*ensemble{"g": {name: "g-1", members: message.ExtendGroup{Serial: 2}}}
-	for serial, state := range []string{"of the start", "of the first extension", "of the second"} {
-		l.send(message.GroupReport{Name: "g-1", Info: protocol.GroupInfo{GroupID: "g", State: state}, Extended: uint64(serial)})
-	}
-	if m := hear[message.GroupChanged](l); m.State != "of the second" {
-		t.Errorf("the first state that is told is that %s", m.State)
-	}
-}
-
 // newExtensible returns a full session with a group of two processes: p has left, and q has not.
 func newExtensible(t *testing.T) *lone {
 	l := newLoneIn(t, config.Config{MaxProcesses: 2}, "", lifetime.New(time.Now(), lifetime.Limits{TTL: -1}),
 		&members.Process{ID: "p", Name: "p-1", Group: "g-1"}, &members.Process{ID: "q", Name: "p-2", Group: "g-1"})
 	hear[message.Attached](l)
-	l.record.groups = map[string]*ensemble{"g": {
-		name:    "g-1",
-		info:    protocol.GroupInfo{GroupID: "g", Strategy: protocol.Independent, Processes: []protocol.GroupMember{{ProcessID: "p", State: "left"}, {ProcessID: "q", State: "running"}}},
-		members: message.ExtendGroup{Members: []supervision.Member{{ID: "p"}, {ID: "q"}}, PIDs: map[string]*actor.PID{"p": l.test, "q": l.test}, Labels: make(map[string]string)},
-		left:    make(map[string]bool),
-	}}
-	l.record.groupIDs = map[string]string{"g-1": "g"}
+	machine, err := supervision.NewGroup(supervision.Independent, supervision.Intensity{}, []supervision.Member{{ID: "p"}, {ID: "q"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine.Tick(time.Now())
+	machine.Gone(time.Now(), "p", supervision.EndedByRequest, false)
+	g := &group{id: "g", name: "g-1", machine: machine, members: map[string]groupMember{"p": {actor: "p-1"}, "q": {actor: "p-2"}}, orders: make(map[string]supervision.MemberStatus)}
+	l.record.groups, l.record.groupIDs = map[string]*group{"g-1": g}, map[string]*group{"g": g}
 	return l
 }
 

@@ -178,14 +178,18 @@ var mutants = []mutant{
 	{file: "actors/peer/shellstate/script.go", old: `[]string{"--norc", "-pc"}`, new: `[]string{"-pc"}`, breaks: "no startup file runs after a capture"},
 	{file: "actors/peer/shellstate/cache.go", old: `e.attempts < maxAttempts`, new: `e.attempts <= maxAttempts`, breaks: "a capture is tried three times"},
 	{file: "actors/session/processes.go", old: `removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: p.Ended.Last`, new: `removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: 0 * p.Ended.Last`, breaks: "clients hear how far the log of a lost process went"},
-	{file: "actors/group/group.go", old: `			g.serial++
+	{file: "actors/session/groups.go", old: `			g.serial++
 `, new: ``, breaks: "a newer order has a higher serial"},
-	{file: "actors/group/group.go", old: `delete(g.told, m.ID)`, new: `_ = m`, breaks: "a restarted process gets its order again"},
-	{file: "actors/group/group.go", old: `case message.Report:
-		g.info = protocol.GroupInfo{}`, new: `case message.Report:
-		g.info.Reason = ""`, breaks: "a restarted session hears again how its group stands"},
-	{file: "actors/group/group.go", old: `max(g.env.ClosedRetention, 0), endedDue{}`, new: `0, endedDue{}`, breaks: "an ended group is kept for the retention"},
-	{file: "actors/group/group.go", old: `g.group.Gone(now, id, "its actor failed too often", true)`, new: `g.group.Ready(now, id, 1)`, breaks: "a process whose actor is gone has left its group"},
+	{file: "actors/session/groups.go", old: `delete(g.orders, m.ID)`, new: `_ = m`, breaks: "a restarted process gets its order again"},
+	{file: "actors/session/groups.go", old: `		clear(g.orders)
+`, new: ``, breaks: "after a failure over a group its processes get their orders again"},
+	{file: "actors/session/groups.go", old: `				ctx.Send(p.PID, message.Report{})`, new: ``, breaks: "after a failure over a group its processes repeat their news"},
+	{file: "actors/session/groups.go", old: `	if exceeded {`, new: `	if false {`, breaks: "a group that fails too often is given up"},
+	{file: "actors/session/groups.go", old: `		if g.left == nil {
+			s.tell`, new: `		if true {
+			s.tell`, breaks: "the orders of a group wait for the answer to group/start"},
+	{file: "actors/session/groups.go", old: `g.ended.Add(max(s.env.ClosedRetention, 0))`, new: `g.ended`, breaks: "an ended group is kept for the retention"},
+	{file: "actors/session/groups.go", old: `g.machine.Gone(now, p.ID, reasonActorFailed, true)`, new: `g.machine.Ready(now, p.ID, 1)`, breaks: "a process whose actor is gone has left its group"},
 	{file: "actors/internal/env/gate.go", old: `return !was || ofSystem(m)`, new: `return true || ofSystem(m)`, breaks: "after Stopping, an actor gets no message but those of its end"},
 	{file: "actors/internal/env/gate.go", old: `		if g.stopped {
 			g.actor = nil`, new: `		if false {
@@ -234,8 +238,8 @@ var mutants = []mutant{
 	{file: "actors/internal/wireerr/wireerr.go", old: `n > maxName {`, new: `n >= maxName {`, breaks: "a name may have 1 KiB"},
 	{file: "actors/message/host.go", old: `return nil // its connection answers when it ends`, new: `return m.Failed(wireerr.ErrShutdown)`, breaks: "a request to a command is answered once, by its connection"},
 	{file: "actors/message/host.go", old: `	if m.SessionID != "" {`, new: `	if false {`, breaks: "an Attach to a session that has ended says so"},
-	{file: "supervision/group.go", old: `if old := g.member(m.ID); old != nil && keep(m.ID) {`, new: `if old := g.member(m.ID); old != nil {`, breaks: "a process that replaces another in a group begins anew"},
-	{file: "actors/group/group.go", old: `return pid != nil && message.LastName(pid) == name`, new: `return pid != nil`, breaks: "late news of a replaced process means nothing"},
+	{file: "supervision/group.go", old: `if old := g.member(m.ID); old != nil && !anew[m.ID] {`, new: `if old := g.member(m.ID); old != nil {`, breaks: "a process that replaces another in a group begins anew"},
+	{file: "actors/session/groups.go", old: ` && g.members[p.ID].actor == p.Name {`, new: ` {`, breaks: "late news of a replaced process means nothing"},
 	{file: "supervision/group.go", old: `o.State == Waiting && o.Run > 0 &&`, new: `o.State == Waiting &&`, breaks: "a member that never ran does not wait for the backoff of another"},
 	{file: "actors/process/reads.go", old: `&& entries[i].Len() > 0 {`, new: `{`, breaks: "a log that was closed once is read as a whole from disk", in: "tests", run: "^TestAfterEndSpooled$"},
 	{file: "actors/process/requests.go", old: `of.ForInstance() != p.instance() {`, new: `false {`, breaks: "a request for a process is never for a later one under its id", in: "tests", run: "^TestInstance$"},
@@ -243,7 +247,7 @@ var mutants = []mutant{
 	{file: "actors/process/life/group.go", old: `m == nil || m.Rejoined < int(l.rejoins) {`, new: `m == nil {`, breaks: "an order from before a process came back to its group means nothing"},
 	{file: "actors/process/life.go", old: `ctx.Send(p.session, message.ProcessReopened{Name: p.name})
 		log.`, new: `log.`, breaks: "a run after the end of its process keeps a session alive", in: "tests", run: "^TestAfterEndKeepsSession$"},
-	{file: "actors/group/group.go", old: `case g.overdue && len(g.gone) == len(g.members):`, new: `case g.overdue:`, breaks: "a group is there for as long as a process may come back to it"},
+	{file: "actors/session/groups.go", old: `!s.anyLeft(g) {`, new: `true {`, breaks: "a group is there for as long as a process may come back to it"},
 	{file: "actors/process/life/runs.go", old: `!n.closed || now.Probing {`, new: `!n.closed {`, breaks: "the next run waits for the probe of the last one"},
 	{file: "actors/process/life/runs.go", old: `if !n.treeGone || !n.closed`, new: `if !n.closed`, breaks: "the next run waits until the old tree is gone"},
 	{file: "actors/process/life/runs.go", old: `case n.verdict != supervision.Again:`, new: `case n.verdict != supervision.Again && l.stopping == nil:`, breaks: "no run starts after a stop"},
@@ -368,7 +372,6 @@ var mutants = []mutant{
 		code = protocol.CloseNormal
 `, new: ``, breaks: "after a session/close the Close code is 1000", run: "^TestCloseCodes$"},
 	{file: "actors/process/life/end.go", old: `min(max(grace, l.config.ShutdownGrace), longest)`, new: `min(grace, longest)`, breaks: "ShutdownGrace is the least grace of a shutdown"},
-	{file: "actors/session/groups.go", old: ` || m.Extended < g.members.Serial`, new: ``, breaks: "a report of before an extension is not told", run: "^TestReportOfBeforeAnExtension$"},
 	{file: "actors/child/intake.go", old: `retained, pinned, in.charged+charged`, new: `retained, pinned, charged`, breaks: "an intake that succeeds another keeps its own charge", run: "^TestSucceedKeepsBothCharges$"},
 	{file: "actors/child/search_tree_linux.go", old: `case others && !t.closing.Load():`, new: `case others:`, breaks: "at the end of the server strays of several trees are killed", run: "^TestStraysOfSeveralTrees$"},
 	{file: "client/link.go", old: `k == nil || !k.sent`, new: `k == nil`, breaks: "an answer counts for a call that was sent", run: "^TestAnswerOfAnUnsentCall$"},
@@ -747,7 +750,7 @@ var mutants = []mutant{
 	{file: "actors/child/process.go", old: `	case drained:`, new: `	default:`, breaks: "the exit of a short process comes after its output", in: "tests", run: "^TestOrder$"},
 	{file: "actors/child/process.go", old: `ExitCode:   code,`, new: `ExitCode: code & 63,`, breaks: "each of many processes has its own exit code", in: "tests", run: "^TestManyProcesses$"},
 	{file: "actors/session/groups.go", old: `policy.CheckGroupEnv(params.Processes)`, new: `policy.CheckGroupEnv(nil)`, breaks: "the environments of a group take no longer to match than a message may", in: "actors", run: "OfAHost"},
-	{file: "actors/session/groups.go", old: `g != nil && slices.Contains(g.tokens, params.StartToken) {`, new: `g != nil && false {`, breaks: "a repeated group/start gets the answer of the first", in: "tests", run: "^TestGroupPipelined$"},
+	{file: "actors/session/groups.go", old: `g == nil || !slices.Contains(g.tokens, params.StartToken):`, new: `true:`, breaks: "a repeated group/start gets the answer of the first", in: "tests", run: "^TestGroupPipelined$"},
 	{file: "actors/spool/spool.go", old: `	f.closed = true
 	f.room = func() {}`, new: `	f.room = func() {}`, breaks: "the end of a session closes the spools of its processes", in: "tests", run: "^TestSpoolEnds$"},
 	{file: "actors/outlog/outlog.go", old: `it.on != nil && it.Stream == s && it.Seq > l.seen &&`, new: `it.on != nil && it.Stream == s &&`, breaks: "output on disk that was read does not grow"},
@@ -836,8 +839,8 @@ var mutants = []mutant{
 	{file: "supervision/strategy.go", old: `delete(s.tallies, child.Id)`, new: `_ = child.Id`, breaks: "a strategy forgets the failures of a child that is gone"},
 	{file: "supervision/strategy.go", old: `c.GivenUp.Add(1)`, new: `c.Restarts.Add(1)`, breaks: "an actor that is given up is not counted as restarted"},
 	{file: "supervision/supervision.go", old: `if len(t.failures) > in.Restarts {`, new: `if len(t.failures) > in.Restarts+1 {`, breaks: "a tally holds no more failures than it needs"},
-	{file: "actors/session/extend.go", old: `s.mayStart(len(params.Processes) - len(replaced))`, new: `s.mayStart(len(params.Processes))`, breaks: "a process that replaces another takes its place in a full session"},
-	{file: "actors/session/end.go", old: `		ctx.Send(pid, message.Stop{Reason: reason})
+	{file: "actors/session/groups.go", old: `s.mayStart(len(params.Processes) - len(replaced))`, new: `s.mayStart(len(params.Processes))`, breaks: "a process that replaces another takes its place in a full session"},
+	{file: "actors/session/end.go", old: `		ctx.Send(p.PID, message.Stop{Reason: reason})
 `, new: `		_ = pid
 `, breaks: "a closing session stops the actors of retired processes"},
 	{file: "actors/process/stdin/stdin.go", old: `	q.guests.Change(again)
@@ -861,13 +864,9 @@ var mutants = []mutant{
 	{file: "actors/registry/room.go", old: `if m.ID != r.leaving {`, new: `if true {`, breaks: "a session is asked once to make room"},
 	{file: "actors/registry/room.go", old: `	r.openings.forget(r.wanted[0].ID)
 `, new: ``, breaks: "the registry forgets an opening that is refused"},
-	{file: "actors/group/group.go", old: `	maps.DeleteFunc(g.gone, func(id string, _ bool) bool { return !keep(id) })
-`, new: ``, breaks: "an ended group waits for the actors that replaced others"},
-	{file: "actors/group/group.go", old: `	g.info = protocol.GroupInfo{} // the session waits for a report
-`, new: ``, breaks: "each extension of a group is reported"},
-	{file: "actors/group/group.go", old: `		g.overdue = false
+	{file: "actors/session/groups.go", old: `		g.ended = time.Time{}
 `, new: ``, breaks: "the retention of a group begins anew with its next end"},
-	{file: "actors/group/group.go", old: `cmp.Or(m.Reason, supervision.EndedByRequest)`, new: `cmp.Or(m.Reason)`, breaks: "a member that was ended without a reason was ended by request"},
+	{file: "actors/session/groups.go", old: `cmp.Or(m.Reason, supervision.EndedByRequest)`, new: `cmp.Or(m.Reason)`, breaks: "a member that was ended without a reason was ended by request"},
 	{file: "actors/files/replacement.go", old: `	if r.mode != nil {
 `, new: `	if false {
 `, breaks: "a copy over a file with two names has the mode of its source"},
@@ -899,7 +898,7 @@ var mutants = []mutant{
 	{file: "actors/internal/journal/journal.go", old: `(q.Instance == "" || q.Instance == e.Instance) && `, new: ``, breaks: "server/events with an instance has the events of one process", run: "^TestOfOneProcess$"},
 	{file: "cmd/troupe/internal/logs/merge.go", old: `case before == nil || of[0][0].At.Before(before.At):`, new: `case before == nil:`, breaks: "the lines of three processes come in the order of their times"},
 	{file: "cmd/troupe/internal/load/figures/limit.go", old: `s.Took < 100*time.Millisecond`, new: `s.Took < 0`, breaks: "a step that is too short says nothing about the load generator"},
-	{file: "actors/group/group.go", old: `if given[p.ProcessID] {`, new: `if false {`, breaks: "an extension names no process twice", in: "actors/session", run: "^TestExtensionNamesAProcessTwice$"},
+	{file: "supervision/group.go", old: `if anew[m.ID] {`, new: `if false {`, breaks: "an extension names no process twice", in: "actors/session", run: "^TestExtensionNamesAProcessTwice$"},
 	{file: "cmd/troupe/viewer.go", old: `v.ctx.Err() == nil && !errors.Is(err, client.ErrClosed)`, new: `v.ctx.Err() == nil`, breaks: "troupe run says nothing of a size that its own end has overtaken", run: "^TestSizeOfAnEndedProgram$"},
 	// What runs and confines the tests themselves.
 	{file: "tests/suite/main.go", old: `	case len(red) > maxRed:`, new: `	case false:`, breaks: "many red tests are no chance"},

@@ -71,7 +71,7 @@ type Env struct {
 	// Workers runs the actors, and writes for the connections. Nil: protoactor's own
 	// dispatcher does.
 	Workers actor.Dispatcher
-	// Strategy restarts the registry, sessions, groups and processes after a failure, with a backoff.
+	// Strategy restarts the registry, sessions and processes after a failure, with a backoff.
 	Strategy *supervision.Strategy
 	// StopAtOnce stops connections and commands after a failure.
 	StopAtOnce *supervision.Strategy

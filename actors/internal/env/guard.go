@@ -130,6 +130,19 @@ func (s *Env) rescue(ctx actor.ReceiverContext, env *actor.MessageEnvelope, trie
 	}
 }
 
+// Contain calls f for the actor of ctx, and reports whether f has returned. A panic of f is logged, and goes no further: f is about a part
+// of the actor, which can fail alone.
+func (s *Env) Contain(ctx actor.Context, part string, f func()) (returned bool) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			s.Counts.panics.Add(1)
+			logPanic(s.Log, reason, "actor", ctx.Self().GetId(), "part", part)
+		}
+	}()
+	f()
+	return true
+}
+
 func logPanic(log *slog.Logger, reason any, args ...any) {
 	log.Error("panic", append(args, "reason", fmt.Sprint(reason), "stack", string(debug.Stack()))...)
 }

@@ -20,13 +20,10 @@ const (
 	GoneTold       Place = "a process that went was announced, and is in the table"
 	OwnerGone      Place = "the session has no owner, its time does not run"
 	ClosingSet     Place = "the session is closing, no process was told"
-	GroupTabled    Place = "a group is in the table, its actor was not asked for"
 	GroupAnswered  Place = "group/start was answered, and may be again"
-	GroupGoneTold  Place = "the end of a group's actor was told, the group is in the table"
 	GroupStateTold Place = "the state of a group was told, the table has the old one"
 	GroupDecided   Place = "a group has decided, no process was told"
 	GroupOrdered   Place = "a group has sent an order"
-	GroupStateSaid Place = "a group has told its state, and may tell it again"
 	SessionKnown   Place = "the registry knows a session, which was not asked for"
 )
 

@@ -28,7 +28,7 @@ type Process struct {
 	Result   protocol.ProcessStartResult
 	Asked    []Request // who waits for the start; empty once PID is set
 	Ended    message.ProcessEnded
-	Group    string // name of the actor of its group; "": none
+	Group    string // the name of its group; "": none
 	Closed   bool   // no program of it runs; set by Table.Close
 }
 
@@ -48,9 +48,9 @@ type Table struct {
 	live map[string]*Process
 	// ids holds the client's id of each live process, by the name of its actor, and no other.
 	ids map[string]string
-	// lingering holds the actors of retired processes until they stop, by their names. None of
+	// lingering holds retired processes until their actors stop, by the names of the actors. None of
 	// them is live.
-	lingering map[string]*actor.PID
+	lingering map[string]*Process
 	// closed counts the live processes that are Closed.
 	closed int
 	// stay has the Closed live processes that GiveWay has not returned, the first to close first.
@@ -78,6 +78,14 @@ func (t *Table) Named(name string) *Process {
 		return t.live[id]
 	}
 	return nil
+}
+
+// Known returns the process whose actor has the name, live or lingering; nil: there is none.
+func (t *Table) Known(name string) *Process {
+	if p := t.lingering[name]; p != nil {
+		return p
+	}
+	return t.Named(name)
 }
 
 // Len returns how many processes are live.
@@ -120,8 +128,8 @@ func (t *Table) Empty() bool { return len(t.live)+len(t.lingering) == 0 }
 // All are the live processes, in no order.
 func (t *Table) All() iter.Seq[*Process] { return maps.Values(t.live) }
 
-// Lingering are the actors of retired processes, in no order.
-func (t *Table) Lingering() iter.Seq[*actor.PID] { return maps.Values(t.lingering) }
+// Lingering are the retired processes, in no order.
+func (t *Table) Lingering() iter.Seq[*Process] { return maps.Values(t.lingering) }
 
 // Announced returns the live process that waits for the start of the actor with the name. If there
 // is none, orphan says that the table does not know the actor at all: nobody would ever stop it.
@@ -140,9 +148,9 @@ func (t *Table) Announced(name string) (p *Process, orphan bool) {
 func (t *Table) Retire(p *Process) {
 	t.Forget(p)
 	if t.lingering == nil {
-		t.lingering = make(map[string]*actor.PID)
+		t.lingering = make(map[string]*Process)
 	}
-	t.lingering[p.Name] = p.PID
+	t.lingering[p.Name] = p
 }
 
 // Forget takes a live process from the table.
@@ -157,11 +165,12 @@ func (t *Table) Forget(p *Process) {
 	delete(t.live, p.ID)
 }
 
-// Gone records that the actor with the name has stopped. If the process is live, Gone returns it: Remember
-// and Forget follow.
-func (t *Table) Gone(name string) *Process {
+// Gone records that the actor with the name has stopped, and returns its process; nil: there is none. If the process is live, Remember and
+// Forget follow.
+func (t *Table) Gone(name string) (p *Process, live bool) {
+	p = t.Known(name)
 	delete(t.lingering, name)
-	return t.Named(name)
+	return p, p != nil && t.live[p.ID] == p
 }
 
 // Remember keeps a removal for so long, unless maxRemoved newer ones come: who attaches by then hears

@@ -111,11 +111,12 @@ func TestTable(t *testing.T) {
 			},
 			"gone": func(t *rapid.T) {
 				name := name(t)
-				p := table.Gone(name)
-				if _, known := live[name]; (p != nil) != known {
-					t.Fatalf("%s is gone: %v, live: %v", name, p, known)
+				known := table.Known(name)
+				p, lives := table.Gone(name)
+				if _, was := live[name]; p != known || lives != was || (p != nil) != (was || lingering[name]) || p != nil && p.Name != name {
+					t.Fatalf("%s is gone: %v, live: %v, want %v, live: %v", name, p, lives, known, was)
 				}
-				if p != nil {
+				if lives {
 					table.Forget(p)
 				}
 				delete(live, name)
@@ -134,8 +135,8 @@ func TestTable(t *testing.T) {
 					}
 				}
 				for name := range lingering {
-					if pid := table.lingering[name]; pid == nil || !pid.Equal(pidOf(name)) {
-						t.Fatalf("%s lingers as %v", name, pid)
+					if p := table.lingering[name]; p == nil || p.Name != name || !p.PID.Equal(pidOf(name)) {
+						t.Fatalf("%s lingers as %+v", name, p)
 					}
 				}
 			},
