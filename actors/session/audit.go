@@ -4,30 +4,20 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/session/access"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // This file has the events of the audit log about sessions, and about starts that a session refuses.
 
-// whoIs returns the client that sent an Attach.
-func (s *session) whoIs(m message.AttachRequest) audit.Who {
-	return audit.Who{Identity: m.Identity.Name, Account: m.Identity.Account(), Connection: message.ConnectionOf(m.Sender), Session: s.id}
-}
-
 // clientOf returns the client that is, or was, attached by an actor.
-func (s *session) clientOf(pid *actor.PID) audit.Who {
-	if v, ok := s.observers[message.KeyOf(pid)]; ok {
-		return v.by
-	}
-	return s.by
-}
+func (s *session) clientOf(pid *actor.PID) audit.Who { return s.access.By(idOf(pid)) }
 
 // recordAttached records an Attach that has succeeded.
-func (s *session) recordAttached(m message.AttachRequest, how string) {
-	e := audit.SessionAttached{Who: s.whoIs(m), How: how, Name: audit.Text(s.name)}
-	if s.identity != m.Identity.Name {
+func (s *session) recordAttached(a access.Admit) {
+	e := audit.SessionAttached{Who: a.By, How: a.How, Name: audit.Text(s.name)}
+	if s.identity != a.By.Identity {
 		e.Owner = s.identity
 	}
 	s.env.Audit.Put(e)
@@ -45,8 +35,8 @@ func (s *sessionRecord) recordEnd() {
 	s.env.Audit.Put(audit.SessionEnded{Who: who, Reason: audit.Text(reason), DurationMs: time.Since(s.life.Created()).Milliseconds()})
 }
 
-// recordRefused records starts of a client that the session refuses.
-func (s *session) recordRefused(by *actor.PID, group string, err *protocol.Error, starts ...protocol.ProcessStartParams) {
+// refused records starts that the session refuses with err, and returns err.
+func (s *session) refused(r request, group string, err *protocol.Error, starts ...protocol.ProcessStartParams) *protocol.Error {
 	for i := range starts {
 		p := &starts[i]
 		dir, wrong := protocol.ParseFileURI(p.Cwd)
@@ -54,8 +44,9 @@ func (s *session) recordRefused(by *actor.PID, group string, err *protocol.Error
 			dir = p.Cwd
 		}
 		s.env.Audit.Put(audit.ProcessRefused{
-			Process: audit.Process{Who: s.clientOf(by), Process: audit.Text(p.ProcessID), Group: audit.Text(group)},
+			Process: audit.Process{Who: s.clientOf(r.Sender), Process: audit.Text(p.ProcessID), Group: audit.Text(group)},
 			Argv:    p.Argv, Dir: audit.Text(dir), RequestedUser: audit.Text(p.User), Reason: audit.Text(err.Message),
 		})
 	}
+	return err
 }

@@ -8,25 +8,27 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/session/access"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// standing is the part of message.Standing that changes.
-type standing struct {
-	since time.Time // when the session lost its owner; zero: there is an owner
-	empty bool      // no process is left
-}
-
-// live follows every message: it does everything that is due in the lifetime, ends shares, sets the alarms
+// live follows every message: it does everything that is due, sets the alarm
 // for the next time, and tells the registry a changed standing.
 func (s *session) live(ctx actor.Context) {
-	s.follow(ctx, s.life.Running(time.Now(), s.processes.Running()))
-	s.follow(ctx, s.life.Tick(time.Now(), s.gauge.LastWrite()))
-	s.lifeAt.SetTo(ctx, s.life.Next(), lifeDue{})
+	now := time.Now()
+	s.access.Expire(now)
+	s.act(ctx)
+	s.life.Running(now, s.processes.Running())
+	s.life.Tick(now, s.gauge.LastWrite())
+	s.act(ctx)
+	wake := s.life.Wake()
+	if at := s.access.Wake(); wake.IsZero() || !at.IsZero() && at.Before(wake) {
+		wake = at
+	}
+	s.wakeAt.SetTo(ctx, wake, wakeDue{})
 	s.tellEvents()
-	s.expireShares(ctx)
-	if is := s.standing(); is != s.told && !(is.since.IsZero() && s.told.since.IsZero()) {
+	if is := s.standing(); is != s.told && !(is.Since.IsZero() && s.told.Since.IsZero()) {
 		s.tellStanding(ctx)
 	}
 }
@@ -37,74 +39,52 @@ func (s *session) tellEvents() {
 	switch {
 	case closing:
 		s.events.Become(protocol.ServerClosing, reason)
-	case s.owner == nil:
+	case s.access.Owner() == access.ID{}:
 		s.events.Become(protocol.ServerDetached, "")
 	default:
 		s.events.Become(protocol.ServerAttached, "")
 	}
 }
 
-// sinceAttached tells the lifetime who is attached. Guests keep no session alive. It may be repeated.
-func (s *session) sinceAttached(ctx actor.Context) {
-	observers := 0
-	for _, v := range s.observers {
-		if v.guest == "" {
-			observers++
-		}
-	}
-	s.follow(ctx, s.life.Attached(time.Now(), s.owner != nil, observers))
-}
-
-// follow does the actions that the lifetime asks for.
-func (s *session) follow(ctx actor.Context, actions []lifetime.Action) {
-	for _, a := range actions {
-		switch a.Kind {
-		case lifetime.Warn:
-			s.tellAttached(ctx, message.Expiring{InMs: env.Milliseconds(a.In), Reason: a.Reason})
-		case lifetime.Abandon:
-			ctx.Send(s.registry, message.Abandoned{ID: s.id})
-		case lifetime.End:
-			s.env.Log.Info("session ended by the server", "session", s.id, "name", s.name, "reason", a.Reason, "processes", s.processes.Len())
-			s.end(ctx)
-		}
+// doLife does an action of lifetime. doLife may be repeated.
+func (s *session) doLife(ctx actor.Context, a lifetime.Action) {
+	switch a.Kind {
+	case lifetime.Warn:
+		s.tellAttached(ctx, message.Expiring{InMs: env.Milliseconds(a.In), Reason: a.Reason})
+	case lifetime.Abandon:
+		ctx.Send(s.registry, message.Abandoned{ID: s.id})
+	case lifetime.Record:
+		s.env.Log.Info("session ended by the server", "session", s.id, "name", s.name, "reason", a.Reason, "processes", s.processes.Len())
+	case lifetime.End:
+		s.end(ctx)
 	}
 }
 
 // abandoned closes an ephemeral session without an owner. A session that is closing already, perhaps with
 // the grace of a drain, goes on closing.
-func (s *session) abandoned(ctx actor.Context) {
+func (s *session) abandoned() {
 	if _, closing := s.life.Closing(); !closing {
-		s.close(ctx, message.ReasonClosed)
+		s.life.Close(message.ReasonClosed)
 	}
 }
 
 // evict ends a session without an owner. With IfIdle, a session with processes stays, too.
 func (s *session) evict(ctx actor.Context, m message.Evict) {
-	if m.IfIdle && (s.owner != nil || !s.processes.Empty()) {
+	if m.IfIdle && (s.access.Owner() != access.ID{} || !s.processes.Empty()) {
 		s.tellStanding(ctx)
 		return
 	}
-	s.follow(ctx, s.life.Evict(m.Reason))
+	s.life.Evict(m.Reason)
 }
 
-func (s *session) standing() standing { return standing{s.life.Detached(), s.processes.Empty()} }
+func (s *session) standing() message.Standing {
+	return message.Standing{ID: s.id, Since: s.life.Detached(), From: s.from, Empty: s.processes.Empty(), Gauge: s.gauge}
+}
 
 // tellStanding sends the registry a Standing.
 func (s *session) tellStanding(ctx actor.Context) {
 	s.told = s.standing()
-	ctx.Send(s.registry, message.Standing{ID: s.id, Since: s.told.since, From: s.from, Empty: s.told.empty, Gauge: s.gauge})
-}
-
-// close ends the session for a reason of its clients.
-func (s *session) close(ctx actor.Context, reason string) {
-	s.life.Close(reason)
-	s.end(ctx)
-}
-
-// drain ends the session because the server shuts down.
-func (s *session) drain(ctx actor.Context) {
-	s.follow(ctx, s.life.Drain(message.ReasonShutdown, max(s.env.KillGrace, 0)))
-	s.end(ctx)
+	ctx.Send(s.registry, s.told)
 }
 
 // end ends every process of a closing session with its whole tree, and then the session. It may be
@@ -141,9 +121,7 @@ func (s *session) mayEnd(ctx actor.Context) {
 	for _, g := range s.groups {
 		s.stopped(ctx, g, left) // a group that waits for a repair may not have ended, but all of its processes have
 	}
-	for _, r := range s.closers {
-		ctx.Send(r.Sender, replyOf(r.Token, left))
-	}
+	answer(ctx, s.closers, protocol.Empty{}, left)
 	s.closers = nil
 	if s.over {
 		return // what came later has its answer
@@ -151,4 +129,11 @@ func (s *session) mayEnd(ctx actor.Context) {
 	s.tellAttached(ctx, message.Evicted{Reason: reason, Over: true})
 	ctx.Poison(ctx.Self()) // not Stop: every Attach that is queued gets its answer first
 	s.over = true
+}
+
+// endShares makes the tokens of all shares invalid. The end of the session cuts the guests off.
+func (s *sessionRecord) endShares() {
+	for _, token := range s.access.Close() {
+		s.env.Shares.Remove(token)
+	}
 }

@@ -25,7 +25,7 @@ func TestStartsOfTheGoneAreForgotten(t *testing.T) {
 	p, g := &members.Process{Asked: asked()}, &group{asked: asked()}
 	s := session{&sessionRecord{groups: map[string]*group{"g-1": g}}}
 	s.processes.Add(p)
-	s.viewerGone(nil, message.ViewerGone{PID: gone})
+	s.forget(nil, message.ViewerGone{PID: gone})
 	if want := []request{{Sender: other, Token: 2}}; !slices.Equal(p.Asked, want) || !slices.Equal(g.asked, want) {
 		t.Errorf("a process and a group are asked for by %v and %v, want %v", p.Asked, g.asked, want)
 	}

@@ -21,11 +21,11 @@ import (
 
 // group is a group of processes. supervision.Group decides; the session tells the processes, and everybody attached.
 type group struct {
-	id, name   string                 // the client's, and one that no other group has
-	machine    *supervision.Group     // of all members, those that have left included
-	members    map[string]groupMember // by process id
-	startOrder []string               // the processes in the answer to group/start
-	tokens     []string               // startTokens, the newest last: at most maxTokens
+	id, name string                 // the client's, and one that no other group has
+	machine  *supervision.Group     // of all members, those that have left included
+	members  map[string]groupMember // by process id
+	result   []string               // the processes in the answer to group/start: in start order, and the added ones at the end
+	tokens   []string               // startTokens, the newest last: at most maxTokens
 
 	// left has the processes that have neither started nor gone. Nil: each group/start was answered, and everybody attached
 	// was told. Until then no process gets an order.
@@ -71,19 +71,17 @@ const (
 )
 
 // startGroup handles group/start. A request with a startToken of the group gets the same answer again.
-func (s *session) startGroup(ctx actor.Context, r request, params protocol.GroupStartParams) {
-	g := s.groupIDs[params.GroupID]
-	switch {
-	case g == nil || !slices.Contains(g.tokens, params.StartToken):
+func (s *session) startGroup(ctx actor.Context, r request, params protocol.GroupStartParams) (any, *protocol.Error) {
+	if g := s.groupIDs[params.GroupID]; g == nil || !slices.Contains(g.tokens, params.StartToken) {
 		if err := s.beginGroup(ctx, r, g, params); err != nil {
-			s.recordRefused(r.Sender, params.GroupID, err, params.Processes...)
-			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: err})
+			return nil, s.refused(r, params.GroupID, err, params.Processes...)
 		}
-	case g.left != nil:
+	} else if g.left == nil {
+		return s.groupStarted(g), nil
+	} else {
 		g.asked = append(g.asked, r)
-	default:
-		ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: s.groupStarted(g)})
 	}
+	return later{}, nil
 }
 
 // beginGroup starts the processes of a group/start, in a new group or in old, which has the groupId. The error says why
@@ -122,7 +120,7 @@ func (s *session) beginGroup(ctx actor.Context, r request, old *group, params pr
 		m := memberOf(params.Processes[i].ProcessID, start)
 		m.Group = g.name
 		s.processes.Add(m)
-		s.tellStarting(ctx, r, m.ID)
+		s.tellOthers(ctx, g.asked[len(g.asked)-1:], message.ProcessStarting{ID: m.ID})
 	}
 	for i := range starts {
 		s.ask(ctx, s.processes.Get(params.Processes[i].ProcessID))
@@ -211,7 +209,7 @@ func machineOf(g *group, params protocol.GroupStartParams) (machine *supervision
 // begin takes the processes of a group/start into the group.
 func (g *group) begin(machine *supervision.Group, params protocol.GroupStartParams, starts []message.SpawnRequest) {
 	if g.machine == nil {
-		g.startOrder = machine.Order()
+		g.result = machine.Order()
 	}
 	g.machine = machine
 	if g.left == nil {
@@ -221,8 +219,8 @@ func (g *group) begin(machine *supervision.Group, params protocol.GroupStartPara
 		g.left[p.ProcessID] = true
 		g.members[p.ProcessID] = groupMember{starts[i].Name, p.Label}
 		delete(g.orders, p.ProcessID)
-		if !slices.Contains(g.startOrder, p.ProcessID) {
-			g.startOrder = append(g.startOrder[:len(g.startOrder):len(g.startOrder)], p.ProcessID) // answers have the old slice
+		if !slices.Contains(g.result, p.ProcessID) {
+			g.result = append(slices.Clip(g.result), p.ProcessID) // an answer may have the old slice
 		}
 	}
 	if params.StartToken != "" {
@@ -296,18 +294,10 @@ func (s *session) allAnnounced(ctx actor.Context, g *group) {
 	if g.left == nil || len(g.left) > 0 {
 		return
 	}
-	told := make(map[message.Key]bool)
-	for _, r := range g.asked {
-		told[message.KeyOf(r.Sender)] = true
-		ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: s.groupStarted(g)})
-	}
-	for _, pid := range s.attached() {
-		if told[message.KeyOf(pid)] {
-			continue
-		}
-		for _, p := range s.groupStarted(g).Processes {
-			ctx.Send(pid, message.ProcessAdded{Process: p})
-		}
+	started := s.groupStarted(g)
+	answer(ctx, g.asked, started, nil)
+	for _, p := range started.Processes {
+		s.tellOthers(ctx, g.asked, message.ProcessAdded{Process: p})
 	}
 	s.env.At(ctx, env.GroupAnswered)
 	g.asked, g.left = nil, nil
@@ -316,8 +306,8 @@ func (s *session) allAnnounced(ctx actor.Context, g *group) {
 
 // groupStarted returns the answer to group/start, with the processes that are still there.
 func (s *session) groupStarted(g *group) message.GroupStarted {
-	started := message.GroupStarted{GroupStartResult: protocol.GroupStartResult{GroupID: g.id, Processes: g.startOrder}}
-	for _, id := range g.startOrder {
+	started := message.GroupStarted{GroupStartResult: protocol.GroupStartResult{GroupID: g.id, Processes: g.result}}
+	for _, id := range g.result {
 		if p := s.processes.Get(id); p != nil && p.PID != nil && p.Group == g.name {
 			started.Processes = append(started.Processes, message.ProcessRef{ID: id, PID: p.PID})
 		}
@@ -481,9 +471,7 @@ func (s *session) forgetGroup(g *group) {
 func (s *session) groupFailed(ctx actor.Context, g *group) {
 	s.env.Log.Error("group failed too often, its processes are killed", "session", s.id, "group", g.id)
 	err := protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "group %s: %s, and its processes are killed", g.id, reasonGroupFailed)
-	for _, r := range g.asked {
-		ctx.Send(r.Sender, replyOf(r.Token, err))
-	}
+	answer(ctx, g.asked, nil, err)
 	s.stopped(ctx, g, err)
 	for p := range s.processes.All() {
 		if p.Group == g.name && p.PID != nil {
@@ -494,56 +482,33 @@ func (s *session) groupFailed(ctx actor.Context, g *group) {
 }
 
 // stopGroup handles group/stop. The answer comes when the group has ended.
-func (s *session) stopGroup(ctx actor.Context, m message.Request, params protocol.GroupStopParams) {
-	if a, ok := s.answers.To(params); ok {
-		ctx.Respond(message.Reply{Token: m.Token, Result: a.Result, Err: a.Err}) // the client repeats a request after a cut
-		return
-	}
+func (s *session) stopGroup(ctx actor.Context, r request, params protocol.GroupStopParams) (any, *protocol.Error) {
 	g := s.groupIDs[params.GroupID]
 	if g == nil {
-		reply := message.Reply{Token: m.Token, Err: protocol.Errorf(protocol.KindUnknownGroup, protocol.CodeInvalidRequest, "unknown group id %s", wireerr.Clip(params.GroupID))}
-		s.answers.Add(params, reply.Result, reply.Err)
-		ctx.Respond(reply)
-		return
+		return nil, protocol.Errorf(protocol.KindUnknownGroup, protocol.CodeInvalidRequest, "unknown group id %s", wireerr.Clip(params.GroupID))
 	}
 	// If a client repeats a request that still waits, only the repetition is answered.
 	g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return r.params == params && params.RequestID != "" })
 	if len(g.stops) >= repeat.MaxAnswers {
-		ctx.Respond(m.Failed(protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "%d requests wait for the end of group %s: wait for their answers", len(g.stops), wireerr.Clip(params.GroupID))))
-		return
+		answer(ctx, []request{r}, nil, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "%d requests wait for the end of group %s: wait for their answers", len(g.stops), wireerr.Clip(params.GroupID)))
+		return later{}, nil // no repetition gets this answer
 	}
-	g.stops = append(g.stops, stopRequest{request{Sender: ctx.Sender(), Token: m.Token}, params})
+	g.stops = append(g.stops, stopRequest{r, params})
 	s.decide(ctx, g, func(now time.Time) {
 		if g.lives() { // otherwise tellGroup answers, and the group keeps the reason of its end
 			g.machine.Stop(now, reasonStopped)
 		}
 	})
+	return later{}, nil
 }
 
 // stopped answers every group/stop of a group.
 func (s *session) stopped(ctx actor.Context, g *group, err *protocol.Error) {
 	for _, r := range g.stops {
-		reply := replyOf(r.Token, err)
-		s.answers.Add(r.params, reply.Result, reply.Err)
-		ctx.Send(r.Sender, reply)
+		s.answers.Add(r.params, protocol.Empty{}, err)
+		answer(ctx, []request{r.request}, protocol.Empty{}, err)
 	}
 	g.stops = nil
-}
-
-// replyOf returns the Reply to a request without a result.
-func replyOf(token uint64, err *protocol.Error) message.Reply {
-	if err != nil {
-		return message.Reply{Token: token, Err: err}
-	}
-	return message.Reply{Token: token, Result: protocol.Empty{}}
-}
-
-// dropStops forgets every group/stop of an actor that has gone, except requests with a requestId: their
-// answers are remembered, for clients who repeat them.
-func (s *session) dropStops(gone *actor.PID) {
-	for _, g := range s.groups {
-		g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return r.Sender.Equal(gone) && r.params.RequestID == "" })
-	}
 }
 
 func (g *group) is(state supervision.GroupState) bool {
@@ -565,10 +530,10 @@ func (g *group) info() protocol.GroupInfo {
 	return info
 }
 
-func (s *session) listGroups(ctx actor.Context, m message.Request) {
+func (s *session) listGroups() protocol.GroupListResult {
 	result := protocol.GroupListResult{Groups: []protocol.GroupInfo{}}
 	for _, id := range slices.Sorted(maps.Keys(s.groupIDs)) {
 		result.Groups = append(result.Groups, s.groupIDs[id].info())
 	}
-	ctx.Respond(message.Reply{Token: m.Token, Result: result})
+	return result
 }

@@ -308,6 +308,32 @@ func TestProcessComesBack(t *testing.T) {
 	})
 }
 
+// The answer to an extension has the new processes at the end, also if others start after them.
+func TestAnswerToAnExtension(t *testing.T) {
+	g := &group{members: make(map[string]groupMember)}
+	begin := func(all ...supervision.Member) {
+		t.Helper()
+		var params protocol.GroupStartParams
+		for _, m := range all {
+			params.Processes = append(params.Processes, protocol.ProcessStartParams{ProcessID: m.ID, DependsOn: m.After})
+		}
+		params.Strategy = protocol.Independent
+		machine, err := machineOf(g, params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.begin(machine, params, make([]message.SpawnRequest, len(all)))
+	}
+	begin(supervision.Member{ID: "web", After: []string{"db"}}, supervision.Member{ID: "db"})
+	begin(supervision.Member{ID: "db", After: []string{"disk"}}, supervision.Member{ID: "disk"})
+	if want := []string{"db", "web", "disk"}; !slices.Equal(g.result, want) {
+		t.Errorf("the answer has %q, want %q", g.result, want)
+	}
+	if want := []string{"disk", "db", "web"}; !slices.Equal(g.machine.Order(), want) {
+		t.Errorf("the processes start in the order %q, want %q", g.machine.Order(), want)
+	}
+}
+
 // The group ignores late news of an actor that does not have the process any more, and does not wait for it.
 func TestNewsOfAReplacedProcess(t *testing.T) {
 	onStageOf(t, supervision.Independent, func(s *stage) {

@@ -8,6 +8,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/session/access"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -32,6 +33,7 @@ func newRecord(e *env.Env, o Options) *sessionRecord {
 		maxChunk: o.MaxChunk,
 		commands: o.First.Ephemeral,
 		life:     o.Life,
+		access:   access.New(o.ID, o.First.Identity.Name),
 		registry: o.Registry,
 		first:    &o.First,
 		gauge:    &message.Gauge{Account: e.StartBudget.Account()},

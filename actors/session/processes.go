@@ -9,6 +9,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/process"
+	"github.com/b6f6fdd7/troupe/actors/session/access"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -17,52 +18,42 @@ import (
 const maxLeft = 20
 
 // startProcess handles process/start. A request with the startToken of a process gets the same answer again.
-func (s *session) startProcess(ctx actor.Context, r request, params protocol.ProcessStartParams) {
-	refuse := func(err *protocol.Error) {
-		s.recordRefused(r.Sender, "", err, params)
-		ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: err})
-	}
-	if m := s.processes.Get(params.ProcessID); m != nil {
-		switch {
-		case params.StartToken == "" || params.StartToken != m.Token:
-			refuse(protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "process %s already exists", params.ProcessID))
-		case m.PID == nil:
-			m.Asked = append(m.Asked, r)
-		default:
-			ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: message.StartResult{ProcessStartResult: m.Result, Process: message.ProcessRef{ID: m.ID, PID: m.PID}}})
+func (s *session) startProcess(ctx actor.Context, r request, params protocol.ProcessStartParams) (any, *protocol.Error) {
+	if p := s.processes.Get(params.ProcessID); p == nil {
+		if err := s.beginProcess(ctx, r, params); err != nil {
+			return nil, s.refused(r, "", err, params)
 		}
-		return
+	} else if params.StartToken == "" || params.StartToken != p.Token {
+		return nil, s.refused(r, "", protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "process %s already exists", params.ProcessID), params)
+	} else if p.PID != nil {
+		return message.StartResult{ProcessStartResult: p.Result, Process: message.ProcessRef{ID: p.ID, PID: p.PID}}, nil
+	} else {
+		p.Asked = append(p.Asked, r)
 	}
+	return later{}, nil
+}
+
+// beginProcess starts a process, or returns why not.
+func (s *session) beginProcess(ctx actor.Context, r request, params protocol.ProcessStartParams) *protocol.Error {
 	s.makeRoom(ctx, 1)
 	if err := s.mayStart(1); err != nil {
-		refuse(err)
-		return
+		return err
 	}
 	places, err := s.env.Quotas.Start(s.from, 1, time.Now())
 	if err != nil {
-		refuse(err)
-		return
+		return err
 	}
 	start, err := process.New(s.env, s.processOptions(ctx, params, places[0]))
 	if err != nil {
 		places[0].Leave()
-		refuse(err)
-		return
+		return err
 	}
-	m := memberOf(params.ProcessID, start)
-	m.Token, m.Asked = params.StartToken, []request{r}
-	s.processes.Add(m)
-	s.tellStarting(ctx, r, m.ID)
-	s.ask(ctx, m)
-}
-
-// tellStarting tells everybody attached, except the sender of the request, that a process is being started.
-func (s *session) tellStarting(ctx actor.Context, r request, id string) {
-	for _, pid := range s.attached() {
-		if !pid.Equal(r.Sender) {
-			ctx.Send(pid, message.ProcessStarting{ID: id})
-		}
-	}
+	p := memberOf(params.ProcessID, start)
+	p.Token, p.Asked = params.StartToken, []request{r}
+	s.processes.Add(p)
+	s.tellOthers(ctx, p.Asked, message.ProcessStarting{ID: p.ID})
+	s.ask(ctx, p)
+	return nil
 }
 
 // makeRoom has the processes that closed first give way to n starts if these take more than three quarters of the places: two for each
@@ -121,8 +112,8 @@ func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStart
 		Shells:    &s.shells,
 		Place:     place,
 	}
-	if o.Ephemeral && s.owner != nil {
-		o.Owner = path.Dir(s.owner.Id) // the connection: all of its commands, each in a session of its own, count as one owner
+	if owner := s.access.Owner(); o.Ephemeral && owner != (access.ID{}) {
+		o.Owner = path.Dir(owner.Name) // the connection: all of its commands, each in a session of its own, count as one owner
 	}
 	return o
 }
@@ -138,9 +129,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 	}
 	// Tell first, then change the table: telling twice does no harm.
 	if m.Err != nil {
-		for _, r := range p.Asked {
-			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: m.Err})
-		}
+		answer(ctx, p.Asked, nil, m.Err)
 		s.tellAttached(ctx, message.ProcessRemoved{ID: p.ID, Reason: m.Err.Message})
 		s.env.At(ctx, env.StartTold)
 		s.processes.Forget(p)
@@ -150,17 +139,9 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 	}
 	s.env.Watch(ctx, m.Ref.PID)
 	p.Result.SandboxType = m.Sandbox
-	told := make(map[message.Key]bool)
-	for _, r := range p.Asked {
-		told[message.KeyOf(r.Sender)] = true
-		ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: message.StartResult{ProcessStartResult: p.Result, Process: m.Ref}})
-	}
+	answer(ctx, p.Asked, message.StartResult{ProcessStartResult: p.Result, Process: m.Ref}, nil)
 	if p.Group == "" {
-		for _, pid := range s.attached() {
-			if !told[message.KeyOf(pid)] {
-				ctx.Send(pid, message.ProcessAdded{Process: m.Ref})
-			}
-		}
+		s.tellOthers(ctx, p.Asked, message.ProcessAdded{Process: m.Ref})
 	}
 	s.env.At(ctx, env.StartTold)
 	p.PID, p.Asked = m.Ref.PID, nil
@@ -191,9 +172,7 @@ func (s *session) processGone(ctx actor.Context, name string) {
 		if !closing {
 			reason = reasonActorFailed
 		}
-		for _, r := range p.Asked {
-			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: protocol.Errorf(protocol.KindEnded, protocol.CodeInternal, "process %s ended before it had started: %s", p.ID, reason)})
-		}
+		answer(ctx, p.Asked, nil, protocol.Errorf(protocol.KindEnded, protocol.CodeInternal, "process %s ended before it had started: %s", p.ID, reason))
 		removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: p.Ended.Last, Acked: p.Ended.Acked, Closed: p.Ended.Closed}
 		// A removal is remembered as long as a closed process is kept.
 		s.processes.Remember(time.Now(), max(s.env.ClosedRetention, 0), removed)

@@ -3,13 +3,12 @@
 //
 // # Where to look
 //
-//   - session.go, members: who attaches, takeover, and the table of processes
-//   - processes.go, new.go: starts
-//   - groups.go: groups of processes: package supervision decides, and the session tells the processes
-//   - shares.go: roles, shares, and who is cut when a share ends
-//   - update.go: what an owner may change
-//   - end.go, lifetime: when the session ends, and why: lifetime decides, and the actor acts
-//   - audit.go: what the audit log has
+//   - session.go, access: who attaches, takeover, roles and shares: access decides, and the actor acts
+//   - processes.go, members: starts, and the table of processes
+//   - groups.go: groups of processes: package supervision decides
+//   - end.go, lifetime: when the session ends, and why: lifetime decides
+//   - requests.go: requests about the session
+//   - new.go, audit.go: the supervisor; what the audit log has
 package session
 
 import (
@@ -24,20 +23,21 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/peer/shellstate"
+	"github.com/b6f6fdd7/troupe/actors/session/access"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// lifeDue is the session's own timer: something is due in its lifetime.
-type lifeDue struct{}
+// wakeDue is the session's own timer: something is due in its lifetime, or a share ends.
+type wakeDue struct{}
 
 // sessionRecord is the part of a session's state that survives a restart of the actor. Receive owns it.
 type sessionRecord struct {
 	// Fixed at spawn.
 	env        *env.Env
-	id, name   string
+	id         string
 	from       string          // the owner key, as in Attach
 	identity   string          // the name of the identity that opened the session
 	maxChunk   *uint64         // as in protocol.SessionOptions
@@ -45,47 +45,31 @@ type sessionRecord struct {
 	commands   bool            // the session is for a program of the sister APIs
 	registry   *actor.PID
 	supervisor *actor.PID
-	first      *message.AttachRequest // of the client that opens the session; nil once attached
 
+	// Each is what its inputs have made of it. The inputs are values: whoever has kept them can make the session again.
+	name      string
+	access    *access.Access
+	life      *lifetime.Life
+	processes members.Table
+	groups    map[string]*group // by name
+	groupIDs  map[string]*group // by the client's id: a group that has ended gives way to another with its id
+
+	// A server that ends takes these with it. Clients repeat requests without an answer.
+	first   *message.AttachRequest // of the client that opens the session; nil once attached
+	closers []request              // session/close without an answer
+	answers repeat.Answers         // for clients who repeat a request after a cut
+	gauge   *message.Gauge
+	shells  shellstate.Cache
+	told    message.Standing // the last to the registry
+	wakeAt  env.Alarm        // set to the earlier Wake of life and access
+	left    []error          // names programs of ended processes, not seen gone; maxLeft at most
+	over    bool             // all were told of the end, and the actor stops once its queue is empty
 	// closes is done when the session closes: starts without a child are given up.
 	closes context.Context
 	giveUp context.CancelCauseFunc
-
-	attaching *actor.PID                 // the sender of an Attach under way, if not attached before; nil: nobody
-	owner     *actor.PID                 // nil: detached
-	by        audit.Who                  // the owner, or the last one, for the record
-	departure string                     // how the owner leaves or has left, in words; "": it closes its connection
-	observers map[message.Key]viewer     // everybody attached but the owner
-	former    map[message.Key]*actor.PID // viewers that have lost the session, until they stop
-	life      *lifetime.Life
-	lifeAt    env.Alarm // set to life.Next
-	told      standing  // the last Standing to the registry
-	shares    []shared  // maxShares at most, the oldest first
-	shareAt   env.Alarm // set to the end of the next share
-	gauge     *message.Gauge
-	processes members.Table
-	shells    shellstate.Cache
-	groups    map[string]*group // by name
-	groupIDs  map[string]*group // by the client's id: a group that has ended gives way to another with its id
-	over      bool              // all were told of the end, and the actor stops once its queue is empty
-	left      []error           // names programs of ended processes, not seen gone; maxLeft at most
-	answers   repeat.Answers    // for clients who repeat a request after a cut
-	closers   []request         // session/close without an answer
 }
 
 type request = members.Request
-
-// leftLost is how an owner has left whose connection broke.
-const leftLost = "the connection was lost"
-
-// A viewer is a connection, or an actor of the host, that is attached beside the owner: an observer, a
-// controller or a guest.
-type viewer struct {
-	pid   *actor.PID
-	role  protocol.Role
-	guest string    // the identity of a guest; "": not a guest
-	by    audit.Who // the client, for the record
-}
 
 // session is the actor of a session.
 //
@@ -97,23 +81,17 @@ func (s *session) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		s.start(ctx)
+	case *actor.Restarting:
+		return // the next instance does what is left to do
 	case *actor.Stopping, *actor.Stopped:
-		s.lifeAt.Cancel() // the host may stop a session long before it expires
-		s.shareAt.Cancel()
-		for _, g := range s.groups {
-			g.wakeAt.Cancel()
-		}
-		for _, pid := range s.attached() {
-			s.env.Unwatch(ctx, pid)
-		}
-		for _, pid := range s.former {
-			s.env.Unwatch(ctx, pid)
-		}
+		s.stop(ctx)
 		return
 	case *actor.Terminated:
 		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes earlier messages of its sender; Gone does not
 	case message.Gone:
-		s.terminated(ctx, m.Who)
+		if !s.access.Gone(idOf(m.Who)) {
+			s.processGone(ctx, message.LastName(m.Who))
+		}
 
 	case message.Attach:
 		s.attach(ctx, message.AttachRequest{Attach: m, Sender: ctx.Sender()})
@@ -122,13 +100,9 @@ func (s *session) Receive(ctx actor.Context) {
 	case message.ProcessStarted:
 		s.processStarted(ctx, m)
 	case message.ProcessClosed:
-		if p := s.processes.Named(m.Name); p != nil {
-			s.processes.Close(p)
-		}
+		s.processes.Close(m.Name)
 	case message.ProcessReopened:
-		if p := s.processes.Named(m.Name); p != nil {
-			s.processes.Reopen(p)
-		}
+		s.processes.Reopen(m.Name)
 	case message.ProcessRetired:
 		s.processRetired(ctx, m)
 	case message.ProcessEnded:
@@ -138,24 +112,20 @@ func (s *session) Receive(ctx actor.Context) {
 	case groupDue:
 		s.groupDue(ctx, m.name)
 	case message.Lost:
-		if s.departure == "" && ctx.Sender().Equal(s.owner) {
-			s.departure = leftLost
-		}
+		s.access.Lost(idOf(ctx.Sender()))
 	case message.CaptureOver:
 		s.captureOver(ctx, m)
-	case lifeDue:
-		s.lifeAt.Cancel() // live sets the alarm again, even for the same time: the clock may have been set back
-	case shareDue:
-		s.shareAt.Cancel() // live ends the share, and sets the alarm again
+	case wakeDue:
+		s.wakeAt.Cancel() // live sets the alarm again, even for the same time: the clock may have been set back
 	case message.Abandoned:
-		s.abandoned(ctx)
+		s.abandoned()
 	case message.Evict:
 		s.evict(ctx, m)
 	case message.TellStanding:
 		s.tellStanding(ctx)
-		s.sinceAttached(ctx) // an Abandoned may be lost with the last registry
+		s.access.Recount() // an Abandoned may be lost with the last registry
 	case message.Drain:
-		s.drain(ctx)
+		s.life.Drain(message.ReasonShutdown, max(s.env.KillGrace, 0))
 
 	case message.BudgetLow: // for the processes
 	default:
@@ -167,28 +137,20 @@ func (s *session) Receive(ctx actor.Context) {
 // start attaches the client that opened the session. After a restart, start asks everybody for messages
 // that may be lost.
 func (s *session) start(ctx actor.Context) {
-	if s.observers == nil {
-		s.observers = make(map[message.Key]viewer)
-		s.former = make(map[message.Key]*actor.PID)
-	}
 	if first := s.first; first != nil {
+		s.access.Failed() // the last instance may have failed over the answer: there is a single one
 		s.attach(ctx, *first)
+		s.act(ctx)
 		s.first = nil // not before: after a failure the client still waits for its answer
 		return
 	}
-	if half := s.attaching; half != nil { // the guard has answered: the Attach has failed
-		s.attaching = nil
-		s.terminated(ctx, half)
+	if id, anew := s.access.Failed(); anew { // the guard has answered the Attach
+		s.access.Gone(id)
 	}
-	s.lifeAt.Cancel() // the lifeDue may be lost
-	s.shareAt.Cancel()
-	s.dropGuests(ctx, shareRevoked)
+	s.wakeAt.Cancel() // the wakeDue may be lost
 	// Watching a stopped actor gives Gone or Terminated.
-	for _, pid := range s.attached() {
-		s.env.Watch(ctx, pid)
-	}
-	for _, pid := range s.former {
-		s.env.Watch(ctx, pid)
+	for _, id := range s.access.Watched() {
+		s.env.Watch(ctx, pidOf(id))
 	}
 	for m := range s.processes.All() {
 		if m.PID == nil {
@@ -206,23 +168,32 @@ func (s *session) start(ctx actor.Context) {
 		s.allAnnounced(ctx, g)
 		s.decide(ctx, g, s.repair(ctx, g))
 	}
-	s.sinceAttached(ctx)
+	s.access.Recount()
 	if _, closing := s.life.Closing(); closing {
 		s.end(ctx)
 	}
 }
 
-// attached returns the owner, if any, and the observers.
-func (s *session) attached() []*actor.PID {
-	var all []*actor.PID
-	if s.owner != nil {
-		all = append(all, s.owner)
+// stop leaves neither timers nor watches behind: the host may stop a session long before it expires.
+func (s *session) stop(ctx actor.Context) {
+	s.wakeAt.Cancel()
+	for _, g := range s.groups {
+		g.wakeAt.Cancel()
 	}
-	for _, v := range s.observers {
-		all = append(all, v.pid)
+	for _, id := range s.access.Watched() {
+		s.env.Unwatch(ctx, pidOf(id))
 	}
-	return all
 }
+
+// idOf returns the ID of an actor; nil is nobody.
+func idOf(pid *actor.PID) access.ID {
+	if pid == nil {
+		return access.ID{}
+	}
+	return access.ID{Address: pid.Address, Name: pid.Id}
+}
+
+func pidOf(id access.ID) *actor.PID { return actor.NewPID(id.Address, id.Name) }
 
 // starting returns the ids of the processes that are being started.
 func (s *session) starting() (ids []string) {
@@ -244,97 +215,94 @@ func (s *session) started() (all []message.ProcessRef) {
 	return all
 }
 
-func (s *session) tellAttached(ctx actor.Context, m any) {
-	for _, pid := range s.attached() {
-		ctx.Send(pid, m)
+// tellAttached tells everybody attached.
+func (s *session) tellAttached(ctx actor.Context, m any) { s.tellOthers(ctx, nil, m) }
+
+// tellOthers tells everybody attached except who has asked.
+func (s *session) tellOthers(ctx actor.Context, asked []request, m any) {
+	for _, id := range s.access.Attached() {
+		if !slices.ContainsFunc(asked, func(r request) bool { return idOf(r.Sender) == id }) {
+			ctx.Send(pidOf(id), m)
+		}
 	}
 }
 
-// attach makes the sender owner, or a viewer beside the owner, and answers.
+// answer sends the same reply to each request: result, or an error.
+func answer(ctx actor.Context, asked []request, result any, err *protocol.Error) {
+	if err != nil {
+		result = nil
+	}
+	for _, r := range asked {
+		ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: result, Err: err})
+	}
+}
+
+// attach tells access that a client wants to be attached. The Admit that follows answers.
 func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
-	role, err := s.roleFor(m.Attach)
+	err := wireerr.UnknownSession(s.id)
+	if s.life.Admits() {
+		err = s.access.Attach(access.Attach{
+			ID:       idOf(m.Sender),
+			Token:    m.Token,
+			Identity: m.Identity,
+			Role:     m.Role,
+			Takeover: m.Takeover,
+			By:       audit.Who{Identity: m.Identity.Name, Account: m.Identity.Account(), Connection: message.ConnectionOf(m.Sender), Session: s.id},
+			Opens:    s.first != nil,
+		})
+	}
 	if err != nil {
 		ctx.Send(m.Sender, m.Failed(err))
-		return
-	}
-	how := "resumed"
-	switch {
-	case s.first != nil:
-		how = "opened"
-	case m.Identity.Guest != nil:
-		how = "joined"
-	case role == protocol.RoleObserver:
-		how = "observed"
-	case role == protocol.RoleController:
-		how = "controlled"
-	}
-	if role == protocol.RoleOwner {
-		if s.owner != nil && !s.owner.Equal(m.Sender) {
-			if !m.Takeover {
-				ctx.Send(m.Sender, m.Failed(protocol.Errorf(protocol.KindAttached, protocol.CodeAlreadyAttached,
-					"session %s is already attached to another connection", s.id).
-					Advise("try again when the other connection has ended, or with takeover true")))
-				return
-			}
-			how = "takenOver"
-			ctx.Send(s.owner, message.Evicted{Reason: "taken over by another connection"})
-			s.viewerGone(ctx, message.ViewerGone{PID: s.owner, Evicted: true})
-			s.former[message.KeyOf(s.owner)] = s.owner // still watched: processes ignore the old owner until it stops
-		}
-		if !m.Sender.Equal(s.owner) {
-			s.attaching = m.Sender
-		}
-		s.owner, s.by, s.departure = m.Sender, s.whoIs(m), ""
-		s.env.At(ctx, env.OwnerSet)
-	} else {
-		if _, again := s.observers[message.KeyOf(m.Sender)]; !again {
-			s.attaching = m.Sender
-		}
-		v := viewer{pid: m.Sender, role: role, by: s.whoIs(m)}
-		if m.Identity.Guest != nil {
-			v.guest = m.Identity.Name
-		}
-		s.observers[message.KeyOf(m.Sender)] = v
-	}
-	if pid := s.former[message.KeyOf(m.Sender)]; pid != nil { // an actor of the host is back
-		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
-		delete(s.former, message.KeyOf(pid))
-	}
-	s.sinceAttached(ctx)
-	s.env.Watch(ctx, m.Sender)
-	answer := message.Attached{Token: m.Token, SessionID: s.id, Session: ctx.Self(), Role: role}
-	answer.Processes, answer.Starting = s.started(), s.starting()
-	answer.Removed = s.processes.Removed()
-	s.recordAttached(m, how)
-	ctx.Send(m.Sender, answer)
-	s.attaching = nil
-}
-
-// terminated handles the end of an actor: of an owner, a viewer or a process.
-func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
-	switch {
-	case pid.Equal(s.owner): // not s.owner.Equal: the owner may be nil
-		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
-		s.owner = nil
-		s.env.At(ctx, env.OwnerGone)
-		s.sinceAttached(ctx)
-	case s.observers[message.KeyOf(pid)].pid != nil:
-		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
-		delete(s.observers, message.KeyOf(pid))
-		s.sinceAttached(ctx)
-	case s.former[message.KeyOf(pid)] != nil:
-		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
-		delete(s.former, message.KeyOf(pid))
-	default:
-		s.processGone(ctx, message.LastName(pid))
 	}
 }
 
-// viewerGone has the processes forget a viewer, and drops its requests if it has stopped.
-func (s *session) viewerGone(ctx actor.Context, m message.ViewerGone) {
-	if !m.Evicted {
-		s.dropStops(m.PID)
+// act does what access and lifetime ask for.
+func (s *session) act(ctx actor.Context) {
+	for {
+		if a, ok := s.access.Next(); ok {
+			s.doAccess(ctx, a)
+			s.access.Done()
+		} else if a, ok := s.life.Next(); ok {
+			s.doLife(ctx, a)
+			s.life.Done()
+		} else {
+			return
+		}
 	}
+}
+
+// doAccess does an action of access. doAccess may be repeated.
+func (s *session) doAccess(ctx actor.Context, a access.Action) {
+	switch a := a.(type) {
+	case access.Admit:
+		if a.Role == protocol.RoleOwner {
+			s.env.At(ctx, env.OwnerSet)
+		}
+		s.env.Watch(ctx, pidOf(a.Client.ID))
+		s.recordAttached(a)
+		ctx.Send(pidOf(a.Client.ID), message.Attached{
+			Token: a.Token, SessionID: s.id, Session: ctx.Self(), Role: a.Role,
+			Processes: s.started(), Starting: s.starting(), Removed: s.processes.Removed(),
+		})
+	case access.Evict:
+		ctx.Send(pidOf(a.ID), message.Evicted{Reason: a.Reason})
+		s.forget(ctx, message.ViewerGone{PID: pidOf(a.ID), Evicted: true})
+	case access.Forget:
+		s.forget(ctx, message.ViewerGone{PID: pidOf(a.ID)})
+	case access.Count:
+		if !a.Owned {
+			s.env.At(ctx, env.OwnerGone)
+		}
+		s.life.Attached(time.Now(), a.Owned, a.Observers)
+	case access.EndShare:
+		s.env.Shares.Remove(a.Digest)
+		s.env.Audit.Put(audit.ShareEnded{Who: a.By, Share: a.Share.ID, Reason: audit.Text(a.Reason)})
+	}
+}
+
+// forget has the processes forget a client, and drops its requests if it has ended. A group/stop with a requestId stays: its answer is
+// remembered, for the client who repeats it.
+func (s *session) forget(ctx actor.Context, m message.ViewerGone) {
 	asked := func(r request) bool { return !m.Evicted && m.PID.Equal(r.Sender) }
 	for p := range s.processes.All() {
 		p.Asked = slices.DeleteFunc(p.Asked, asked)
@@ -344,101 +312,6 @@ func (s *session) viewerGone(ctx actor.Context, m message.ViewerGone) {
 	}
 	for _, g := range s.groups {
 		g.asked = slices.DeleteFunc(g.asked, asked)
+		g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return asked(r.request) && r.params.RequestID == "" })
 	}
-}
-
-func (s *session) request(ctx actor.Context, m message.Request) {
-	if s.former[message.KeyOf(ctx.Sender())] != nil { // otherwise the record would name the new owner
-		ctx.Respond(m.Failed(wireerr.ErrEvicted))
-		return
-	}
-	switch params := m.Params.(type) {
-	case protocol.ProcessStartParams:
-		s.startProcess(ctx, request{Sender: ctx.Sender(), Token: m.Token}, params)
-	case protocol.GroupStartParams:
-		s.startGroup(ctx, request{Sender: ctx.Sender(), Token: m.Token}, params)
-	case protocol.GroupStopParams:
-		s.stopGroup(ctx, m, params)
-	case message.GroupListRequest:
-		s.listGroups(ctx, m)
-	case message.SessionInfoRequest:
-		limits := s.life.Limits()
-		ctx.Respond(message.Reply{Token: m.Token, Result: protocol.SessionInfoResult{
-			SessionID:     s.id,
-			Name:          s.name,
-			CreatedAtMs:   s.life.Created().UnixMilli(),
-			Role:          s.roleOf(ctx.Sender()),
-			Attached:      s.owner != nil,
-			Observers:     len(s.observers),
-			Processes:     s.processes.Len(),
-			DetachedTTLMs: env.Milliseconds(limits.TTL),
-			KeepRunning:   limits.KeepRunning,
-			Ephemeral:     limits.Ephemeral,
-			IdleMs:        env.Milliseconds(limits.Idle),
-			MaxAgeMs:      env.Milliseconds(limits.Age),
-		}})
-	case message.SummaryRequest:
-		ctx.Respond(message.Reply{Token: m.Token, Result: s.summary(params)})
-	case protocol.SessionShareParams:
-		s.share(ctx, m, params)
-	case message.SharesRequest:
-		s.listShares(ctx, m)
-	case protocol.SessionUnshareParams:
-		s.unshare(ctx, m, params)
-	case protocol.SessionUpdateParams:
-		s.update(ctx, m, params)
-	case protocol.SessionCloseParams:
-		if params.SessionID != nil && *params.SessionID != s.id {
-			ctx.Respond(m.Failed(protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", s.id, wireerr.Clip(*params.SessionID))))
-			return
-		}
-		s.closers = append(s.closers, request{Sender: ctx.Sender(), Token: m.Token}) // before close, which may answer all closers
-		s.close(ctx, message.ReasonClosed)
-	default:
-		ctx.Respond(m.Failed(protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "a session does not answer %T", m.Params)))
-	}
-}
-
-// summary describes the session to a client; nil if the session is not for the client.
-func (s *session) summary(asked message.SummaryRequest) any {
-	if s.life.Limits().Ephemeral || !asked.Identity.MayObserve(s.id, s.identity) {
-		return nil
-	}
-	sum := message.Summary{SessionSummary: protocol.SessionSummary{
-		SessionID:   s.id,
-		Name:        s.name,
-		Identity:    s.identity,
-		CreatedAtMs: s.life.Created().UnixMilli(),
-		Observers:   len(s.observers),
-		Processes:   s.processes.Len(),
-		KeepRunning: s.life.Limits().KeepRunning,
-		State:       protocol.SessionDetached,
-	}}
-	if _, closing := s.life.Closing(); closing {
-		sum.State = protocol.SessionClosing
-	} else if s.owner != nil {
-		sum.State = protocol.SessionAttached
-	} else {
-		sum.Left, sum.DetachedAtMs, sum.EndsAtMs = s.departure, unixMs(s.life.Detached()), unixMs(s.life.Expires())
-	}
-	if asked.Started {
-		sum.Started = s.started()
-	}
-	return sum
-}
-
-// unixMs returns a time in milliseconds since the Unix epoch; 0 for the zero time.
-func unixMs(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-// roleOf returns the role of whoever is attached by an actor; "": nobody is.
-func (s *session) roleOf(pid *actor.PID) protocol.Role {
-	if pid.Equal(s.owner) { // not s.owner.Equal: the owner may be nil
-		return protocol.RoleOwner
-	}
-	return s.observers[message.KeyOf(pid)].role
 }

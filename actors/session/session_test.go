@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/peer/shellstate"
@@ -158,11 +160,11 @@ func TestStoppedSessionLeavesNoTimer(t *testing.T) {
 		record.supervisor = registry
 		pid := spawn(func() actor.Actor { return &session{record} })
 		synctest.Wait()
-		if !record.lifeAt.IsSet() {
+		if !record.wakeAt.IsSet() {
 			t.Error("no timer is set while the session lives")
 		}
 		system.Root.StopFuture(pid).Wait()
-		if record.lifeAt.IsSet() {
+		if record.wakeAt.IsSet() {
 			t.Error("a timer is set after the session")
 		}
 	})
@@ -403,6 +405,46 @@ func TestRetiredProcessesAreStopped(t *testing.T) {
 	hear[message.Reply](l)
 	l.send(message.Gone{Who: actor.NewPID(l.test.Address, "s/p-1")})
 	if m := hear[message.Reply](l); m.Token != 7 || m.Err != nil {
+		t.Errorf("%+v", m)
+	}
+}
+
+// failsOnce returns options with which a session fails once, when it has an owner who was not told, and armed is true.
+func failsOnce(armed *atomic.Bool) config.Config {
+	return config.Config{Faults: faults.New(func(_ *actor.PID, m any) {
+		if m == env.OwnerSet && armed.CompareAndSwap(true, false) {
+			panic("injected")
+		}
+	}, nil)}
+}
+
+// A client is not attached after the session has failed over its Attach, and hears nothing more: the guard has answered with an error.
+func TestAttachFailsHalfWay(t *testing.T) {
+	var armed atomic.Bool
+	l := newLoneIn(t, failsOnce(&armed), "", lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
+	hear[message.Attached](l)
+	l.send(message.Gone{Who: l.test})
+	half := l.other()
+	armed.Store(true)
+	half.send(message.Attach{Token: 1})
+	half.send(message.Request{Token: 2, Params: message.SessionInfoRequest{}})
+	if m, ok := hear[any](half).(message.Reply); !ok || m.Token != 2 || m.Result.(protocol.SessionInfoResult).Role != "" || m.Result.(protocol.SessionInfoResult).Attached {
+		t.Errorf("%+v", m)
+	}
+	l.send(message.Attach{Token: 3})
+	if m := hear[message.Attached](l); m.Token != 3 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// Whoever opens a session that fails over the Attach gets a single answer.
+func TestOpeningFailsHalfWay(t *testing.T) {
+	var armed atomic.Bool
+	armed.Store(true)
+	l := newLoneIn(t, failsOnce(&armed), "", lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
+	hear[message.Attached](l)
+	l.send(message.Request{Token: 2, Params: message.SessionInfoRequest{}})
+	if m, ok := hear[any](l).(message.Reply); !ok || m.Token != 2 || m.Result.(protocol.SessionInfoResult).Role != protocol.RoleOwner {
 		t.Errorf("%+v", m)
 	}
 }

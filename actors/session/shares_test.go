@@ -10,6 +10,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/session/access"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/internal/identity"
@@ -149,7 +150,7 @@ func TestUnshare(t *testing.T) {
 	if m, ok := (<-l.heard).(message.Reply); !ok || m.Result != any(protocol.SessionUnshareResult{Ended: true}) {
 		t.Errorf("%+v", m)
 	}
-	if m := hear[message.Evicted](first); m.Reason != shareRevoked {
+	if m := hear[message.Evicted](first); m.Reason != access.ShareRevoked {
 		t.Errorf("%+v", m)
 	}
 	if l.valid(one.Token) || !l.valid(two.Token) {
@@ -191,7 +192,7 @@ func TestShareExpires(t *testing.T) {
 	for evicted := false; !evicted; {
 		switch m := (<-o.heard).(type) {
 		case message.Evicted:
-			if evicted = true; m.Reason != shareExpired {
+			if evicted = true; m.Reason != access.ShareExpired {
 				t.Errorf("%+v", m)
 			}
 		case message.Reply:
@@ -234,11 +235,11 @@ func TestSharesAreRefused(t *testing.T) {
 	refused(l, protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: ms(7200001)}, protocol.CodeInvalidParams, "expiresInMs is 7200001, this server allows 1 to 7200000 (max-share-time)")
 	refused(l, protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: ms(1<<64 - 1)}, protocol.CodeInvalidParams, "this server allows 1 to 7200000 (max-share-time)")
 	refused(l, protocol.SessionShareParams{Access: protocol.AccessRead, Name: strings.Repeat("x", 1025)}, protocol.CodeInvalidParams, "name has 1025 bytes")
-	for range maxShares {
+	for range access.MaxShares {
 		l.share(protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: ms(7200000)})
 	}
 	refused(l, read, protocol.CodeInvalidRequest, "session s has 16 shares, and may have no more: end one with session/unshare")
-	if n := l.record.env.Shares.Len(); n != maxShares {
+	if n := l.record.env.Shares.Len(); n != access.MaxShares {
 		t.Errorf("%d tokens", n)
 	}
 	// A former owner's request comes too late.
@@ -247,7 +248,7 @@ func TestSharesAreRefused(t *testing.T) {
 	hear[message.Attached](next)
 	refused(l, read, protocol.CodeObserver, "only the session's owner")
 	refused(l, protocol.SessionUnshareParams{ShareID: "x"}, protocol.CodeObserver, "only the session's owner")
-	if all := next.shares(); len(all) != maxShares {
+	if all := next.shares(); len(all) != access.MaxShares {
 		t.Errorf("after a takeover %d shares are left", len(all))
 	}
 	l.root.StopFuture(l.session).Wait()

@@ -21,7 +21,7 @@ var mutants = []mutant{
 	{file: "client/link.go", old: `!p.lossy && !p.discard && p.queued > p.maxQueued()`, new: `false && !p.discard && p.queued > p.maxQueued()`, breaks: "a client that holds back holds a bounded part of the output", run: "^TestHoldBack$"},
 	{file: "actors/connection/writer.go", old: `if w.caps.Times {`, new: `if true {`, breaks: "only clients that ask for times get times", in: "tests", run: "^TestTimes$"},
 	{file: "actors/connection/writer.go", old: `max(e.AtMs, 0)`, new: `max(e.AtMs+1, 0)`, breaks: "output comes with the time that process/read says", in: "tests", run: "^TestTimes$"},
-	{file: "actors/session/session.go", old: `s.departure == "" && ctx.Sender().Equal(s.owner)`, new: `ctx.Sender().Equal(s.owner)`, breaks: "the words of an owner that leaves stay when its connection breaks", in: "tests", run: "^TestLeft$"},
+	{file: "actors/session/access/access.go", old: `id == a.owner && a.departure == ""`, new: `id == a.owner`, breaks: "the words of an owner that leaves stay when its connection breaks"},
 	{file: "actors/connection/end.go", old: `c.session != nil && !errors.Is(err, io.EOF)`, new: `c.session != nil`, breaks: "a connection that its client closes was not lost", in: "tests", run: "^TestLeft$"},
 	{file: "supervision/group.go", old: `needed[j] = true`, new: `_ = needed[j]`, breaks: "no member of a stopped group ends before those that depend on it"},
 	{file: "supervision/group.go", old: `if over = false; g.strategy != Independent {`, new: `if over = false; true {`, breaks: "independent members of a stopped group end together"},
@@ -109,17 +109,18 @@ var mutants = []mutant{
 	{file: "actors/registry/roster/relief.go", old: `now.Before(spared)`, new: `false`, breaks: "a session is spared for 10 s after its owner left"},
 	{file: "actors/registry/roster/relief.go", old: `r.refund = now.Add(refundTime)`, new: `r.refund = now`, breaks: "no other session ends until the memory of the last one is back"},
 	{file: "actors/session/lifetime/lifetime.go", old: `l.detached, l.expires = time.Time{}, time.Time{}`, new: `l.detached = time.Time{}`, breaks: "a session whose owner is back does not expire"},
-	{file: "actors/session/lifetime/lifetime.go", old: `if l.owned || l.closing {`, new: `if l.closing {`, breaks: "a session with an owner is not evicted"},
+	{file: "actors/session/lifetime/lifetime.go", old: `	if !l.owned {
+`, new: `	if true {
+`, breaks: "a session with an owner is not evicted"},
 	{file: "actors/session/lifetime/lifetime.go", old: `left <= l.warning() && !l.warned`, new: `false && !l.warned`, breaks: "the end for age is announced"},
 	{file: "actors/session/lifetime/lifetime.go", old: `if wrote.After(l.quiet) {`, new: `if false {`, breaks: "a session in which something is written is not idle"},
-	{file: "actors/session/lifetime/lifetime.go", old: `if l.closing {
-		return nil
-	}
-	if l.limits.Age`, new: `if l.limits.Age`, breaks: "a session ends once"},
+	{file: "actors/session/lifetime/lifetime.go", old: `	if !l.closing {
+		l.do(Action{Kind: Record`, new: `	if true {
+		l.do(Action{Kind: Record`, breaks: "a session ends once"},
 	{file: "actors/session/members/members.go", old: `return nil, t.lingering[name] == nil`, new: `return nil, false`, breaks: "an actor that its session does not know is an orphan"},
 	{file: "actors/session/members/members.go", old: `now.Sub(r.at) > keep`, new: `now.Sub(r.at) >= keep`, breaks: "a removal is remembered as long as was said"},
-	{file: "actors/session/session.go", old: `answer.Processes, answer.Starting = s.started(), s.starting()`, new: `answer.Processes, answer.Starting = s.started(), s.starting()[:0]`, breaks: "who attaches hears of the starts under way", in: "actors", run: "^TestRequestsMeetAStartUnderWay$"},
-	{file: "actors/session/processes.go", old: `s.tellStarting(ctx, r, m.ID)`, new: `_ = s.tellStarting`, breaks: "everybody attached hears of a start", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
+	{file: "actors/session/session.go", old: `Starting: s.starting(),`, new: `Starting: s.starting()[:0],`, breaks: "who attaches hears of the starts under way", in: "actors", run: "^TestRequestsMeetAStartUnderWay$"},
+	{file: "actors/session/processes.go", old: `s.tellOthers(ctx, p.Asked, message.ProcessStarting{ID: p.ID})`, new: ``, breaks: "everybody attached hears of a start", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
 	{file: "actors/session/processes.go", old: `s.tellAttached(ctx, message.ProcessRemoved{ID: p.ID, Reason: m.Err.Message})`, new: `_ = m.Err`, breaks: "everybody attached hears that a start has failed", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
 	{file: "actors/connection/requests.go", old: `s.told && err != nil`, new: `false && err != nil`, breaks: "requests wait for the start of another client after a refused start of their own", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
 	{file: "actors/child/process.go", old: `		p.in.Ended()`, new: `		_ = p.in.Ended`, breaks: "who waits for a process hears of its end before its output is read", in: "actors", run: "^TestEndBeforeItsOutputIsRead$"},
@@ -128,13 +129,17 @@ var mutants = []mutant{
 	{file: "actors/process/life/end.go", old: `if !now.Alone {`, new: `if true {`, breaks: "a stopped process without a viewer waits for nobody"},
 	{file: "actors/process/life/end.go", old: `		case !now.Served:`, new: `		case false:`, breaks: "an unread process does not give way", in: "actors", run: "^TestClosedProcessesGiveWay$"},
 	{file: "actors/session/processes.go", old: `if orphan && m.Err == nil {`, new: `if orphan && m.Err != nil {`, breaks: "an orphan is stopped"},
-	{file: "actors/session/shares.go", old: `id.Guest != nil && s.shareOf(id.Name) == nil`, new: `false`, breaks: "a guest whose share has ended is not attached"},
-	{file: "actors/session/shares.go", old: `	s.env.Shares.Remove(is.digest)
+	{file: "actors/session/access/access.go", old: `id.Guest != nil && a.shareOf(id.Name) < 0`, new: `false`, breaks: "a guest whose share has ended is not attached"},
+	{file: "actors/session/session.go", old: `		s.env.Shares.Remove(a.Digest)
 `, new: ``, breaks: "the token of a share that has ended is not valid"},
-	{file: "actors/session/shares.go", old: `s.viewerGone(ctx, message.ViewerGone{PID: v.pid, Evicted: true})`, new: ``, breaks: "processes ignore a guest whose share has ended"},
-	{file: "actors/session/shares.go", old: `role != most && role != protocol.RoleObserver`, new: `false`, breaks: "a guest gets no role beyond its share"},
-	{file: "actors/session/shares.go", old: `role.Commands() && !id.Owns(s.identity)`, new: `role == protocol.RoleOwner && !id.Owns(s.identity)`, breaks: "who may only observe a session does not control it"},
-	{file: "actors/session/shares.go", old: `	if !s.roleOf(ctx.Sender()).Commands() {`, new: `	if false {`, breaks: "an observer ends no share"},
+	{file: "actors/session/session.go", old: `s.forget(ctx, message.ViewerGone{PID: pidOf(a.ID), Evicted: true})`, new: ``, breaks: "processes ignore a guest whose share has ended"},
+	{file: "actors/session/access/access.go", old: `role != most && role != protocol.RoleObserver`, new: `false`, breaks: "a guest gets no role beyond its share"},
+	{file: "actors/session/access/access.go", old: `role.Commands() && !id.Owns(a.identity)`, new: `role == protocol.RoleOwner && !id.Owns(a.identity)`, breaks: "who may only observe a session does not control it"},
+	{file: "actors/session/access/access.go", old: `	if !a.clients[id].Role.Commands() {`, new: `	if false {`, breaks: "an observer makes and ends no share"},
+	{file: "actors/session/access/access.go", old: `return admit.Client.ID, admit.Anew`, new: `return admit.Client.ID, false`, breaks: "whoever heard that an Attach has failed is not attached"},
+	{file: "actors/session/access/access.go", old: `			a.evict(id, reason)`, new: ``, breaks: "the guests of a share that ends are cut off"},
+	{file: "actors/session/session.go", old: `		s.access.Failed() // the last`, new: `		// the last`, breaks: "a session that failed over the Attach of its opening answers it once"},
+	{file: "actors/session/session.go", old: `		return // the next instance does what is left to do`, new: ``, breaks: "a session that has failed over an Attach does not answer it after all"},
 	{file: "actors/connection/methods.go", old: `case guest && m.guests == noGuest:`, new: `case false:`, breaks: "a method that is not for guests is denied to them"},
 	{file: "actors/process/stdin/stdin.go", old: `	if r.Guest {
 `, new: `	if false {
@@ -162,16 +167,16 @@ var mutants = []mutant{
 	{file: "actors/session/lifetime/lifetime.go", old: `l.limits.KeepRunning && l.rested.After(since)`, new: `false`, breaks: "the TTL begins anew with the end of the last program"},
 	{file: "actors/session/members/members.go", old: `		t.closed--
 		if i :=`, new: `		if i :=`, breaks: "a forgotten process does not count as closed"},
-	{file: "actors/session/update.go", old: `limits.Ephemeral && (`, new: `false && (`, breaks: "an ephemeral session gets no TTL"},
-	{file: "actors/session/update.go", old: `		ttl = -1
+	{file: "actors/session/requests.go", old: `limits.Ephemeral && (`, new: `false && (`, breaks: "an ephemeral session gets no TTL"},
+	{file: "actors/session/requests.go", old: `		ttl = -1
 `, new: `		ttl = 1
 `, breaks: "a TTL of 0 ms means no limit, which the server may forbid"},
 	{file: "actors/registry/registry.go", old: `		env.After(ctx, listPause, listSessionsDue{})`, new: `		_ = listPause`, breaks: "the registry asks again for the sessions if that failed"},
-	{file: "actors/session/session.go", old: `*params.SessionID != s.id`, new: `false`, breaks: "session/close of another session ends no session", in: "actors", run: "OfAHost"},
-	{file: "actors/session/session.go", old: `message.ViewerGone{PID: s.owner, Evicted: true}`, new: `message.ViewerGone{PID: s.owner}`, breaks: "processes ignore an owner who was evicted"},
-	{file: "actors/session/session.go", old: `			if !m.Takeover {`, new: `			if false {`, breaks: "an attached session is not taken over unless the client says so"},
-	{file: "actors/session/end.go", old: `s.owner != nil || !s.processes.Empty()`, new: `s.owner != nil`, breaks: "a session with a process keeps its place"},
-	{file: "actors/session/end.go", old: `max(s.env.KillGrace, 0)`, new: `lifetime.OwnGrace`, breaks: "at a shutdown the grace of the server counts"},
+	{file: "actors/session/requests.go", old: `*params.SessionID != s.id`, new: `false`, breaks: "session/close of another session ends no session", in: "actors", run: "OfAHost"},
+	{file: "actors/session/session.go", old: `message.ViewerGone{PID: pidOf(a.ID), Evicted: true}`, new: `message.ViewerGone{PID: pidOf(a.ID)}`, breaks: "processes ignore an owner who was evicted"},
+	{file: "actors/session/access/access.go", old: `	if other && !m.Takeover {`, new: `			if false {`, breaks: "an attached session is not taken over unless the client says so"},
+	{file: "actors/session/end.go", old: `access.ID{} || !s.processes.Empty()`, new: `access.ID{}`, breaks: "a session with a process keeps its place"},
+	{file: "actors/session/session.go", old: `max(s.env.KillGrace, 0)`, new: `lifetime.OwnGrace`, breaks: "at a shutdown the grace of the server counts"},
 	{file: "actors/session/end.go", old: `if !closing || !s.processes.Empty() || `, new: `if !closing || `, breaks: "a session ends after its last process"},
 	{file: "actors/session/end.go", old: ` || s.shells.Running() {`, new: ` {`, breaks: "a session ends after its last capture of a shell"},
 	{file: "actors/peer/shellstate/state.go", old: `!had || is != value {`, new: `!had || is == value || is != value {`, breaks: "a variable of the env of a start is not for other starts"},
@@ -184,7 +189,7 @@ var mutants = []mutant{
 	{file: "actors/session/groups.go", old: `		clear(g.orders)
 `, new: ``, breaks: "after a failure over a group its processes get their orders again"},
 	{file: "actors/session/groups.go", old: `				ctx.Send(p.PID, message.Report{})`, new: ``, breaks: "after a failure over a group its processes repeat their news"},
-	{file: "actors/session/groups.go", old: `	if exceeded {`, new: `	if false {`, breaks: "a group that fails too often is given up"},
+	{file: "actors/session/groups.go", old: `	if exceeded {`, new: `	if exceeded && n < 0 {`, breaks: "a group that fails too often is given up"},
 	{file: "actors/session/groups.go", old: `		if g.left == nil {
 			s.tell`, new: `		if true {
 			s.tell`, breaks: "the orders of a group wait for the answer to group/start"},
@@ -223,7 +228,7 @@ var mutants = []mutant{
 	{file: "actors/internal/turns/turns.go", old: `case t.threads.late >= most:`, new: `case t.threads.late > most:`, breaks: "a file call is refused when the calls of all turns hang"},
 	{file: "actors/internal/turns/turns.go", old: `		most = t.most`, new: `		most = t.all`, breaks: "a connection without a call gets one of the kept turns"},
 	{file: "actors/internal/env/gate.go", old: `attaches && err == nil`, new: `attaches && false`, breaks: "a future is not attached", in: "actors", run: "Future"},
-	{file: "actors/session/session.go", old: `pid != nil { // an actor of the host is back`, new: `pid != nil && false {`, breaks: "an owner that takes its session back is heard", in: "actors", run: "OwnerComesBack"},
+	{file: "actors/session/access/access.go", old: `	if a.former[m.ID] { // an actor of the host is back`, new: `	if false {`, breaks: "an owner that takes its session back is heard"},
 	{file: "actors/session/new.go", old: `		ctx.Forward(logic)`, new: `		_ = logic`, breaks: "an Attach that comes before the session is there waits for it", in: "actors", run: "OpenToken"},
 	{file: "actors/registry/openings.go", old: `m.SessionID, m.OpenToken = id, ""`, new: `m.SessionID = id`, breaks: "a session admits who opens it again", in: "actors", run: "OpenToken"},
 	{file: "actors/registry/openings.go", old: `		delete(o.ids, by)`, new: `		_ = by`, breaks: "a registry forgets the openings of sessions that have ended"},
@@ -750,7 +755,7 @@ var mutants = []mutant{
 	{file: "actors/child/process.go", old: `	case drained:`, new: `	default:`, breaks: "the exit of a short process comes after its output", in: "tests", run: "^TestOrder$"},
 	{file: "actors/child/process.go", old: `ExitCode:   code,`, new: `ExitCode: code & 63,`, breaks: "each of many processes has its own exit code", in: "tests", run: "^TestManyProcesses$"},
 	{file: "actors/session/groups.go", old: `policy.CheckGroupEnv(params.Processes)`, new: `policy.CheckGroupEnv(nil)`, breaks: "the environments of a group take no longer to match than a message may", in: "actors", run: "OfAHost"},
-	{file: "actors/session/groups.go", old: `g == nil || !slices.Contains(g.tokens, params.StartToken):`, new: `true:`, breaks: "a repeated group/start gets the answer of the first", in: "tests", run: "^TestGroupPipelined$"},
+	{file: "actors/session/groups.go", old: `g == nil || !slices.Contains(g.tokens, params.StartToken) {`, new: `true {`, breaks: "a repeated group/start gets the answer of the first", in: "tests", run: "^TestGroupPipelined$"},
 	{file: "actors/spool/spool.go", old: `	f.closed = true
 	f.room = func() {}`, new: `	f.room = func() {}`, breaks: "the end of a session closes the spools of its processes", in: "tests", run: "^TestSpoolEnds$"},
 	{file: "actors/outlog/outlog.go", old: `it.on != nil && it.Stream == s && it.Seq > l.seen &&`, new: `it.on != nil && it.Stream == s &&`, breaks: "output on disk that was read does not grow"},

@@ -1,8 +1,11 @@
-// Package lifetime decides when a session ends, and why. The package is arithmetic: the session's actor
-// passes in the time and who is attached, and does the actions that it gets back.
+// Package lifetime decides when a session ends, and why. The package is a machine without a clock: an input is a method that says what
+// happened, and when. Next says what to do, and Wake when to Tick.
 package lifetime
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Limits say how long a session lives. Update changes TTL and KeepRunning.
 type Limits struct {
@@ -24,7 +27,9 @@ const (
 	// Abandon: an ephemeral session has lost its owner. The session closes after every earlier
 	// message of the registry. Abandon may come more than once.
 	Abandon
-	// End: the session is closing from now on, for Reason. End comes once.
+	// Record: write into the log that the server ends the session, for Reason. End follows.
+	Record
+	// End: the session is closing. End its processes, with Grace. End may come more than once.
 	End
 )
 
@@ -32,7 +37,7 @@ const (
 type Action struct {
 	Kind   Kind
 	In     time.Duration // of Warn
-	Reason string        // of Warn and End; clients are told
+	Reason string        // of Warn and Record; clients are told
 }
 
 // ageWarning is how long before its maximum age a session warns; a tenth of the age if that is less.
@@ -74,12 +79,27 @@ type Life struct {
 	grace time.Duration
 	// drained: the session closes because of Drain, and clients may attach for the end.
 	drained bool
+
+	pending []Action
 }
 
 // New returns the lifetime of a session without an owner or observers.
 func New(created time.Time, limits Limits) *Life {
 	return &Life{limits: limits, created: created}
 }
+
+// Next returns the oldest action that is not done. Done follows. After a failure the session does the action again.
+func (l *Life) Next() (a Action, ok bool) {
+	if len(l.pending) == 0 {
+		return Action{}, false
+	}
+	return l.pending[0], true
+}
+
+// Done removes the action that Next returned.
+func (l *Life) Done() { l.pending = slices.Delete(l.pending, 0, 1) }
+
+func (l *Life) do(a Action) { l.pending = append(l.pending, a) }
 
 // Created returns the time at which the session began.
 func (l *Life) Created() time.Time { return l.created }
@@ -105,9 +125,8 @@ func (l *Life) Grace() time.Duration { return l.grace }
 // reason than Drain.
 func (l *Life) Admits() bool { return !l.closing || l.drained }
 
-// Attached records who is attached now: an owner, and observers. A repeated call returns no action but
-// Abandon.
-func (l *Life) Attached(now time.Time, owned bool, observers int) []Action {
+// Attached records who is attached now: an owner, and observers. A repeated call asks for nothing but Abandon.
+func (l *Life) Attached(now time.Time, owned bool, observers int) {
 	l.owned = owned
 	switch {
 	case owned || observers > 0:
@@ -115,96 +134,90 @@ func (l *Life) Attached(now time.Time, owned bool, observers int) []Action {
 	case l.quiet.IsZero() && l.limits.Idle > 0:
 		l.quiet = now
 	}
-	if owned {
+	switch {
+	case owned:
 		l.detached, l.expires = time.Time{}, time.Time{}
-		return nil
+	case l.limits.Ephemeral:
+		l.do(Action{Kind: Abandon})
+	default:
+		if l.detached.IsZero() {
+			l.detached = now
+		}
+		l.expire(now)
 	}
-	if l.limits.Ephemeral {
-		return []Action{{Kind: Abandon}}
-	}
-	if l.detached.IsZero() {
-		l.detached = now
-	}
-	return l.expire(now)
 }
 
 // Running records whether a program runs.
-func (l *Life) Running(now time.Time, runs bool) []Action {
+func (l *Life) Running(now time.Time, runs bool) {
 	if l.runs == runs {
-		return nil
+		return
 	}
 	l.runs = runs
 	if !runs {
 		l.rested = now
 	}
-	if !l.limits.KeepRunning {
-		return nil
+	if l.limits.KeepRunning {
+		l.expire(now)
 	}
-	return l.expire(now)
 }
 
 // Update sets the TTL and KeepRunning. An ephemeral session has neither.
-func (l *Life) Update(now time.Time, ttl time.Duration, keepRunning bool) []Action {
+func (l *Life) Update(now time.Time, ttl time.Duration, keepRunning bool) {
 	l.limits.TTL, l.limits.KeepRunning = ttl, keepRunning
-	return l.expire(now)
+	l.expire(now)
 }
 
 // expire sets when a session without an owner ends, and warns if that has changed.
-func (l *Life) expire(now time.Time) []Action {
+func (l *Life) expire(now time.Time) {
 	switch {
 	case l.owned || l.closing || l.detached.IsZero():
-		return nil
+		return
 	case l.limits.TTL < 0 || l.limits.KeepRunning && l.runs:
 		l.expires = time.Time{}
-		return nil
+		return
 	}
 	since, why := l.detached, "it has no owner"
 	if l.limits.KeepRunning && l.rested.After(since) {
 		since, why = l.rested, "it has neither an owner nor a program"
 	}
-	at := since.Add(l.limits.TTL)
-	if at.Equal(l.expires) {
-		return nil
+	if at := since.Add(l.limits.TTL); !at.Equal(l.expires) {
+		l.expires = at
+		l.do(Action{Warn, max(at.Sub(now), 0), why})
 	}
-	l.expires = at
-	return []Action{{Warn, max(at.Sub(now), 0), why}}
 }
 
 // Tick does what is due now. wrote is when a process of the session last wrote something.
-func (l *Life) Tick(now, wrote time.Time) []Action {
-	if l.closing {
-		return nil
-	}
-	if l.limits.Age > 0 {
+func (l *Life) Tick(now, wrote time.Time) {
+	if l.limits.Age > 0 && !l.closing {
 		reason := "session reached its maximum age of " + l.limits.Age.String()
 		left := l.created.Add(l.limits.Age).Sub(now)
 		if left <= l.warning() && !l.warned { // also on a busy machine, which is late for the warning
 			l.warned = true
-			return append([]Action{{Warn, max(left, 0), reason}}, l.Tick(now, wrote)...)
+			l.do(Action{Warn, max(left, 0), reason})
 		}
 		if left <= 0 {
-			return l.end(reason)
+			l.end(reason)
 		}
 	}
 	if !l.expires.IsZero() && !now.Before(l.expires) {
 		if l.limits.KeepRunning {
-			return l.end("session expired: no owner and no program for " + l.limits.TTL.String())
+			l.end("session expired: no owner and no program for " + l.limits.TTL.String())
+		} else {
+			l.end("session expired: no owner for " + l.limits.TTL.String())
 		}
-		return l.end("session expired: no owner for " + l.limits.TTL.String())
 	}
 	if !l.quiet.IsZero() {
 		if wrote.After(l.quiet) {
 			l.quiet = wrote
 		}
 		if now.Sub(l.quiet) >= l.limits.Idle {
-			return l.end("session idle: nobody attached and no output for " + l.limits.Idle.String())
+			l.end("session idle: nobody attached and no output for " + l.limits.Idle.String())
 		}
 	}
-	return nil
 }
 
-// Next returns when Tick has something to do, if nothing happens before. Zero: never.
-func (l *Life) Next() (next time.Time) {
+// Wake returns when Tick has something to do, if nothing happens before. Zero: never.
+func (l *Life) Wake() (next time.Time) {
 	if l.closing {
 		return time.Time{}
 	}
@@ -232,35 +245,36 @@ func (l *Life) Next() (next time.Time) {
 func (l *Life) warning() time.Duration { return min(ageWarning, l.limits.Age/10) }
 
 // Evict ends the session for a policy of the server's. A session with an owner never gives way.
-func (l *Life) Evict(reason string) []Action {
-	if l.owned || l.closing {
-		return nil
+func (l *Life) Evict(reason string) {
+	if !l.owned {
+		l.end(reason)
 	}
-	return l.end(reason)
 }
 
-func (l *Life) end(reason string) []Action {
-	l.Close(reason)
-	return []Action{{Kind: End, Reason: reason}}
+// end begins the end of the session for a reason of the server's.
+func (l *Life) end(reason string) {
+	if !l.closing {
+		l.do(Action{Kind: Record, Reason: reason})
+		l.Close(reason)
+	}
 }
 
-// Close begins the end of the session, unless the end has begun for another reason. Processes have
+// Close begins the end of the session for a reason of its clients, unless the end has begun for another reason. Processes have
 // their OwnGrace.
 func (l *Life) Close(reason string) {
 	if !l.closing {
 		l.closing, l.reason, l.grace = true, reason, OwnGrace
 	}
+	l.do(Action{Kind: End})
 }
 
 // Drain begins the end of the session because the server shuts down: grace is 0 or more. A session
 // that was closing before keeps its reason, and gets the grace of the server.
-func (l *Life) Drain(reason string, grace time.Duration) []Action {
-	var warn []Action
+func (l *Life) Drain(reason string, grace time.Duration) {
 	if !l.closing {
 		l.drained = true
-		l.Close(reason)
-		warn = []Action{{Warn, grace, reason}}
+		l.do(Action{Warn, grace, reason})
 	}
+	l.Close(reason)
 	l.grace = grace
-	return warn
 }

@@ -10,6 +10,53 @@ import (
 
 var begin = time.Unix(1_000_000, 0)
 
+// life is a Life with inputs that return the actions which follow, except the End that follows each Record.
+type life struct{ *Life }
+
+func newLife(limits Limits) life { return life{New(begin, limits)} }
+
+func (l life) actions() (all []Action) {
+	for a, ok := l.Life.Next(); ok; a, ok = l.Life.Next() {
+		if a.Kind == End && len(all) > 0 && all[len(all)-1].Kind == Record {
+			all[len(all)-1].Kind = End
+		} else if a.Kind != End {
+			all = append(all, a)
+		}
+		l.Done()
+	}
+	return all
+}
+
+func (l life) Attached(now time.Time, owned bool, observers int) []Action {
+	l.Life.Attached(now, owned, observers)
+	return l.actions()
+}
+
+func (l life) Running(now time.Time, runs bool) []Action {
+	l.Life.Running(now, runs)
+	return l.actions()
+}
+
+func (l life) Update(now time.Time, ttl time.Duration, keepRunning bool) []Action {
+	l.Life.Update(now, ttl, keepRunning)
+	return l.actions()
+}
+
+func (l life) Tick(now, wrote time.Time) []Action {
+	l.Life.Tick(now, wrote)
+	return l.actions()
+}
+
+func (l life) Evict(reason string) []Action {
+	l.Life.Evict(reason)
+	return l.actions()
+}
+
+func (l life) Drain(reason string, grace time.Duration) []Action {
+	l.Life.Drain(reason, grace)
+	return l.actions()
+}
+
 func at(d time.Duration) time.Time { return begin.Add(d) }
 
 // never is the last write of a session without output.
@@ -22,18 +69,18 @@ func want(t *testing.T, what string, got []Action, want ...Action) {
 	}
 }
 
-func wantNext(t *testing.T, l *Life, d time.Duration) {
+func wantNext(t *testing.T, l life, d time.Duration) {
 	t.Helper()
-	if got := l.Next(); !got.Equal(at(d)) {
+	if got := l.Wake(); !got.Equal(at(d)) {
 		t.Errorf("the next tick is after %v, want %v", got.Sub(begin), d)
 	}
 }
 
 func TestExpiry(t *testing.T) {
-	l := New(begin, Limits{TTL: time.Minute})
+	l := newLife(Limits{TTL: time.Minute})
 	want(t, "an owner", l.Attached(at(0), true, 0))
-	if !l.Next().IsZero() {
-		t.Errorf("a session with an owner waits for %v", l.Next())
+	if !l.Wake().IsZero() {
+		t.Errorf("a session with an owner waits for %v", l.Wake())
 	}
 	want(t, "its end", l.Attached(at(time.Second), false, 0), Action{Warn, time.Minute, "it has no owner"})
 	want(t, "its end once more", l.Attached(at(30*time.Second), false, 1))
@@ -53,13 +100,13 @@ func TestExpiry(t *testing.T) {
 // last program.
 func TestKeepRunning(t *testing.T) {
 	const why = "it has neither an owner nor a program"
-	l := New(begin, Limits{TTL: time.Minute, KeepRunning: true})
+	l := newLife(Limits{TTL: time.Minute, KeepRunning: true})
 	l.Attached(at(0), true, 0)
 	want(t, "a program", l.Running(at(0), true))
 	want(t, "the owner leaves", l.Attached(at(time.Second), false, 0))
 	want(t, "much later", l.Tick(at(24*time.Hour), never))
-	if !l.Next().IsZero() {
-		t.Errorf("waits for %v", l.Next())
+	if !l.Wake().IsZero() {
+		t.Errorf("waits for %v", l.Wake())
 	}
 	want(t, "the program ends", l.Running(at(24*time.Hour), false), Action{Warn, time.Minute, why})
 	want(t, "another begins", l.Running(at(24*time.Hour+time.Second), true))
@@ -67,7 +114,7 @@ func TestKeepRunning(t *testing.T) {
 	want(t, "too early", l.Tick(at(25*time.Hour+time.Minute-1), never))
 	want(t, "expired", l.Tick(at(25*time.Hour+time.Minute), never), Action{End, 0, "session expired: no owner and no program for 1m0s"})
 
-	l = New(begin, Limits{TTL: time.Minute, KeepRunning: true})
+	l = newLife(Limits{TTL: time.Minute, KeepRunning: true})
 	l.Running(at(0), true)
 	l.Running(at(time.Second), false)
 	want(t, "the owner leaves later", l.Attached(at(time.Hour), false, 0), Action{Warn, time.Minute, "it has no owner"})
@@ -75,7 +122,7 @@ func TestKeepRunning(t *testing.T) {
 
 // A change of the limits counts from when the owner left.
 func TestUpdate(t *testing.T) {
-	l := New(begin, Limits{TTL: time.Minute})
+	l := newLife(Limits{TTL: time.Minute})
 	l.Running(at(0), true)
 	l.Attached(at(0), false, 0)
 	want(t, "longer", l.Update(at(time.Second), time.Hour, false), Action{Warn, time.Hour - time.Second, "it has no owner"})
@@ -93,20 +140,20 @@ func TestUpdate(t *testing.T) {
 }
 
 func TestNoTTL(t *testing.T) {
-	l := New(begin, Limits{TTL: -1})
+	l := newLife(Limits{TTL: -1})
 	want(t, "no owner", l.Attached(at(0), false, 0))
 	want(t, "much later", l.Tick(at(1e6*time.Hour), never))
-	if !l.Next().IsZero() || !l.Detached().Equal(begin) {
-		t.Errorf("waits for %v, detached since %v", l.Next(), l.Detached())
+	if !l.Wake().IsZero() || !l.Detached().Equal(begin) {
+		t.Errorf("waits for %v, detached since %v", l.Wake(), l.Detached())
 	}
 }
 
 func TestIdle(t *testing.T) {
 	const reason = "session idle: nobody attached and no output for 1m0s"
-	l := New(begin, Limits{TTL: -1, Idle: time.Minute})
+	l := newLife(Limits{TTL: -1, Idle: time.Minute})
 	l.Attached(at(0), false, 1)
-	if !l.Next().IsZero() {
-		t.Errorf("with an observer it waits for %v", l.Next())
+	if !l.Wake().IsZero() {
+		t.Errorf("with an observer it waits for %v", l.Wake())
 	}
 	l.Attached(at(0), false, 0)
 	wantNext(t, l, time.Minute)
@@ -125,7 +172,7 @@ func TestAge(t *testing.T) {
 		{100 * time.Second, 10 * time.Second},
 	} {
 		reason := "session reached its maximum age of " + test.age.String()
-		l := New(begin, Limits{TTL: -1, Age: test.age})
+		l := newLife(Limits{TTL: -1, Age: test.age})
 		l.Attached(at(0), true, 0)
 		wantNext(t, l, test.age-test.warning)
 		want(t, "before the warning", l.Tick(at(test.age-test.warning-1), never))
@@ -134,25 +181,25 @@ func TestAge(t *testing.T) {
 		wantNext(t, l, test.age)
 		want(t, "the end, with an owner", l.Tick(at(test.age), never), Action{End, 0, reason})
 
-		late := New(begin, Limits{TTL: -1, Age: test.age})
+		late := newLife(Limits{TTL: -1, Age: test.age})
 		late.Attached(at(0), true, 0)
 		want(t, "the end, long after the time of the warning", late.Tick(at(test.age+time.Second), never), Action{Warn, 0, reason}, Action{End, 0, reason})
 	}
 }
 
 func TestEphemeral(t *testing.T) {
-	l := New(begin, Limits{TTL: time.Minute, Ephemeral: true})
+	l := newLife(Limits{TTL: time.Minute, Ephemeral: true})
 	l.Attached(at(0), true, 0)
 	for range 2 {
 		want(t, "the owner leaves", l.Attached(at(1), false, 0), Action{Kind: Abandon})
 	}
-	if !l.Detached().IsZero() || !l.Next().IsZero() {
-		t.Errorf("detached since %v, waits for %v", l.Detached(), l.Next())
+	if !l.Detached().IsZero() || !l.Wake().IsZero() {
+		t.Errorf("detached since %v, waits for %v", l.Detached(), l.Wake())
 	}
 }
 
 func TestEvict(t *testing.T) {
-	l := New(begin, Limits{TTL: time.Minute})
+	l := newLife(Limits{TTL: time.Minute})
 	l.Attached(at(0), true, 0)
 	want(t, "with an owner", l.Evict("memory"))
 	l.Attached(at(0), false, 3)
@@ -161,7 +208,7 @@ func TestEvict(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	l := New(begin, Limits{TTL: time.Minute})
+	l := newLife(Limits{TTL: time.Minute})
 	want(t, "it lives", l.Drain("shutdown", 0), Action{Warn, 0, "shutdown"})
 	if !l.Admits() || l.Grace() != 0 {
 		t.Errorf("admits %v, grace %v", l.Admits(), l.Grace())
@@ -172,7 +219,7 @@ func TestDrain(t *testing.T) {
 	}
 	want(t, "no owner while it is closing", l.Attached(at(0), false, 0))
 
-	l = New(begin, Limits{TTL: time.Minute})
+	l = newLife(Limits{TTL: time.Minute})
 	l.Close("by request")
 	want(t, "it was closing", l.Drain("shutdown", time.Second))
 	if reason, _ := l.Closing(); reason != "by request" || l.Admits() || l.Grace() != time.Second {
@@ -187,7 +234,7 @@ func TestLife(t *testing.T) {
 			return time.Duration(rapid.SampledFrom([]int{-1, 7, 20, 100}).Draw(t, name)) * time.Second
 		}
 		limits := Limits{TTL: limit("ttl"), Idle: limit("idle"), Age: limit("age"), Ephemeral: rapid.Bool().Draw(t, "ephemeral"), KeepRunning: rapid.Bool().Draw(t, "keepRunning")}
-		l, now, wrote := New(begin, limits), begin, never
+		l, now, wrote := newLife(limits), begin, never
 		var lost, alone time.Time // when the last owner, and everybody, left
 		var rested time.Time      // when the last program ended
 		runs := false
@@ -233,7 +280,7 @@ func TestLife(t *testing.T) {
 			"observers": func(t *rapid.T) { observers = rapid.IntRange(0, 2).Draw(t, "observers"); attached(t) },
 			"write":     func(t *rapid.T) { wrote = now },
 			"tick": func(t *rapid.T) {
-				next := l.Next()
+				next := l.Wake()
 				now = now.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "seconds")) * time.Second)
 				_, was := l.Closing()
 				quiet := alone
@@ -248,7 +295,7 @@ func TestLife(t *testing.T) {
 				if ended := len(actions) > 0 && actions[len(actions)-1].Kind == End; ended != due {
 					t.Fatalf("%+v at %v, due: %v", actions, now, due)
 				}
-				if next := l.Next(); !next.IsZero() && !next.After(now) {
+				if next := l.Wake(); !next.IsZero() && !next.After(now) {
 					t.Fatalf("ticked at %v, and is to be ticked at %v", now, next)
 				}
 				take(t, actions)
@@ -279,7 +326,7 @@ func TestLife(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				_, closing := l.Closing()
-				if closing && !l.Next().IsZero() {
+				if closing && !l.Wake().IsZero() {
 					t.Fatal("a closing session waits")
 				}
 				if l.owned != owned || !l.Detached().IsZero() && (owned || limits.Ephemeral) {

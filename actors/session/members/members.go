@@ -91,18 +91,18 @@ func (t *Table) Known(name string) *Process {
 // Len returns how many processes are live.
 func (t *Table) Len() int { return len(t.live) }
 
-// Close records that a live process has closed. Close may be repeated.
-func (t *Table) Close(p *Process) {
-	if !p.Closed {
+// Close records that a process has closed. Close may be repeated, and come late.
+func (t *Table) Close(name string) {
+	if p := t.Named(name); p != nil && !p.Closed {
 		p.Closed = true
 		t.closed++
 		t.stay = append(t.stay, p)
 	}
 }
 
-// Reopen takes Close back: a program of p may run again. Repeating Reopen does nothing.
-func (t *Table) Reopen(p *Process) {
-	if p.Closed {
+// Reopen takes Close back: a program of the process may run again. Reopen may be repeated, and come late.
+func (t *Table) Reopen(name string) {
+	if p := t.Named(name); p != nil && p.Closed {
 		p.Closed = false
 		t.closed--
 		t.stay = slices.DeleteFunc(t.stay, func(o *Process) bool { return o == p })

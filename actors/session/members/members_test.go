@@ -157,18 +157,18 @@ func TestRunning(t *testing.T) {
 	a, b := &Process{ID: "a", Name: "p-1", PID: pidOf("p-1")}, &Process{ID: "b", Name: "p-2", PID: pidOf("p-2")}
 	table.Add(a)
 	table.Add(b)
-	table.Close(a)
-	table.Close(a)
+	table.Close(a.Name)
+	table.Close(a.Name)
 	want(true, "one of two closed")
-	table.Close(b)
+	table.Close(b.Name)
 	want(false, "both closed")
-	table.Reopen(a)
-	table.Reopen(a)
+	table.Reopen(a.Name)
+	table.Reopen(a.Name)
 	want(true, "one is run again")
 	if p := table.GiveWay(); p != b {
 		t.Errorf("%+v gives way, and not b", p)
 	}
-	table.Close(a)
+	table.Close(a.Name)
 	want(false, "both closed again")
 	if p := table.GiveWay(); p != a {
 		t.Errorf("%+v gives way, and not a", p)
@@ -197,7 +197,7 @@ func TestGiveWay(t *testing.T) {
 		t.Errorf("%s runs, and gives way", p.ID)
 	}
 	for _, id := range []string{"c", "a", "b", "e", "c"} {
-		table.Close(all[id])
+		table.Close(all[id].Name)
 	}
 	table.Forget(all["a"])
 	table.Retire(all["e"])

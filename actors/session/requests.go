@@ -1,0 +1,232 @@
+package session
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/session/access"
+	"github.com/b6f6fdd7/troupe/internal/audit"
+	"github.com/b6f6fdd7/troupe/internal/identity"
+	"github.com/b6f6fdd7/troupe/internal/share"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/google/uuid"
+)
+
+// defaultShareTime is how long a share lasts if its owner names no time.
+const defaultShareTime = time.Hour
+
+// later is the result of a request that is answered when something else has happened.
+type later struct{}
+
+// request answers a request, after everything that follows from it.
+func (s *session) request(ctx actor.Context, m message.Request) {
+	r := request{Sender: ctx.Sender(), Token: m.Token}
+	result, err := s.answerTo(ctx, r, m.Params)
+	if result != any(later{}) {
+		s.act(ctx)
+		answer(ctx, []request{r}, result, err)
+	}
+}
+
+func (s *session) answerTo(ctx actor.Context, r request, params any) (result any, err *protocol.Error) {
+	if s.access.Evicted(idOf(r.Sender)) { // otherwise the record would name the new owner
+		return nil, wireerr.ErrEvicted
+	}
+	switch params := params.(type) {
+	case protocol.ProcessStartParams:
+		return s.startProcess(ctx, r, params)
+	case protocol.GroupStartParams:
+		return s.startGroup(ctx, r, params)
+	case protocol.GroupStopParams:
+		return s.repeated(params, func() (any, *protocol.Error) { return s.stopGroup(ctx, r, params) })
+	case message.GroupListRequest:
+		return s.listGroups(), nil
+	case message.SessionInfoRequest:
+		return s.info(r), nil
+	case message.SummaryRequest:
+		return s.summary(params), nil
+	case protocol.SessionShareParams:
+		return s.share(r, params)
+	case message.SharesRequest:
+		return protocol.SessionSharesResult{Shares: s.access.Shares()}, nil
+	case protocol.SessionUnshareParams:
+		if err := s.access.MayShare(idOf(r.Sender)); err != nil {
+			return nil, err
+		}
+		return protocol.SessionUnshareResult{Ended: s.access.Unshare(params.ShareID, s.clientOf(r.Sender))}, nil
+	case protocol.SessionUpdateParams:
+		return s.repeated(params, func() (any, *protocol.Error) { return s.update(params) })
+	case protocol.SessionCloseParams:
+		if params.SessionID != nil && *params.SessionID != s.id {
+			return nil, protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", s.id, wireerr.Clip(*params.SessionID))
+		}
+		s.closers = append(s.closers, r)
+		s.life.Close(message.ReasonClosed)
+		return later{}, nil
+	}
+	return nil, protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "a session does not answer %T", params)
+}
+
+// repeated answers a request that a client may repeat after a cut: with the earlier answer if there was one.
+func (s *session) repeated(params any, handle func() (any, *protocol.Error)) (any, *protocol.Error) {
+	if a, ok := s.answers.To(params); ok {
+		return a.Result, a.Err
+	}
+	result, err := handle()
+	if result != any(later{}) {
+		s.answers.Add(params, result, err)
+	}
+	return result, err
+}
+
+// info describes the session to a client of it.
+func (s *session) info(r request) protocol.SessionInfoResult {
+	limits := s.life.Limits()
+	return protocol.SessionInfoResult{
+		SessionID:     s.id,
+		Name:          s.name,
+		CreatedAtMs:   s.life.Created().UnixMilli(),
+		Role:          s.access.Role(idOf(r.Sender)),
+		Attached:      s.access.Owner() != access.ID{},
+		Observers:     s.access.Observers(),
+		Processes:     s.processes.Len(),
+		DetachedTTLMs: env.Milliseconds(limits.TTL),
+		KeepRunning:   limits.KeepRunning,
+		Ephemeral:     limits.Ephemeral,
+		IdleMs:        env.Milliseconds(limits.Idle),
+		MaxAgeMs:      env.Milliseconds(limits.Age),
+	}
+}
+
+// summary describes the session to a client; nil if the session is not for the client.
+func (s *session) summary(asked message.SummaryRequest) any {
+	if s.life.Limits().Ephemeral || !asked.Identity.MayObserve(s.id, s.identity) {
+		return nil
+	}
+	sum := message.Summary{SessionSummary: protocol.SessionSummary{
+		SessionID:   s.id,
+		Name:        s.name,
+		Identity:    s.identity,
+		CreatedAtMs: s.life.Created().UnixMilli(),
+		Observers:   s.access.Observers(),
+		Processes:   s.processes.Len(),
+		KeepRunning: s.life.Limits().KeepRunning,
+		State:       protocol.SessionDetached,
+	}}
+	if _, closing := s.life.Closing(); closing {
+		sum.State = protocol.SessionClosing
+	} else if s.access.Owner() != (access.ID{}) {
+		sum.State = protocol.SessionAttached
+	} else {
+		sum.Left, sum.DetachedAtMs, sum.EndsAtMs = s.access.Departure(), unixMs(s.life.Detached()), unixMs(s.life.Expires())
+	}
+	if asked.Started {
+		sum.Started = s.started()
+	}
+	return sum
+}
+
+// unixMs returns a time in milliseconds since the Unix epoch; 0 for the zero time.
+func unixMs(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// share makes a share, and answers with its token.
+func (s *session) share(r request, p protocol.SessionShareParams) (any, *protocol.Error) {
+	if err := s.access.MayShare(idOf(r.Sender)); err != nil {
+		return nil, err
+	}
+	book := s.env.Shares
+	if book == nil {
+		return nil, protocol.Errorf(protocol.KindOff, protocol.CodeInvalidRequest, "this server has no shares: it asks for no credential, or its operator has turned shares off")
+	}
+	lasts := min(defaultShareTime, book.Longest)
+	if p.ExpiresInMs != nil {
+		if lasts = env.FromMillis(*p.ExpiresInMs); lasts == 0 || lasts > book.Longest {
+			return nil, wireerr.BadTime("expiresInMs", *p.ExpiresInMs, book.Longest, "max-share-time")
+		}
+	}
+	if err := wireerr.BadName("name", p.Name); err != nil {
+		return nil, err
+	}
+	token, digest := share.NewToken()
+	now := time.Now()
+	made := access.Share{ID: uuid.NewString(), Name: p.Name, Access: p.Access, Digest: digest, Created: now, Until: now.Add(lasts)}
+	if err := s.access.Share(made); err != nil {
+		return nil, err
+	}
+	book.Add(digest, identity.Identity{Name: made.Guest(), Guest: &identity.Guest{Session: s.id, Host: s.identity, Types: p.Access == protocol.AccessType}}, made.Until)
+	s.env.Audit.Put(audit.ShareMade{Who: s.clientOf(r.Sender), Share: made.ID, Access: string(p.Access), Name: audit.Text(p.Name), DurationMs: lasts.Milliseconds()})
+	return protocol.SessionShareResult{ShareID: made.ID, Token: token, Access: made.Access, ExpiresAtMs: made.Until.UnixMilli()}, nil
+}
+
+// update handles session/update: it changes everything or, with an error, nothing.
+func (s *session) update(p protocol.SessionUpdateParams) (any, *protocol.Error) {
+	limits := s.life.Limits()
+	name, ttl, keep, departure := s.name, limits.TTL, limits.KeepRunning, s.access.Departure()
+	var err *protocol.Error
+	if p.Name != nil {
+		name = *p.Name
+		err = wireerr.BadName("name", name)
+	}
+	if p.DetachedTTLMs != nil {
+		var tooLong *protocol.Error
+		ttl, tooLong = DetachedTTL(s.env, "detachedTtlMs", p.DetachedTTLMs)
+		err = cmp.Or(err, tooLong)
+	}
+	if p.KeepRunning != nil {
+		keep = *p.KeepRunning
+	}
+	if p.Left != nil {
+		departure = *p.Left
+		err = cmp.Or(err, wireerr.BadName("left", departure))
+	}
+	if limits.Ephemeral && (p.DetachedTTLMs != nil || keep) {
+		err = cmp.Or(err, errEphemeral)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.name = name
+	s.events.Rename(name)
+	s.access.Leaves(departure)
+	s.life.Update(time.Now(), ttl, keep)
+	return protocol.Empty{}, nil
+}
+
+var errEphemeral = protocol.Errorf(protocol.KindParams, protocol.CodeInvalidParams, "an ephemeral session ends with its connection: leave detachedTtlMs and keepRunning out")
+
+// DetachedTTL returns the TTL of a session whose client asked for ms, in a member with a name: nil means the
+// server's default, 0 means no limit. Negative: the session never expires.
+func DetachedTTL(e *env.Env, member string, ms *uint64) (time.Duration, *protocol.Error) {
+	if ms == nil {
+		return e.DetachedTTL, nil
+	}
+	ttl := env.FromMillis(*ms)
+	if ttl == 0 {
+		ttl = -1
+	}
+	if e.MaxDetachedTTL > 0 && (ttl < 0 || ttl > e.MaxDetachedTTL) {
+		return 0, wireerr.BadTime(member, *ms, e.MaxDetachedTTL, "max-detached-ttl")
+	}
+	return ttl, nil
+}
+
+// OptionsError returns why a new session cannot have these options; nil: it can. The session may be ephemeral for other reasons
+// than its options.
+func OptionsError(o protocol.SessionOptions, ephemeral bool) *protocol.Error {
+	if (ephemeral || o.Ephemeral) && (o.DetachedTTLMs != nil || o.KeepRunning) {
+		return errEphemeral
+	}
+	if n := o.MaxChunkBytes; n != nil && (*n < protocol.MinChunk || *n > protocol.MaxChunk) {
+		return protocol.WrongParams("session.maxChunkBytes is %d, expected %d to %d", *n, protocol.MinChunk, protocol.MaxChunk)
+	}
+	return wireerr.BadName("session.name", o.Name)
+}
