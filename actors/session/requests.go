@@ -125,7 +125,7 @@ func (s *session) summary(asked message.SummaryRequest) any {
 		sum.Left, sum.DetachedAtMs, sum.EndsAtMs = s.access.Departure(), unixMs(s.life.Detached()), unixMs(s.life.Expires())
 	}
 	if asked.Started {
-		sum.Started = s.started()
+		sum.Started, _ = s.started()
 	}
 	return sum
 }

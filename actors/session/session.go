@@ -195,24 +195,16 @@ func idOf(pid *actor.PID) access.ID {
 
 func pidOf(id access.ID) *actor.PID { return actor.NewPID(id.Address, id.Name) }
 
-// starting returns the ids of the processes that are being started.
-func (s *session) starting() (ids []string) {
-	for p := range s.processes.All() {
-		if p.PID == nil {
-			ids = append(ids, p.ID)
-		}
-	}
-	return ids
-}
-
-// started returns the processes that have started.
-func (s *session) started() (all []message.ProcessRef) {
+// started returns the processes that have started, and the ids of those that are being started.
+func (s *session) started() (all []message.ProcessRef, starting []string) {
 	for p := range s.processes.All() {
 		if p.PID != nil {
 			all = append(all, message.ProcessRef{ID: p.ID, PID: p.PID})
+		} else {
+			starting = append(starting, p.ID)
 		}
 	}
-	return all
+	return all, starting
 }
 
 // tellAttached tells everybody attached.
@@ -280,10 +272,9 @@ func (s *session) doAccess(ctx actor.Context, a access.Action) {
 		}
 		s.env.Watch(ctx, pidOf(a.Client.ID))
 		s.recordAttached(a)
-		ctx.Send(pidOf(a.Client.ID), message.Attached{
-			Token: a.Token, SessionID: s.id, Session: ctx.Self(), Role: a.Role,
-			Processes: s.started(), Starting: s.starting(), Removed: s.processes.Removed(),
-		})
+		answer := message.Attached{Token: a.Token, SessionID: s.id, Session: ctx.Self(), Role: a.Role, Removed: s.processes.Removed()}
+		answer.Processes, answer.Starting = s.started()
+		ctx.Send(pidOf(a.Client.ID), answer)
 	case access.Evict:
 		ctx.Send(pidOf(a.ID), message.Evicted{Reason: a.Reason})
 		s.forget(ctx, message.ViewerGone{PID: pidOf(a.ID), Evicted: true})

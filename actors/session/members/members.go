@@ -46,11 +46,9 @@ type Table struct {
 	// live holds the processes that clients can name, by the client's id. A client may use an id
 	// again once its process is not live.
 	live map[string]*Process
-	// ids holds the client's id of each live process, by the name of its actor, and no other.
-	ids map[string]string
-	// lingering holds retired processes until their actors stop, by the names of the actors. None of
-	// them is live.
-	lingering map[string]*Process
+	// known holds all processes whose actors have not stopped, by the names of the actors: the live ones, and
+	// those that linger since they have retired.
+	known map[string]*Process
 	// closed counts the live processes that are Closed.
 	closed int
 	// stay has the Closed live processes that GiveWay has not returned, the first to close first.
@@ -63,10 +61,10 @@ type Table struct {
 // Add puts a process into the table. No live process has its id.
 func (t *Table) Add(p *Process) {
 	if t.live == nil {
-		t.live, t.ids = make(map[string]*Process), make(map[string]string)
+		t.live, t.known = make(map[string]*Process), make(map[string]*Process)
 	}
 	t.removed = slices.DeleteFunc(t.removed, func(r removal) bool { return r.ID == p.ID })
-	t.live[p.ID], t.ids[p.Name] = p, p.ID
+	t.live[p.ID], t.known[p.Name] = p, p
 }
 
 // Get returns the live process with the client's id; nil: there is none.
@@ -74,19 +72,14 @@ func (t *Table) Get(id string) *Process { return t.live[id] }
 
 // Named returns the live process whose actor has the name; nil: there is none.
 func (t *Table) Named(name string) *Process {
-	if id, ok := t.ids[name]; ok {
-		return t.live[id]
+	if p := t.known[name]; p != nil && t.live[p.ID] == p {
+		return p
 	}
 	return nil
 }
 
 // Known returns the process whose actor has the name, live or lingering; nil: there is none.
-func (t *Table) Known(name string) *Process {
-	if p := t.lingering[name]; p != nil {
-		return p
-	}
-	return t.Named(name)
-}
+func (t *Table) Known(name string) *Process { return t.known[name] }
 
 // Len returns how many processes are live.
 func (t *Table) Len() int { return len(t.live) }
@@ -123,34 +116,35 @@ func (t *Table) GiveWay() *Process {
 func (t *Table) Running() bool { return len(t.live) > t.closed }
 
 // Empty reports whether no process is live, and none lingers.
-func (t *Table) Empty() bool { return len(t.live)+len(t.lingering) == 0 }
+func (t *Table) Empty() bool { return len(t.known) == 0 }
 
 // All are the live processes, in no order.
 func (t *Table) All() iter.Seq[*Process] { return maps.Values(t.live) }
 
 // Lingering are the retired processes, in no order.
-func (t *Table) Lingering() iter.Seq[*Process] { return maps.Values(t.lingering) }
+func (t *Table) Lingering() iter.Seq[*Process] {
+	return func(yield func(*Process) bool) {
+		for _, p := range t.known {
+			if t.live[p.ID] != p && !yield(p) {
+				return
+			}
+		}
+	}
+}
 
 // Announced returns the live process that waits for the start of the actor with the name. If there
 // is none, orphan says that the table does not know the actor at all: nobody would ever stop it.
 func (t *Table) Announced(name string) (p *Process, orphan bool) {
-	switch p := t.Named(name); {
-	case p == nil:
-		return nil, t.lingering[name] == nil
-	case p.PID != nil: // announced once more than needed
-		return nil, false
-	default:
-		return p, false
+	if p = t.known[name]; p == nil || p.PID == nil {
+		return p, p == nil
 	}
+	return nil, false // announced once more than needed
 }
 
 // Retire makes a live process linger: its id is free, and its actor has yet to stop.
 func (t *Table) Retire(p *Process) {
 	t.Forget(p)
-	if t.lingering == nil {
-		t.lingering = make(map[string]*Process)
-	}
-	t.lingering[p.Name] = p
+	t.known[p.Name] = p
 }
 
 // Forget takes a live process from the table.
@@ -161,16 +155,18 @@ func (t *Table) Forget(p *Process) {
 			t.stay = slices.Delete(t.stay, i, i+1)
 		}
 	}
-	delete(t.ids, p.Name)
+	delete(t.known, p.Name)
 	delete(t.live, p.ID)
 }
 
 // Gone records that the actor with the name has stopped, and returns its process; nil: there is none. If the process is live, Remember and
 // Forget follow.
 func (t *Table) Gone(name string) (p *Process, live bool) {
-	p = t.Known(name)
-	delete(t.lingering, name)
-	return p, p != nil && t.live[p.ID] == p
+	p, live = t.known[name], t.Named(name) != nil
+	if !live {
+		delete(t.known, name)
+	}
+	return p, live
 }
 
 // Remember keeps a removal for so long, unless maxRemoved newer ones come: who attaches by then hears

@@ -123,21 +123,25 @@ func TestTable(t *testing.T) {
 				delete(lingering, name)
 			},
 			"": func(t *rapid.T) {
-				if table.Len() != len(live) || len(table.ids) != len(live) || len(table.lingering) != len(lingering) {
-					t.Fatalf("%d live, %d names, %d linger; want %d and %d", table.Len(), len(table.ids), len(table.lingering), len(live), len(lingering))
+				if table.Len() != len(live) || len(table.known) != len(live)+len(lingering) {
+					t.Fatalf("%d live, %d known; want %d and %d more", table.Len(), len(table.known), len(live), len(lingering))
 				}
 				if table.Empty() != (len(live)+len(lingering) == 0) {
 					t.Fatalf("empty: %v", table.Empty())
 				}
 				for name, id := range live {
-					if p := table.Named(name); p == nil || p != table.Get(id) || p.Name != name || p.ID != id || table.lingering[name] != nil {
+					if p := table.Named(name); p == nil || p != table.Get(id) || p.Name != name || p.ID != id {
 						t.Fatalf("%s, %s: %+v", name, id, p)
 					}
 				}
-				for name := range lingering {
-					if p := table.lingering[name]; p == nil || p.Name != name || !p.PID.Equal(pidOf(name)) {
-						t.Fatalf("%s lingers as %+v", name, p)
+				found := 0
+				for p := range table.Lingering() {
+					if found++; !lingering[p.Name] || !p.PID.Equal(pidOf(p.Name)) {
+						t.Fatalf("%+v lingers", p)
 					}
+				}
+				if found != len(lingering) {
+					t.Fatalf("%d linger, want %d", found, len(lingering))
 				}
 			},
 		})
