@@ -44,7 +44,7 @@ func (s *session) refused(r request, group string, err *protocol.Error, starts .
 			dir = p.Cwd
 		}
 		s.env.Audit.Put(audit.ProcessRefused{
-			Process: audit.Process{Who: s.clientOf(r.Sender), Process: audit.Text(p.ProcessID), Group: audit.Text(group)},
+			Process: audit.Process{Who: s.clientOf(r.sender), Process: audit.Text(p.ProcessID), Group: audit.Text(group)},
 			Argv:    p.Argv, Dir: audit.Text(dir), RequestedUser: audit.Text(p.User), Reason: audit.Text(err.Message),
 		})
 	}

@@ -119,10 +119,9 @@ func (s *session) mayEnd(ctx actor.Context) {
 		left = protocol.Errorf(protocol.KindSurvivors, protocol.CodeInternal, "the session has ended, and not all of its programs were seen gone: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	for _, g := range s.groups {
-		s.stopped(ctx, g, left) // a group that waits for a repair may not have ended, but all of its processes have
+		s.answer(ctx, g.end(), protocol.Empty{}, left) // a group that waits for a repair may not have ended, but all of its processes have
 	}
-	answer(ctx, s.closers, protocol.Empty{}, left)
-	s.closers = nil
+	s.answer(ctx, newsClosed, protocol.Empty{}, left)
 	if s.over {
 		return // what came later has its answer
 	}

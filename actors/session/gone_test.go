@@ -13,21 +13,27 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
-	"github.com/b6f6fdd7/troupe/actors/session/members"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// A session forgets the requests of a client that has gone, even before the start has an answer.
-func TestStartsOfTheGoneAreForgotten(t *testing.T) {
+// A session forgets the requests of a client that has gone, except those that the client may repeat after a cut.
+func TestRequestsOfTheGoneAreForgotten(t *testing.T) {
 	gone, other := actor.NewPID("", "gone"), actor.NewPID("", "other")
-	asked := func() []request {
-		return []request{{Sender: gone, Token: 1}, {Sender: other, Token: 2}, {Sender: gone, Token: 3}}
+	s := session{&sessionRecord{waiting: map[string][]request{
+		"p-1": {{sender: gone, token: 1}, {sender: other, token: 2}, {sender: gone, token: 3}},
+		"g-1": {{sender: gone, token: 4, repeats: protocol.GroupStopParams{}}, {sender: gone, token: 5}},
+	}}}
+	s.forget(nil, message.ViewerGone{PID: gone, Evicted: true})
+	if n := len(s.waiting["p-1"]) + len(s.waiting["g-1"]); n != 5 {
+		t.Errorf("%d requests wait, want 5: an evicted client still waits", n)
 	}
-	p, g := &members.Process{Asked: asked()}, &group{asked: asked()}
-	s := session{&sessionRecord{groups: map[string]*group{"g-1": g}}}
-	s.processes.Add(p)
 	s.forget(nil, message.ViewerGone{PID: gone})
-	if want := []request{{Sender: other, Token: 2}}; !slices.Equal(p.Asked, want) || !slices.Equal(g.asked, want) {
-		t.Errorf("a process and a group are asked for by %v and %v, want %v", p.Asked, g.asked, want)
+	var tokens []uint64
+	for _, r := range append(s.waiting["p-1"], s.waiting["g-1"]...) {
+		tokens = append(tokens, r.token)
+	}
+	if want := []uint64{2, 4}; !slices.Equal(tokens, want) {
+		t.Errorf("the requests %v wait, want %v", tokens, want)
 	}
 }
 

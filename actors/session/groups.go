@@ -29,9 +29,7 @@ type group struct {
 
 	// left has the processes that have neither started nor gone. Nil: each group/start was answered, and everybody attached
 	// was told. Until then no process gets an order.
-	left  map[string]bool
-	asked []request     // group/start without an answer
-	stops []stopRequest // without an answer; empty once the group has ended
+	left map[string]bool
 
 	orders map[string]supervision.MemberStatus // the last to each process; cleared to repeat all
 	serial uint64                              // of the newest order
@@ -44,14 +42,11 @@ type group struct {
 	wakeAt   env.Alarm
 }
 
-// groupMember is what the session knows of a member beside the machine.
+// groupMember has the facts about a member that the machine does not need.
 type groupMember struct{ actor, label string }
 
-// stopRequest is a group/stop that waits for the end of its group.
-type stopRequest struct {
-	request
-	params protocol.GroupStopParams
-}
+// end is the news of the end of the group. Its name alone is the news that its processes were announced.
+func (g *group) end() string { return "end of " + g.name }
 
 // groupDue is the session's own timer: something is due in the group with the name.
 type groupDue struct{ name string }
@@ -72,28 +67,28 @@ const (
 
 // startGroup handles group/start. A request with a startToken of the group gets the same answer again.
 func (s *session) startGroup(ctx actor.Context, r request, params protocol.GroupStartParams) (any, *protocol.Error) {
-	if g := s.groupIDs[params.GroupID]; g == nil || !slices.Contains(g.tokens, params.StartToken) {
-		if err := s.beginGroup(ctx, r, g, params); err != nil {
+	g := s.groupIDs[params.GroupID]
+	if g == nil || !slices.Contains(g.tokens, params.StartToken) {
+		var err *protocol.Error
+		if g, err = s.beginGroup(ctx, r, g, params); err != nil {
 			return nil, s.refused(r, params.GroupID, err, params.Processes...)
 		}
 	} else if g.left == nil {
 		return s.groupStarted(g), nil
-	} else {
-		g.asked = append(g.asked, r)
 	}
-	return later{}, nil
+	return s.wait(r, g.name)
 }
 
 // beginGroup starts the processes of a group/start, in a new group or in old, which has the groupId. The error says why
 // nothing was started.
-func (s *session) beginGroup(ctx actor.Context, r request, old *group, params protocol.GroupStartParams) *protocol.Error {
+func (s *session) beginGroup(ctx actor.Context, r request, old *group, params protocol.GroupStartParams) (*group, *protocol.Error) {
 	if params.Extend && params.Strategy != protocol.Independent {
-		return protocol.WrongParams("extend is for the strategy %s only, and strategy is %q", protocol.Independent, cmp.Or(params.Strategy, protocol.OneForOne))
+		return nil, protocol.WrongParams("extend is for the strategy %s only, and strategy is %q", protocol.Independent, cmp.Or(params.Strategy, protocol.OneForOne))
 	}
 	s.makeRoom(ctx, len(params.Processes))
 	replaced, err := s.mayStartGroup(old, params)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	g := &group{id: params.GroupID, name: message.NewName("g-"), members: make(map[string]groupMember), orders: make(map[string]supervision.MemberStatus)}
 	extends := old.lives()
@@ -102,11 +97,11 @@ func (s *session) beginGroup(ctx actor.Context, r request, old *group, params pr
 	}
 	machine, err := machineOf(g, params)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	starts, err := s.newMembers(ctx, g.name, params)
+	starts, err := s.newMembers(ctx, params)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, p := range replaced {
 		s.replace(ctx, p)
@@ -115,17 +110,16 @@ func (s *session) beginGroup(ctx actor.Context, r request, old *group, params pr
 	if !extends {
 		s.groups[g.name], s.groupIDs[g.id] = g, g // a former group with the id serves processes that are run again
 	}
-	g.asked = append(g.asked, r)
 	for i, start := range starts {
 		m := memberOf(params.Processes[i].ProcessID, start)
 		m.Group = g.name
 		s.processes.Add(m)
-		s.tellOthers(ctx, g.asked[len(g.asked)-1:], message.ProcessStarting{ID: m.ID})
+		s.tellOthers(ctx, []request{r}, message.ProcessStarting{ID: m.ID})
 	}
 	for i := range starts {
 		s.ask(ctx, s.processes.Get(params.Processes[i].ProcessID))
 	}
-	return nil
+	return g, nil
 }
 
 // mayStartGroup returns the processes that give way to those of a group/start, or why the group/start is refused.
@@ -143,7 +137,7 @@ func (s *session) mayStartGroup(old *group, params protocol.GroupStartParams) (r
 	case !old.lives():
 	case old.machine.Strategy() != supervision.Independent:
 		return nil, protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "group %s has the strategy %s, and extend is for the strategy %s only", params.GroupID, old.machine.Strategy(), protocol.Independent)
-	case len(old.stops) > 0 || old.is(supervision.GroupStopping):
+	case len(s.waiting[old.end()]) > 0 || old.is(supervision.GroupStopping):
 		return nil, protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "group %s is stopping: extend it when it has ended", params.GroupID)
 	}
 	for _, p := range params.Processes {
@@ -230,8 +224,8 @@ func (g *group) begin(machine *supervision.Group, params protocol.GroupStartPara
 
 var errExists = protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "it already exists")
 
-// newMembers prepares the processes of the group with the name, in the order of params, or nothing.
-func (s *session) newMembers(ctx actor.Context, name string, params protocol.GroupStartParams) (starts []message.SpawnRequest, err *protocol.Error) {
+// newMembers prepares the processes of a group, in the order of params, or nothing.
+func (s *session) newMembers(ctx actor.Context, params protocol.GroupStartParams) (starts []message.SpawnRequest, err *protocol.Error) {
 	if err := policy.CheckGroupEnv(params.Processes); err != nil {
 		return nil, err
 	}
@@ -295,12 +289,12 @@ func (s *session) allAnnounced(ctx actor.Context, g *group) {
 		return
 	}
 	started := s.groupStarted(g)
-	answer(ctx, g.asked, started, nil)
 	for _, p := range started.Processes {
-		s.tellOthers(ctx, g.asked, message.ProcessAdded{Process: p})
+		s.tellOthers(ctx, s.waiting[g.name], message.ProcessAdded{Process: p})
 	}
+	s.answer(ctx, g.name, started, nil)
 	s.env.At(ctx, env.GroupAnswered)
-	g.asked, g.left = nil, nil
+	g.left = nil
 	s.decide(ctx, g, g.machine.Tick)
 }
 
@@ -315,7 +309,7 @@ func (s *session) groupStarted(g *group) message.GroupStarted {
 	return started
 }
 
-// decide tells the machine of a group an event, and does what follows. A panic harms no other group, and no process outside of
+// decide tells the machine of a group an event, and has the decisions carried out. A panic harms no other group, and no process outside of
 // this group: the session goes on, and asks the processes of the group for news that may be lost. A group that fails too often ends.
 func (s *session) decide(ctx actor.Context, g *group, event func(now time.Time)) {
 	now := time.Now()
@@ -350,7 +344,7 @@ func (s *session) repair(ctx actor.Context, g *group) func(time.Time) {
 				ctx.Send(p.PID, message.Report{})
 			}
 		}
-		if len(g.stops) > 0 && g.lives() {
+		if len(s.waiting[g.end()]) > 0 && g.lives() {
 			g.machine.Stop(now, reasonStopped)
 		}
 		g.machine.Tick(now)
@@ -431,7 +425,7 @@ func (s *session) tellGroup(ctx actor.Context, g *group, now time.Time) {
 	if state != supervision.GroupEnded {
 		g.ended = time.Time{}
 	} else {
-		s.stopped(ctx, g, nil)
+		s.answer(ctx, g.end(), protocol.Empty{}, nil)
 		if g.ended.IsZero() {
 			g.ended = now
 		}
@@ -471,8 +465,8 @@ func (s *session) forgetGroup(g *group) {
 func (s *session) groupFailed(ctx actor.Context, g *group) {
 	s.env.Log.Error("group failed too often, its processes are killed", "session", s.id, "group", g.id)
 	err := protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "group %s: %s, and its processes are killed", g.id, reasonGroupFailed)
-	answer(ctx, g.asked, nil, err)
-	s.stopped(ctx, g, err)
+	s.answer(ctx, g.name, nil, err)
+	s.answer(ctx, g.end(), nil, err)
 	for p := range s.processes.All() {
 		if p.Group == g.name && p.PID != nil {
 			ctx.Send(p.PID, message.Stop{Reason: reasonGroupFailed, Shutdown: -1})
@@ -487,28 +481,18 @@ func (s *session) stopGroup(ctx actor.Context, r request, params protocol.GroupS
 	if g == nil {
 		return nil, protocol.Errorf(protocol.KindUnknownGroup, protocol.CodeInvalidRequest, "unknown group id %s", wireerr.Clip(params.GroupID))
 	}
-	// If a client repeats a request that still waits, only the repetition is answered.
-	g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return r.params == params && params.RequestID != "" })
-	if len(g.stops) >= repeat.MaxAnswers {
-		answer(ctx, []request{r}, nil, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "%d requests wait for the end of group %s: wait for their answers", len(g.stops), wireerr.Clip(params.GroupID)))
-		return later{}, nil // no repetition gets this answer
+	if n := len(s.waiting[g.end()]); n >= repeat.MaxAnswers && !slices.ContainsFunc(s.waiting[g.end()], r.same) {
+		r.repeats = nil // no repetition gets this answer
+		s.reply(ctx, r, nil, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "%d requests wait for the end of group %s: wait for their answers", n, wireerr.Clip(params.GroupID)))
+		return later{}, nil
 	}
-	g.stops = append(g.stops, stopRequest{r, params})
+	s.wait(r, g.end()) // first: if the group has ended, there is the answer
 	s.decide(ctx, g, func(now time.Time) {
 		if g.lives() { // otherwise tellGroup answers, and the group keeps the reason of its end
 			g.machine.Stop(now, reasonStopped)
 		}
 	})
 	return later{}, nil
-}
-
-// stopped answers every group/stop of a group.
-func (s *session) stopped(ctx actor.Context, g *group, err *protocol.Error) {
-	for _, r := range g.stops {
-		s.answers.Add(r.params, protocol.Empty{}, err)
-		answer(ctx, []request{r.request}, protocol.Empty{}, err)
-	}
-	g.stops = nil
 }
 
 func (g *group) is(state supervision.GroupState) bool {

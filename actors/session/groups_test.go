@@ -115,8 +115,14 @@ func (s *stage) end(id string) { s.send(message.Gone{Who: actor.NewPID("", s.nam
 // there reports whether the group is there after a while.
 func (s *stage) there(after time.Duration) bool {
 	time.Sleep(after)
+	s.root.RequestWithCustomSender(s.session, message.Request{Params: message.GroupListRequest{}}, s.record.registry)
 	synctest.Wait()
-	return s.record.groups["g-1"] != nil && s.record.groupIDs["g"] != nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := len(s.replies) - 1
+	list := s.replies[last].Result.(protocol.GroupListResult)
+	s.replies = s.replies[:last]
+	return len(list.Groups) > 0
 }
 
 // name returns the name of the actor of a process.
@@ -125,6 +131,8 @@ func (s *stage) name(id string) string { return s.group.members[id].actor }
 // wants checks the states in the orders that a process got since the last call.
 func (s *stage) wants(id string, want ...supervision.MemberState) {
 	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	got := s.orders[id]
 	delete(s.orders, id)
 	if len(got) != len(want) {
@@ -141,6 +149,8 @@ func (s *stage) wants(id string, want ...supervision.MemberState) {
 // told checks the states of the group that the owner was told since the last call.
 func (s *stage) told(want ...string) {
 	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !slices.Equal(s.states, want) {
 		s.t.Errorf("the owner was told %q, want %q", s.states, want)
 	}

@@ -37,6 +37,7 @@ func newRecord(e *env.Env, o Options) *sessionRecord {
 		registry: o.Registry,
 		first:    &o.First,
 		gauge:    &message.Gauge{Account: e.StartBudget.Account()},
+		waiting:  make(map[string][]request),
 		groups:   make(map[string]*group),
 		groupIDs: make(map[string]*group),
 	}

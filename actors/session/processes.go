@@ -19,41 +19,43 @@ const maxLeft = 20
 
 // startProcess handles process/start. A request with the startToken of a process gets the same answer again.
 func (s *session) startProcess(ctx actor.Context, r request, params protocol.ProcessStartParams) (any, *protocol.Error) {
-	if p := s.processes.Get(params.ProcessID); p == nil {
-		if err := s.beginProcess(ctx, r, params); err != nil {
-			return nil, s.refused(r, "", err, params)
-		}
-	} else if params.StartToken == "" || params.StartToken != p.Token {
-		return nil, s.refused(r, "", protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "process %s already exists", params.ProcessID), params)
-	} else if p.PID != nil {
+	p := s.processes.Get(params.ProcessID)
+	var err *protocol.Error
+	switch {
+	case p == nil:
+		p, err = s.beginProcess(ctx, r, params)
+	case params.StartToken == "" || params.StartToken != p.Token:
+		err = protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "process %s already exists", params.ProcessID)
+	case p.PID != nil:
 		return message.StartResult{ProcessStartResult: p.Result, Process: message.ProcessRef{ID: p.ID, PID: p.PID}}, nil
-	} else {
-		p.Asked = append(p.Asked, r)
 	}
-	return later{}, nil
+	if err != nil {
+		return nil, s.refused(r, "", err, params)
+	}
+	return s.wait(r, p.Name)
 }
 
 // beginProcess starts a process, or returns why not.
-func (s *session) beginProcess(ctx actor.Context, r request, params protocol.ProcessStartParams) *protocol.Error {
+func (s *session) beginProcess(ctx actor.Context, r request, params protocol.ProcessStartParams) (*members.Process, *protocol.Error) {
 	s.makeRoom(ctx, 1)
 	if err := s.mayStart(1); err != nil {
-		return err
+		return nil, err
 	}
 	places, err := s.env.Quotas.Start(s.from, 1, time.Now())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	start, err := process.New(s.env, s.processOptions(ctx, params, places[0]))
 	if err != nil {
 		places[0].Leave()
-		return err
+		return nil, err
 	}
 	p := memberOf(params.ProcessID, start)
-	p.Token, p.Asked = params.StartToken, []request{r}
+	p.Token = params.StartToken
 	s.processes.Add(p)
-	s.tellOthers(ctx, p.Asked, message.ProcessStarting{ID: p.ID})
+	s.tellOthers(ctx, []request{r}, message.ProcessStarting{ID: p.ID})
 	s.ask(ctx, p)
-	return nil
+	return p, nil
 }
 
 // makeRoom has the processes that closed first give way to n starts if these take more than three quarters of the places: two for each
@@ -129,7 +131,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 	}
 	// Tell first, then change the table: telling twice does no harm.
 	if m.Err != nil {
-		answer(ctx, p.Asked, nil, m.Err)
+		s.answer(ctx, p.Name, nil, m.Err)
 		s.tellAttached(ctx, message.ProcessRemoved{ID: p.ID, Reason: m.Err.Message})
 		s.env.At(ctx, env.StartTold)
 		s.processes.Forget(p)
@@ -139,12 +141,12 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 	}
 	s.env.Watch(ctx, m.Ref.PID)
 	p.Result.SandboxType = m.Sandbox
-	answer(ctx, p.Asked, message.StartResult{ProcessStartResult: p.Result, Process: m.Ref}, nil)
 	if p.Group == "" {
-		s.tellOthers(ctx, p.Asked, message.ProcessAdded{Process: m.Ref})
+		s.tellOthers(ctx, s.waiting[p.Name], message.ProcessAdded{Process: m.Ref})
+		s.answer(ctx, p.Name, message.StartResult{ProcessStartResult: p.Result, Process: m.Ref}, nil)
 	}
 	s.env.At(ctx, env.StartTold)
-	p.PID, p.Asked = m.Ref.PID, nil
+	p.PID = m.Ref.PID
 	s.announced(ctx, p)
 	if reason, closing := s.life.Closing(); closing {
 		ctx.Send(p.PID, message.Stop{Reason: reason, Shutdown: s.life.Grace()})
@@ -172,7 +174,7 @@ func (s *session) processGone(ctx actor.Context, name string) {
 		if !closing {
 			reason = reasonActorFailed
 		}
-		answer(ctx, p.Asked, nil, protocol.Errorf(protocol.KindEnded, protocol.CodeInternal, "process %s ended before it had started: %s", p.ID, reason))
+		s.answer(ctx, p.Name, nil, protocol.Errorf(protocol.KindEnded, protocol.CodeInternal, "process %s ended before it had started: %s", p.ID, reason))
 		removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: p.Ended.Last, Acked: p.Ended.Acked, Closed: p.Ended.Closed}
 		// A removal is remembered as long as a closed process is kept.
 		s.processes.Remember(time.Now(), max(s.env.ClosedRetention, 0), removed)

@@ -2,10 +2,12 @@ package session
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/access"
@@ -19,30 +21,72 @@ import (
 // defaultShareTime is how long a share lasts if its owner names no time.
 const defaultShareTime = time.Hour
 
-// later is the result of a request that is answered when something else has happened.
+// request is a request of a client.
+type request struct {
+	sender *actor.PID
+	token  uint64
+	// repeats are the params if they have a requestId: the answer is remembered, for the client who repeats the request. Nil: nobody may.
+	repeats any
+}
+
+// same reports whether a client has repeated o as r.
+func (r request) same(o request) bool { return r.repeats != nil && r.repeats == o.repeats }
+
+// newsClosed is the news that a session/close waits for. Other requests wait for the name of a process or a group.
+const newsClosed = "closed"
+
+// later is the result of a request that waits.
 type later struct{}
+
+// wait has a request wait for news. A request that a client has repeated meanwhile gets no answer.
+func (s *session) wait(r request, news string) (any, *protocol.Error) {
+	s.waiting[news] = append(slices.DeleteFunc(s.waiting[news], r.same), r)
+	return later{}, nil
+}
+
+// answer answers the requests that wait for news.
+func (s *session) answer(ctx actor.Context, news string, result any, err *protocol.Error) {
+	for _, r := range s.waiting[news] {
+		s.reply(ctx, r, result, err)
+	}
+	delete(s.waiting, news)
+}
+
+// reply answers a request: with result, or with an error.
+func (s *session) reply(ctx actor.Context, r request, result any, err *protocol.Error) {
+	if err != nil {
+		result = nil
+	}
+	s.answers.Add(r.repeats, result, err)
+	ctx.Send(r.sender, message.Reply{Token: r.token, Result: result, Err: err})
+}
 
 // request answers a request, after everything that follows from it.
 func (s *session) request(ctx actor.Context, m message.Request) {
-	r := request{Sender: ctx.Sender(), Token: m.Token}
-	result, err := s.answerTo(ctx, r, m.Params)
-	if result != any(later{}) {
+	r := request{sender: ctx.Sender(), token: m.Token}
+	if s.access.Evicted(idOf(r.sender)) { // otherwise the record would name the new owner
+		s.reply(ctx, r, nil, wireerr.ErrEvicted)
+		return
+	}
+	if _, ok := repeat.Key(m.Params); ok {
+		r.repeats = m.Params
+	}
+	if a, ok := s.answers.To(r.repeats); ok {
+		s.reply(ctx, r, a.Result, a.Err)
+	} else if result, err := s.answerTo(ctx, r, m.Params); result != any(later{}) {
 		s.act(ctx)
-		answer(ctx, []request{r}, result, err)
+		s.reply(ctx, r, result, err)
 	}
 }
 
 func (s *session) answerTo(ctx actor.Context, r request, params any) (result any, err *protocol.Error) {
-	if s.access.Evicted(idOf(r.Sender)) { // otherwise the record would name the new owner
-		return nil, wireerr.ErrEvicted
-	}
 	switch params := params.(type) {
 	case protocol.ProcessStartParams:
 		return s.startProcess(ctx, r, params)
 	case protocol.GroupStartParams:
 		return s.startGroup(ctx, r, params)
 	case protocol.GroupStopParams:
-		return s.repeated(params, func() (any, *protocol.Error) { return s.stopGroup(ctx, r, params) })
+		return s.stopGroup(ctx, r, params)
 	case message.GroupListRequest:
 		return s.listGroups(), nil
 	case message.SessionInfoRequest:
@@ -54,33 +98,20 @@ func (s *session) answerTo(ctx actor.Context, r request, params any) (result any
 	case message.SharesRequest:
 		return protocol.SessionSharesResult{Shares: s.access.Shares()}, nil
 	case protocol.SessionUnshareParams:
-		if err := s.access.MayShare(idOf(r.Sender)); err != nil {
+		if err := s.access.MayShare(idOf(r.sender)); err != nil {
 			return nil, err
 		}
-		return protocol.SessionUnshareResult{Ended: s.access.Unshare(params.ShareID, s.clientOf(r.Sender))}, nil
+		return protocol.SessionUnshareResult{Ended: s.access.Unshare(params.ShareID, s.clientOf(r.sender))}, nil
 	case protocol.SessionUpdateParams:
-		return s.repeated(params, func() (any, *protocol.Error) { return s.update(params) })
+		return s.update(params)
 	case protocol.SessionCloseParams:
 		if params.SessionID != nil && *params.SessionID != s.id {
 			return nil, protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", s.id, wireerr.Clip(*params.SessionID))
 		}
-		s.closers = append(s.closers, r)
 		s.life.Close(message.ReasonClosed)
-		return later{}, nil
+		return s.wait(r, newsClosed)
 	}
 	return nil, protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "a session does not answer %T", params)
-}
-
-// repeated answers a request that a client may repeat after a cut: with the earlier answer if there was one.
-func (s *session) repeated(params any, handle func() (any, *protocol.Error)) (any, *protocol.Error) {
-	if a, ok := s.answers.To(params); ok {
-		return a.Result, a.Err
-	}
-	result, err := handle()
-	if result != any(later{}) {
-		s.answers.Add(params, result, err)
-	}
-	return result, err
 }
 
 // info describes the session to a client of it.
@@ -90,7 +121,7 @@ func (s *session) info(r request) protocol.SessionInfoResult {
 		SessionID:     s.id,
 		Name:          s.name,
 		CreatedAtMs:   s.life.Created().UnixMilli(),
-		Role:          s.access.Role(idOf(r.Sender)),
+		Role:          s.access.Role(idOf(r.sender)),
 		Attached:      s.access.Owner() != access.ID{},
 		Observers:     s.access.Observers(),
 		Processes:     s.processes.Len(),
@@ -140,7 +171,7 @@ func unixMs(t time.Time) int64 {
 
 // share makes a share, and answers with its token.
 func (s *session) share(r request, p protocol.SessionShareParams) (any, *protocol.Error) {
-	if err := s.access.MayShare(idOf(r.Sender)); err != nil {
+	if err := s.access.MayShare(idOf(r.sender)); err != nil {
 		return nil, err
 	}
 	book := s.env.Shares
@@ -163,7 +194,7 @@ func (s *session) share(r request, p protocol.SessionShareParams) (any, *protoco
 		return nil, err
 	}
 	book.Add(digest, identity.Identity{Name: made.Guest(), Guest: &identity.Guest{Session: s.id, Host: s.identity, Types: p.Access == protocol.AccessType}}, made.Until)
-	s.env.Audit.Put(audit.ShareMade{Who: s.clientOf(r.Sender), Share: made.ID, Access: string(p.Access), Name: audit.Text(p.Name), DurationMs: lasts.Milliseconds()})
+	s.env.Audit.Put(audit.ShareMade{Who: s.clientOf(r.sender), Share: made.ID, Access: string(p.Access), Name: audit.Text(p.Name), DurationMs: lasts.Milliseconds()})
 	return protocol.SessionShareResult{ShareID: made.ID, Token: token, Access: made.Access, ExpiresAtMs: made.Until.UnixMilli()}, nil
 }
 

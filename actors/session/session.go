@@ -46,7 +46,7 @@ type sessionRecord struct {
 	registry   *actor.PID
 	supervisor *actor.PID
 
-	// Each is what its inputs have made of it. The inputs are values: whoever has kept them can make the session again.
+	// Made by inputs, which are values: whoever has kept the inputs can make the session again.
 	name      string
 	access    *access.Access
 	life      *lifetime.Life
@@ -54,9 +54,9 @@ type sessionRecord struct {
 	groups    map[string]*group // by name
 	groupIDs  map[string]*group // by the client's id: a group that has ended gives way to another with its id
 
-	// A server that ends takes these with it. Clients repeat requests without an answer.
+	// Lost with the server. Clients repeat requests without an answer.
 	first   *message.AttachRequest // of the client that opens the session; nil once attached
-	closers []request              // session/close without an answer
+	waiting map[string][]request   // requests without an answer, by the news for which they wait
 	answers repeat.Answers         // for clients who repeat a request after a cut
 	gauge   *message.Gauge
 	shells  shellstate.Cache
@@ -68,8 +68,6 @@ type sessionRecord struct {
 	closes context.Context
 	giveUp context.CancelCauseFunc
 }
-
-type request = members.Request
 
 // session is the actor of a session.
 //
@@ -210,22 +208,12 @@ func (s *session) started() (all []message.ProcessRef, starting []string) {
 // tellAttached tells everybody attached.
 func (s *session) tellAttached(ctx actor.Context, m any) { s.tellOthers(ctx, nil, m) }
 
-// tellOthers tells everybody attached except who has asked.
+// tellOthers tells everybody attached, except the senders of requests.
 func (s *session) tellOthers(ctx actor.Context, asked []request, m any) {
 	for _, id := range s.access.Attached() {
-		if !slices.ContainsFunc(asked, func(r request) bool { return idOf(r.Sender) == id }) {
+		if !slices.ContainsFunc(asked, func(r request) bool { return idOf(r.sender) == id }) {
 			ctx.Send(pidOf(id), m)
 		}
-	}
-}
-
-// answer sends the same reply to each request: result, or an error.
-func answer(ctx actor.Context, asked []request, result any, err *protocol.Error) {
-	if err != nil {
-		result = nil
-	}
-	for _, r := range asked {
-		ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: result, Err: err})
 	}
 }
 
@@ -291,18 +279,18 @@ func (s *session) doAccess(ctx actor.Context, a access.Action) {
 	}
 }
 
-// forget has the processes forget a client, and drops its requests if it has ended. A group/stop with a requestId stays: its answer is
-// remembered, for the client who repeats it.
+// forget has the processes forget a client, and drops the requests of a client that has ended. A request with a requestId stays: the session
+// remembers its answer, for the client who repeats the request.
 func (s *session) forget(ctx actor.Context, m message.ViewerGone) {
-	asked := func(r request) bool { return !m.Evicted && m.PID.Equal(r.Sender) }
 	for p := range s.processes.All() {
-		p.Asked = slices.DeleteFunc(p.Asked, asked)
 		if p.PID != nil {
 			ctx.Send(p.PID, m)
 		}
 	}
-	for _, g := range s.groups {
-		g.asked = slices.DeleteFunc(g.asked, asked)
-		g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return asked(r.request) && r.params.RequestID == "" })
+	if m.Evicted {
+		return
+	}
+	for news, all := range s.waiting {
+		s.waiting[news] = slices.DeleteFunc(all, func(r request) bool { return r.repeats == nil && m.PID.Equal(r.sender) })
 	}
 }

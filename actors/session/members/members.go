@@ -13,12 +13,6 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Request is a request without an answer: its sender and token.
-type Request struct {
-	Sender *actor.PID
-	Token  uint64
-}
-
 // Process is a process of the session, from its start until its actor has stopped or it retires.
 type Process struct {
 	ID, Name string                // the client's id, and the name of its actor
@@ -26,7 +20,6 @@ type Process struct {
 	Start    *message.SpawnRequest // nil once its actor has been asked for
 	PID      *actor.PID            // nil while it is being started
 	Result   protocol.ProcessStartResult
-	Asked    []Request // who waits for the start; empty once PID is set
 	Ended    message.ProcessEnded
 	Group    string // the name of its group; "": none
 	Closed   bool   // no program of it runs; set by Table.Close
