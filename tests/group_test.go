@@ -315,11 +315,7 @@ func TestGroupGivesUp(t *testing.T) {
 	}{
 		{"too often", obj{"argv": sh("exit 3")}, nil, "x was given up: exit code 3, and no more than 2 restarts in 1m0s are allowed",
 			"exited, restarted 2, exited, restarted 3, exited, evicted, closed", "ended: sleeper left 1 r x left 3 r"},
-		{"fatal", obj{"argv": sh("exit 3"), "restart": obj{"policy": "permanent", "giveUp": obj{"exitCodes": []int{3}}}}, nil, "x was given up: exit code 3, which means to give up",
-			"exited, evicted, closed", "ended: sleeper left 1 r x left 1 r"},
 		{"no program", obj{"argv": []string{"no-such-program"}, "restart": temporary}, obj{"argv": sh("exit 0")}, "y waits for x, which has ended and was not ready",
-			"exited, closed", "ended: sleeper left 1 r x left 1 y left 0"},
-		{"a job that fails", obj{"argv": sh("exit 1"), "restart": temporary, "ready": obj{"exit": true}}, obj{"argv": sh("exit 0")}, "y waits for x, which has ended and was not ready",
 			"exited, closed", "ended: sleeper left 1 r x left 1 y left 0"},
 		{"never ready", obj{"argv": []string{"sleep", "1000"}, "restart": temporary, "ready": obj{"file": "file:///no/such/file", "timeoutMs": 50}}, obj{"argv": sh("exit 0")}, "y waits for x",
 			"exited, closed", "ended: sleeper left 1 r x left 1 y left 0"},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -122,14 +121,6 @@ func TestRemovalIsRemembered(t *testing.T) {
 	}
 }
 
-// Everybody attached is warned before a session reaches its maximum age.
-func TestAgeIsAnnounced(t *testing.T) {
-	l := newLone(t, lifetime.New(time.Now().Add(-time.Hour), lifetime.Limits{TTL: -1, Age: time.Hour + 30*time.Second}))
-	if got := hear[message.Expiring](l); got.InMs == 0 || got.InMs > 30_000 || got.Reason != "session reached its maximum age of 1h0m30s" {
-		t.Errorf("%+v", got)
-	}
-}
-
 // A session without an owner tells the registry, and ends when its TTL is over.
 func TestSessionExpires(t *testing.T) {
 	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: time.Millisecond}))
@@ -221,43 +212,6 @@ func TestTakeover(t *testing.T) {
 	}
 	if n := l.record.processes.Len(); n != 1 {
 		t.Errorf("%d processes, want 1", n)
-	}
-}
-
-// A session exists for the identity that opened it, for operators, and for observers of the identity.
-func TestWhoMayAttach(t *testing.T) {
-	const owner, observer, controller = protocol.RoleOwner, protocol.RoleObserver, protocol.RoleController
-	mallory := identity.Identity{Name: "mallory", Observes: []string{"bob"}}
-	watcher := identity.Identity{Name: "watcher", Observes: []string{"bob", "alice"}}
-	operator := identity.Identity{Name: "root", Operator: true}
-	for _, c := range []struct {
-		who  identity.Identity
-		role protocol.Role
-		code int // 0: attached
-	}{
-		{identity.Identity{Name: "alice"}, owner, 0},
-		{identity.Identity{Name: "alice"}, observer, 0},
-		{mallory, owner, protocol.CodeInvalidRequest},
-		{mallory, observer, protocol.CodeInvalidRequest},
-		{identity.Identity{}, owner, protocol.CodeInvalidRequest},
-		{watcher, owner, protocol.CodeObserver},
-		{watcher, observer, 0},
-		{operator, owner, 0},
-		{operator, observer, 0},
-		{identity.Identity{Name: "alice"}, controller, 0},
-		{operator, controller, 0},
-		{watcher, controller, protocol.CodeObserver},
-		{mallory, controller, protocol.CodeInvalidRequest},
-		{identity.Identity{}, controller, protocol.CodeInvalidRequest},
-	} {
-		l := newLoneOf(t, "alice", lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
-		hear[message.Attached](l)
-		l.send(message.Attach{Identity: c.who, SessionID: "s", Role: c.role, Takeover: true})
-		if c.code == 0 {
-			hear[message.Attached](l)
-		} else if got := hear[message.Reply](l); got.Err.Code != c.code || c.code == protocol.CodeInvalidRequest && !reflect.DeepEqual(got.Err, wireerr.UnknownSession("s")) {
-			t.Errorf("%+v as %s: %v", c.who, c.role, got.Err)
-		}
 	}
 }
 

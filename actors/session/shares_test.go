@@ -79,57 +79,6 @@ func (l *lone) valid(token string) bool {
 	return ok
 }
 
-// Whoever has the token of a share gets the role that the share allows, and less if they ask for less. The
-// owner is not disturbed.
-func TestGuestsAttach(t *testing.T) {
-	const owner, observer, typist = protocol.RoleOwner, protocol.RoleObserver, protocol.RoleTypist
-	l := newShared(t)
-	tokens := map[protocol.Access]string{}
-	for _, access := range []protocol.Access{protocol.AccessRead, protocol.AccessType} {
-		tokens[access] = l.share(protocol.SessionShareParams{Access: access}).Token
-	}
-	for _, c := range []struct {
-		access    protocol.Access
-		asks, got protocol.Role // got "": refused
-	}{
-		{protocol.AccessRead, "", observer},
-		{protocol.AccessRead, observer, observer},
-		{protocol.AccessRead, typist, ""},
-		{protocol.AccessRead, owner, ""},
-		{protocol.AccessType, "", typist},
-		{protocol.AccessType, typist, typist},
-		{protocol.AccessType, observer, observer},
-		{protocol.AccessType, owner, ""},
-		{protocol.AccessType, protocol.RoleController, ""},
-	} {
-		guest := l.join(tokens[c.access], message.Attach{Role: c.asks, Takeover: true})
-		if c.got == "" {
-			if m := hear[message.Reply](guest); m.Err.Code != protocol.CodeObserver {
-				t.Errorf("%+v: %v", c, m.Err)
-			}
-			continue
-		}
-		if m := hear[message.Attached](guest); m.Role != c.got || len(m.Processes) != 1 {
-			t.Errorf("%+v: %+v", c, m)
-		}
-		guest.send(message.Request{Params: message.SessionInfoRequest{}})
-		if info := hear[message.Reply](guest).Result.(protocol.SessionInfoResult); info.Role != c.got {
-			t.Errorf("%+v: session/info says %+v", c, info)
-		}
-	}
-	if info := l.ask(message.SessionInfoRequest{}).Result.(protocol.SessionInfoResult); info.Role != owner || !info.Attached || info.Observers != 5 {
-		t.Errorf("%+v", info)
-	}
-	if all := l.shares(); len(all) != 2 || all[0].Guests != 2 || all[1].Guests != 3 {
-		t.Errorf("%+v", all)
-	}
-	stranger := l.other()
-	stranger.send(message.Attach{Role: typist, Identity: identity.Identity{Name: "alice"}})
-	if m := hear[message.Reply](stranger); m.Err.Code != protocol.CodeInvalidParams {
-		t.Errorf("a typist without a share: %v", m.Err)
-	}
-}
-
 // A revoked share has no token and no guests any more; others go on.
 func TestUnshare(t *testing.T) {
 	l := newShared(t)
@@ -171,40 +120,6 @@ func TestUnshare(t *testing.T) {
 	}
 	second.send(message.Request{Params: message.SessionInfoRequest{}})
 	hear[message.Reply](second)
-}
-
-// A share ends by itself, and its guests with it.
-func TestShareExpires(t *testing.T) {
-	l := newShared(t)
-	long := l.share(protocol.SessionShareParams{Access: protocol.AccessRead})
-	ms := uint64(50)
-	short := l.share(protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: &ms})
-	if d := long.ExpiresAtMs - short.ExpiresAtMs; d < 3_000_000 {
-		t.Errorf("by default a share lasts %d ms longer than 50 ms, want an hour", d)
-	}
-	// Whoever is fast enough is attached, and then evicted.
-	guest, ok := l.record.env.Shares.Guest(short.Token, time.Now())
-	if !ok {
-		t.Skip("50 ms have passed")
-	}
-	o := l.other()
-	o.send(message.Attach{Identity: guest, SessionID: "s"})
-	for evicted := false; !evicted; {
-		switch m := (<-o.heard).(type) {
-		case message.Evicted:
-			if evicted = true; m.Reason != access.ShareExpired {
-				t.Errorf("%+v", m)
-			}
-		case message.Reply:
-			t.Skip("50 ms have passed")
-		}
-	}
-	if all := l.shares(); len(all) != 1 || all[0].ShareID != long.ShareID || l.valid(short.Token) || !l.valid(long.Token) {
-		t.Errorf("%+v", all)
-	}
-	if n := l.record.env.Shares.Len(); n != 1 {
-		t.Errorf("%d tokens", n)
-	}
 }
 
 // A guest does not keep an idle session alive.
@@ -266,5 +181,19 @@ func TestNoSharesWithoutCredentials(t *testing.T) {
 	}
 	if all := l.shares(); len(all) != 0 {
 		t.Errorf("%+v", all)
+	}
+}
+
+// An observer has no shares: neither a new one, nor the end of another's.
+func TestObserversHaveNoShares(t *testing.T) {
+	l := newShared(t)
+	made := l.share(protocol.SessionShareParams{Access: protocol.AccessRead})
+	watcher := l.other()
+	watcher.send(message.Attach{Role: protocol.RoleObserver, Identity: identity.Identity{Name: "alice"}})
+	hear[message.Attached](watcher)
+	for _, params := range []any{protocol.SessionShareParams{Access: protocol.AccessRead}, protocol.SessionUnshareParams{ShareID: made.ShareID}} {
+		if m := watcher.ask(params); m.Err == nil || m.Err.Code != protocol.CodeObserver {
+			t.Errorf("%+v: %+v", params, m)
+		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
-	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -83,31 +82,6 @@ func TestEphemeral(t *testing.T) {
 	}
 	l.send(message.Gone{Who: l.test})
 	if m := hear[message.Abandoned](l); m.ID != "s" {
-		t.Errorf("%+v", m)
-	}
-}
-
-// A session with keepRunning lives as long as one of its processes has not closed, and then for its TTL.
-func TestKeepRunning(t *testing.T) {
-	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: time.Millisecond, KeepRunning: true}),
-		&members.Process{ID: "a", Name: "p-1"}, &members.Process{ID: "b", Name: "p-2"})
-	hear[message.Attached](l)
-	watcher := l.other()
-	watcher.send(message.Attach{Role: protocol.RoleObserver})
-	hear[message.Attached](watcher)
-	l.send(message.Gone{Who: l.test})
-	l.send(message.ProcessClosed{Name: "p-1"})
-	l.send(message.ProcessClosed{Name: "p-1"}) // from a process that has failed over it
-	time.Sleep(20 * time.Millisecond)          // far more than the TTL
-	watcher.send(message.Request{Params: message.SessionInfoRequest{}})
-	if m, ok := (<-watcher.heard).(message.Reply); !ok {
-		t.Fatalf("a program runs, and the observer got %+v", m)
-	}
-	l.send(message.ProcessClosed{Name: "p-2"})
-	if m := hear[message.Expiring](watcher); m.Reason != "it has neither an owner nor a program" {
-		t.Errorf("%+v", m)
-	}
-	if m := hear[message.Stop](l); m.Reason != "session expired: no owner and no program for 1ms" {
 		t.Errorf("%+v", m)
 	}
 }

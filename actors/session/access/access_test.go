@@ -96,7 +96,7 @@ func opened(t *testing.T) *Access {
 
 // The session exists for the identity that opened it, for operators, and for observers of the identity. A share lets guests in, with its role
 // or a lesser one.
-func TestRoles(t *testing.T) {
+func TestRolesOfAttach(t *testing.T) {
 	alice, operator := identity.Identity{Name: "alice"}, identity.Identity{Name: "root", Operator: true}
 	watcher := identity.Identity{Name: "watcher", Observes: []string{"bob", "alice"}}
 	mallory := identity.Identity{Name: "mallory", Observes: []string{"bob"}}
@@ -228,7 +228,7 @@ func TestAttachFails(t *testing.T) {
 }
 
 // A share ends with its token and all of its guests. Others stay.
-func TestShares(t *testing.T) {
+func TestSharesEnd(t *testing.T) {
 	a := opened(t)
 	one, two := shareOf("1", protocol.AccessType), shareOf("2", protocol.AccessRead)
 	two.Until = begin.Add(time.Minute)
