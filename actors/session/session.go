@@ -139,7 +139,7 @@ func (s *session) start(ctx actor.Context) {
 		s.access.Failed() // the last instance may have failed over the answer: there is a single one
 		s.attach(ctx, *first)
 		s.act(ctx)
-		s.first = nil // not before: after a failure the client still waits for its answer
+		s.first = nil
 		return
 	}
 	if id, anew := s.access.Failed(); anew { // the guard has answered the Attach
@@ -238,17 +238,8 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 
 // act does what access and lifetime ask for.
 func (s *session) act(ctx actor.Context) {
-	for {
-		if a, ok := s.access.Next(); ok {
-			s.doAccess(ctx, a)
-			s.access.Done()
-		} else if a, ok := s.life.Next(); ok {
-			s.doLife(ctx, a)
-			s.life.Done()
-		} else {
-			return
-		}
-	}
+	env.Act(s.env, ctx, s.access, func(a access.Action) { s.doAccess(ctx, a) }) // some are inputs of lifetime
+	env.Act(s.env, ctx, s.life, func(a lifetime.Action) { s.doLife(ctx, a) })
 }
 
 // doAccess does an action of access. doAccess may be repeated.
@@ -263,6 +254,8 @@ func (s *session) doAccess(ctx actor.Context, a access.Action) {
 		answer := message.Attached{Token: a.Token, SessionID: s.id, Session: ctx.Self(), Role: a.Role, Removed: s.processes.Removed()}
 		answer.Processes, answer.Starting = s.started()
 		ctx.Send(pidOf(a.Client.ID), answer)
+		s.access.Answered()
+		s.first = nil // not before: after a failure the client still waits for its answer
 	case access.Evict:
 		ctx.Send(pidOf(a.ID), message.Evicted{Reason: a.Reason})
 		s.forget(ctx, message.ViewerGone{PID: pidOf(a.ID), Evicted: true})

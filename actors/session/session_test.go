@@ -19,6 +19,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/peer/shellstate"
+	"github.com/b6f6fdd7/troupe/actors/session/access"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/internal/identity"
@@ -363,10 +364,10 @@ func TestRetiredProcessesAreStopped(t *testing.T) {
 	}
 }
 
-// failsOnce returns options with which a session fails once, when it has an owner who was not told, and armed is true.
-func failsOnce(armed *atomic.Bool) config.Config {
+// failsOnce returns options with which a session fails once at a place, when armed is true.
+func failsOnce(at env.Place, armed *atomic.Bool) config.Config {
 	return config.Config{Faults: faults.New(func(_ *actor.PID, m any) {
-		if m == env.OwnerSet && armed.CompareAndSwap(true, false) {
+		if m == at && armed.CompareAndSwap(true, false) {
 			panic("injected")
 		}
 	}, nil)}
@@ -375,7 +376,7 @@ func failsOnce(armed *atomic.Bool) config.Config {
 // A client is not attached after the session has failed over its Attach, and hears nothing more: the guard has answered with an error.
 func TestAttachFailsHalfWay(t *testing.T) {
 	var armed atomic.Bool
-	l := newLoneIn(t, failsOnce(&armed), "", lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
+	l := newLoneIn(t, failsOnce(env.OwnerSet, &armed), "", lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
 	hear[message.Attached](l)
 	l.send(message.Gone{Who: l.test})
 	half := l.other()
@@ -393,12 +394,14 @@ func TestAttachFailsHalfWay(t *testing.T) {
 
 // Whoever opens a session that fails over the Attach gets a single answer.
 func TestOpeningFailsHalfWay(t *testing.T) {
-	var armed atomic.Bool
-	armed.Store(true)
-	l := newLoneIn(t, failsOnce(&armed), "", lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
-	hear[message.Attached](l)
-	l.send(message.Request{Token: 2, Params: message.SessionInfoRequest{}})
-	if m, ok := hear[any](l).(message.Reply); !ok || m.Token != 2 || m.Result.(protocol.SessionInfoResult).Role != protocol.RoleOwner {
-		t.Errorf("%+v", m)
+	for _, at := range []env.Place{env.OwnerSet, env.Undone(access.Admit{})} {
+		var armed atomic.Bool
+		armed.Store(true)
+		l := newLoneIn(t, failsOnce(at, &armed), "", lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
+		hear[message.Attached](l)
+		l.send(message.Request{Token: 2, Params: message.SessionInfoRequest{}})
+		if m, ok := hear[any](l).(message.Reply); !ok || m.Token != 2 || m.Result.(protocol.SessionInfoResult).Role != protocol.RoleOwner || armed.Load() {
+			t.Errorf("%s: %+v", at, m)
+		}
 	}
 }

@@ -213,6 +213,14 @@ func (a *Access) roleFor(m Attach) (protocol.Role, *protocol.Error) {
 	return role, nil
 }
 
+// Answered says: the client of the Admit under way has its answer. Whatever fails from now on, the client is attached.
+func (a *Access) Answered() {
+	if admit, ok := a.pending[0].(Admit); ok {
+		admit.Anew = false
+		a.pending[0] = admit
+	}
+}
+
 // Failed drops an Admit that is not done: the session has failed over it, and the client has heard of an error. If anew, the client was not attached
 // before. Gone follows then.
 func (a *Access) Failed() (id ID, anew bool) {

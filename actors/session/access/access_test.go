@@ -225,6 +225,16 @@ func TestAttachFails(t *testing.T) {
 	if a.Owner() != client("b") {
 		t.Errorf("the owner is %v", a.Owner())
 	}
+	attach(t, a, alices("c", observer))
+	a.Next()
+	a.Done()
+	a.Next()
+	a.Answered()
+	fail(a) // it has its answer
+	wants(t, a)
+	if a.Role(client("c")) != observer {
+		t.Error("a client that has its answer is not attached")
+	}
 }
 
 // A share ends with its token and all of its guests. Others stay.
