@@ -21,22 +21,22 @@ import (
 
 // group is a group of processes. supervision.Group decides; the session tells the processes, and everybody attached.
 type group struct {
+	// Made by inputs: group/start, announcements, news of the processes, group/stop and time.
 	id, name string                 // the client's, and one that no other group has
 	machine  *supervision.Group     // of all members, those that have left included
 	members  map[string]groupMember // by process id
 	result   []string               // the processes in the answer to group/start: in start order, and the added ones at the end
 	tokens   []string               // startTokens, the newest last: at most maxTokens
-
 	// left has the processes that have neither started nor gone. Nil: each group/start was answered, and everybody attached
 	// was told. Until then no process gets an order.
-	left map[string]bool
+	left  map[string]bool
+	ended time.Time // zero: the group has not ended
 
-	orders map[string]supervision.MemberStatus // the last to each process; cleared to repeat all
-	serial uint64                              // of the newest order
-	state  supervision.GroupState              // as everybody was told, like reason; "": nobody was told
-	reason string
-	ended  time.Time // zero: the group has not ended
-
+	// Lost with the server, which says everything again. A process follows only orders with a higher serial than its last one.
+	orders   map[string]supervision.MemberStatus // the last to each process; cleared to repeat all
+	serial   uint64                              // of the newest order
+	state    supervision.GroupState              // as everybody was told, like reason; "": nobody was told
+	reason   string
 	failures supervision.Tally // panics over this group
 	repairAt time.Time         // zero: all is well since the last panic
 	wakeAt   env.Alarm

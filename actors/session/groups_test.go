@@ -247,9 +247,39 @@ func TestStoppedGroupEnds(t *testing.T) {
 }
 
 // stop sends a group/stop of the owner.
-func (s *stage) stop(token uint64) {
-	s.root.RequestWithCustomSender(s.session, message.Request{Token: token, Params: protocol.GroupStopParams{GroupID: "g"}}, s.record.registry)
+func (s *stage) stop(token uint64) { s.stopAs("", token) }
+
+// stopAs sends a group/stop of the owner with a requestId; "": none.
+func (s *stage) stopAs(id string, token uint64) {
+	params := protocol.GroupStopParams{GroupID: "g", Repeatable: protocol.Repeatable{RequestID: id}}
+	s.root.RequestWithCustomSender(s.session, message.Request{Token: token, Params: params}, s.record.registry)
 	synctest.Wait()
+}
+
+// Of a group/stop that is repeated while it waits, only the repetition is answered. A later repetition gets the same answer.
+func TestRepeatedStopOfAGroup(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.stopAs("r", 1)
+		s.stopAs("other", 2)
+		s.stopAs("r", 3)
+		for _, id := range []string{"a", "b"} {
+			s.gone(id)
+			s.end(id)
+		}
+		s.there(time.Hour)
+		s.stopAs("r", 4) // the group is forgotten
+		s.stopAs("new", 5)
+		var tokens []uint64
+		for _, r := range s.replies {
+			if (r.Err == nil) != (r.Token < 5) {
+				t.Errorf("%+v", r)
+			}
+			tokens = append(tokens, r.Token)
+		}
+		if want := []uint64{2, 3, 4, 5}; !slices.Equal(tokens, want) {
+			t.Errorf("%v are answered, want %v", tokens, want)
+		}
+	})
 }
 
 // An ended group stays for the retention, also if its processes are gone before.

@@ -139,7 +139,7 @@ var mutants = []mutant{
 	{file: "actors/session/access/access.go", old: `return admit.Client.ID, admit.Anew`, new: `return admit.Client.ID, false`, breaks: "whoever heard that an Attach has failed is not attached"},
 	{file: "actors/session/access/access.go", old: `			a.evict(id, reason)`, new: `			_ = id`, breaks: "the guests of a share that ends are cut off"},
 	{file: "actors/session/session.go", old: `return r.repeats == nil && m.PID`, new: `return m.PID`, breaks: "a request that a client may repeat after a cut gets its answer remembered", run: "^TestRequestsOfTheGoneAreForgotten$"},
-	{file: "actors/session/requests.go", old: `return r.repeats != nil && r.repeats == o.repeats`, new: `return false`, breaks: "of a request that is repeated while it waits, only the repetition is answered", in: "tests", run: "^TestRepeatsAreDoneOnce$"},
+	{file: "actors/session/requests.go", old: `return r.repeats != nil && r.repeats == o.repeats`, new: `return false`, breaks: "of a request that is repeated while it waits, only the repetition is answered", run: "^TestRepeatedStopOfAGroup$"},
 	{file: "actors/session/access/access.go", old: `role.Commands() && !id.Owns(a.identity)`, new: `false`, breaks: "a server lets nobody own the session of another", in: "tests", run: "^TestRoles$"},
 	{file: "actors/session/access/access.go", old: `			a.evict(id, reason)`, new: `			_ = id`, breaks: "a server closes the connections of the guests of a share that ends", in: "tests", run: "^TestShares$"},
 	{file: "actors/session/access/access.go", old: `n := Count{Owned: a.owner != ID{}}`, new: `n := Count{Owned: len(a.clients) > 0}`, breaks: "a controller keeps no session", in: "actors", run: "^TestSessionUpdate$"},
