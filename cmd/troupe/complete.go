@@ -158,18 +158,15 @@ func possible(words []string, repeated, i int) completer {
 }
 
 // known returns the sessions of the chosen server, or nil. known starts no server, and asks nobody for a token.
-func known(ctx context.Context, t *target.Flags) []pick.Session {
+func known(ctx context.Context, t *target.Flags) []protocol.SessionDetails {
 	t.Quiet = true
 	c, err := t.ControlRunning(ctx)
 	if err != nil {
 		return nil
 	}
 	defer c.Close()
-	list, err := c.Sessions(ctx, protocol.DetailProcesses)
-	if err != nil {
-		return nil
-	}
-	return pick.Of(list)
+	list, _ := c.Sessions(ctx, protocol.DetailProcesses)
+	return list
 }
 
 func completeProcesses(ctx context.Context, t *target.Flags, begin string) []string {

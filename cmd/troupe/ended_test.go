@@ -16,7 +16,7 @@ func TestEnded(t *testing.T) {
 		if want {
 			wantCell, wantRunning = "ended", 0
 		}
-		if got := pick.Of([]protocol.SessionDetails{session})[0].Processes[0].Ended; got != want {
+		if got := pick.Ended(&p.ProcessInfo); got != want {
 			t.Errorf("%s: a name finds the process as ended: %v", state, got)
 		}
 		if cell := stateCell(&p); cell.Text != wantCell {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -153,20 +152,16 @@ func (o *logsFlags) run(ctx context.Context, names []string) error {
 
 // choose returns the processes whose output is wanted.
 func (o *logsFlags) choose(s *sight, names []string) (found []named, err error) {
-	all := pick.Of(s.sessions)
 	if o.session != "" {
-		only, err := pick.FindSession(all, o.session)
-		if err != nil {
+		if err := s.only(o.session); err != nil {
 			return nil, err
 		}
-		s.sessions = slices.DeleteFunc(s.sessions, func(d protocol.SessionDetails) bool { return d.SessionID != only.ID })
-		all = pick.Of(s.sessions)
 	}
 	if len(names) == 0 {
 		project := ""
 		if p, _, err := new(upFlags).read(nil); err == nil && o.session == "" {
-			if session, err := pick.FindSession(all, p.Name); err == nil && session.Name == p.Name {
-				project = session.ID
+			if session, err := pick.FindSession(s.sessions, p.Name); err == nil && session.Name == p.Name {
+				project = session.SessionID
 			}
 		}
 		if found = s.all(project); len(found) == 0 {
@@ -176,8 +171,8 @@ func (o *logsFlags) choose(s *sight, names []string) (found []named, err error) 
 	}
 	for _, name := range names {
 		more, e := s.find([]string{name})
-		if session, none := pick.FindSession(all, name); errors.Is(e, pick.ErrUnknown) && none == nil && len(session.Processes) > 0 {
-			more, e = s.all(session.ID), nil
+		if session, none := pick.FindSession(s.sessions, name); errors.Is(e, pick.ErrUnknown) && none == nil && len(session.List) > 0 {
+			more, e = s.all(session.SessionID), nil
 		}
 		found, err = withNamed(found, more...), errors.Join(err, e)
 	}

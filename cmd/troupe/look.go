@@ -61,9 +61,8 @@ func (s *sight) close() {
 // find finds processes by names and patterns from a person, each process once. The error has all names without a
 // process.
 func (s *sight) find(names []string) (found []named, err error) {
-	all := pick.Of(s.sessions)
 	for _, name := range names {
-		refs, e := pick.FindProcesses(all, name)
+		refs, e := pick.FindProcesses(s.sessions, name)
 		if e != nil {
 			err = errors.Join(err, e)
 			continue
@@ -71,7 +70,7 @@ func (s *sight) find(names []string) (found []named, err error) {
 		for _, ref := range refs {
 			words := name
 			if strings.ContainsAny(name, "*?[") { // a pattern
-				words = pick.Name(all, ref)
+				words = pick.Name(s.sessions, ref)
 			}
 			found = withNamed(found, named{Ref: ref, name: words, info: s.info(ref)})
 		}
@@ -91,19 +90,27 @@ func withNamed(found []named, more ...named) []named {
 
 // all returns the processes of a session; "": of all sessions.
 func (s *sight) all(session string) (found []named) {
-	all := pick.Of(s.sessions)
 	for _, d := range s.sessions {
 		for _, p := range d.List {
 			if ref := (pick.Ref{Session: d.SessionID, Process: p.ProcessID}); session == "" || session == d.SessionID {
 				name := ref.Process
 				if session == "" {
-					name = pick.Name(all, ref)
+					name = pick.Name(s.sessions, ref)
 				}
 				found = append(found, named{Ref: ref, name: name, info: p})
 			}
 		}
 	}
 	return found
+}
+
+// only leaves out all sessions but the one that a person means.
+func (s *sight) only(session string) error {
+	found, err := pick.FindSession(s.sessions, session)
+	if err == nil {
+		s.sessions = []protocol.SessionDetails{*found}
+	}
+	return err
 }
 
 // session returns the session with an id. A session that the sight lacks is empty.

@@ -104,17 +104,14 @@ func (o *psFlags) list(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	all := pick.Of(s.sessions)
-	sessions := s.sessions
+	all := s.sessions
 	if o.session != "" {
-		chosen, err := pick.FindSession(all, o.session)
-		if err != nil {
+		if err := s.only(o.session); err != nil {
 			return err
 		}
-		sessions = slices.DeleteFunc(slices.Clone(sessions), func(s protocol.SessionDetails) bool { return s.SessionID != chosen.ID })
 	}
 	now, list := time.Now(), []psEntry{}
-	for _, session := range sessions {
+	for _, session := range s.sessions {
 		if session.ListOmitted {
 			fmt.Fprintf(os.Stderr, "troupe ps: the processes of session %s are left out, because the answer was too long: see them with --session %[1]s\n", show.Harmless(pick.Label(all, session.SessionID)))
 		}
@@ -135,7 +132,7 @@ func (o *psFlags) list(ctx context.Context, w io.Writer) error {
 	}
 	if len(list) == 0 {
 		ended := 0
-		for _, session := range sessions {
+		for _, session := range s.sessions {
 			ended += len(session.List)
 		}
 		text := "there are no processes; troupe run --detach starts one"

@@ -181,7 +181,7 @@ func (r *runner) nameIsFree(c *client.Client) error {
 	if by == nil {
 		return nil
 	}
-	name := show.Harmless(pick.Name(pick.Of(list), pick.Ref{Session: by.SessionID, Process: r.name}))
+	name := show.Harmless(pick.Name(list, pick.Ref{Session: by.SessionID, Process: r.name}))
 	return fmt.Errorf("%s runs already: see troupe attach %s, end it with troupe stop %[2]s, or choose another --name", show.Harmless(r.name), name)
 }
 
@@ -205,11 +205,11 @@ func (r *runner) dial(server func(user string) (dialer, func(), error)) (c *clie
 		if err != nil {
 			return nil, nil, err
 		}
-		session, err := pick.FindSession(pick.Of(sight.sessions), r.session)
+		session, err := pick.FindSession(sight.sessions, r.session)
 		if err != nil {
 			return nil, nil, err
 		}
-		o.Session, o.Control = session.ID, true
+		o.Session, o.Control = session.SessionID, true
 	} else if o.SessionName = r.name; r.ephemeral {
 		o.DetachedTTL = endsFor
 	} else {
@@ -237,7 +237,6 @@ const mostLeft = 3
 
 // leftLines names the programs that somebody has left, the newest first, each with the command that comes back to the program.
 func leftLines(list []protocol.SessionDetails, now time.Time, t *target.Flags) (lines []string) {
-	all := pick.Of(list)
 	slices.SortStableFunc(list, func(a, b protocol.SessionDetails) int { return cmp.Compare(b.DetachedAtMs, a.DetachedAtMs) })
 	for _, s := range list {
 		for _, p := range s.List {
@@ -245,7 +244,7 @@ func leftLines(list []protocol.SessionDetails, now time.Time, t *target.Flags) (
 			if text == "" {
 				continue
 			}
-			name := pick.Name(all, pick.Ref{Session: s.SessionID, Process: p.ProcessID})
+			name := pick.Name(list, pick.Ref{Session: s.SessionID, Process: p.ProcessID})
 			lines = append(lines, fmt.Sprintf("%s: %s. Come back with: %s", show.Harmless(name), show.Harmless(text), commandLine(t, "attach", name)))
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,12 +57,11 @@ func openDirectory(ctx context.Context, t *target.Flags) (*directory, error) {
 
 // find returns the session for a name from a person.
 func (d *directory) find(text string) (protocol.SessionDetails, error) {
-	found, err := pick.FindSession(pick.Of(d.list), text)
+	found, err := pick.FindSession(d.list, text)
 	if err != nil {
 		return protocol.SessionDetails{}, err
 	}
-	i := slices.IndexFunc(d.list, func(s protocol.SessionDetails) bool { return s.SessionID == found.ID })
-	return d.list[i], nil
+	return *found, nil
 }
 
 // onSessions runs do with the sessions of the server, for a command that exits with 1 if it fails.

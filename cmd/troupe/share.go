@@ -87,7 +87,7 @@ func (o *shareFlags) share(ctx context.Context, cmd *cobra.Command, c *client.Cl
 token     %s
 guest     TROUPE_TOKEN=%[3]s troupe attach%s --url %s %s
 end it    troupe sessions share %s --end %s
-`, does, time.UnixMilli(made.ExpiresAtMs).Format(time.DateTime), made.Token, how, show.Harmless(chosen.URL), example(s), pick.Label(pick.Of([]protocol.SessionDetails{s}), s.SessionID), made.ShareID)
+`, does, time.UnixMilli(made.ExpiresAtMs).Format(time.DateTime), made.Token, how, show.Harmless(chosen.URL), example(s), pick.Label([]protocol.SessionDetails{s}, s.SessionID), made.ShareID)
 	return err
 }
 
