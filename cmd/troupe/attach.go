@@ -49,11 +49,7 @@ program's: see troupe send --close.`,
 				return err
 			}
 			a := &attacher{attachFlags: *o, viewer: newViewer("troupe attach", o.viewFlags, false)}
-			code, err := a.run(args[0])
-			if code == 0 && err == nil {
-				return nil
-			}
-			return exitError{code, err}
+			return exit(a.run(args[0]))
 		},
 	}
 	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only watch: the server takes no input and no size from here")

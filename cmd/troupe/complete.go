@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +46,7 @@ func addCompletion(root *cobra.Command, t *target.Flags) {
 			help := cmd.Run
 			cmd.Run, cmd.RunE = nil, func(cmd *cobra.Command, args []string) error {
 				if of, _, err := root.Find(args); of == nil || err != nil {
-					return fmt.Errorf("there is no command %q", strings.Join(args, " "))
+					return wrong("there is no command %q", strings.Join(args, " "))
 				}
 				help(cmd, args)
 				return nil

@@ -29,11 +29,11 @@ printed with its line, and the exit code is 1.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, names, err := o.read(args)
 			if err != nil {
-				return exitError{1, err}
+				return err
 			}
 			programs, err := p.Select(names, o.namespaces)
 			if err != nil {
-				return exitError{1, err}
+				return err
 			}
 			fmt.Fprint(cmd.OutOrStdout(), show.HarmlessText(p.Explain(programs)))
 			return nil

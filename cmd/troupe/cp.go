@@ -46,11 +46,11 @@ The exit code is 1 if something was not copied; the rest is there.
 			_, _, toServer := remoteName(to)
 			for _, s := range sources {
 				if _, _, is := remoteName(s); is != fromServer {
-					return fmt.Errorf("the sources %s and %s are not on the same machine: copy them separately", sources[0], s)
+					return wrong("the sources %s and %s are not on the same machine: copy them separately", sources[0], s)
 				}
 			}
 			if !fromServer && !toServer {
-				return fmt.Errorf("both %s and %s are here: write a colon before a path on the server", sources[0], to)
+				return wrong("both %s and %s are here: write a colon before a path on the server", sources[0], to)
 			}
 			for _, arg := range args {
 				if server, _, is := remoteName(arg); is {
@@ -100,11 +100,11 @@ func (cp *copier) run(ctx context.Context, sources []string, to string, fromServ
 			err = cp.upload(ctx, source, to, len(sources) > 1)
 		}
 		if err != nil {
-			return exitError{1, err}
+			return err
 		}
 	}
 	if cp.copy.Problems() > 0 {
-		return exitError{1, nil}
+		return exitError{exitFailure, nil} // Problem has told why
 	}
 	return nil
 }

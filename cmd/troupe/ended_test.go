@@ -22,7 +22,7 @@ func TestEnded(t *testing.T) {
 		if cell := stateCell(&p); cell.Text != wantCell {
 			t.Errorf("%s: ps shows %q, want %q", state, cell.Text, wantCell)
 		}
-		if n := running(session); n != wantRunning {
+		if n := running(&session); n != wantRunning {
 			t.Errorf("%s: sessions counts %d running, want %d", state, n, wantRunning)
 		}
 	}

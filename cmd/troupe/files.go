@@ -59,9 +59,9 @@ func chooseServer(t *target.Flags, server, arg string) error {
 	case server == "" || server == t.Server:
 		return nil
 	case t.URL != "":
-		return fmt.Errorf("%s names the server %s, and --url another one: leave one out, or write ./ before a file here", arg, server)
+		return wrong("%s names the server %s, and --url another one: leave one out, or write ./ before a file here", arg, server)
 	case t.Server != "":
-		return fmt.Errorf("%s names the server %s, and another argument or flag %s: use one server at a time", arg, server, t.Server)
+		return wrong("%s names the server %s, and another argument or flag %s: use one server at a time", arg, server, t.Server)
 	}
 	t.Server = server
 	return nil
@@ -95,7 +95,7 @@ func withFiles(t *target.Flags, name string, do func(ctx context.Context, r *rem
 		return interrupted(ctx)
 	}
 	if err != nil {
-		return exitError{1, err}
+		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
@@ -105,7 +105,7 @@ func withFiles(t *target.Flags, name string, do func(ctx context.Context, r *rem
 	r.c, r.fs, r.home = c, c.FS("/").WithContext(ctx), "/"
 	env, err := c.Environment(ctx)
 	if err != nil {
-		return exitError{1, err}
+		return err
 	}
 	if home, err := protocol.ParseFileURI(env.UserHomeDir); err == nil {
 		r.home = home
@@ -148,14 +148,14 @@ func eachPath(name string, paths []string, do func(p string) error) error {
 	for _, p := range paths {
 		if err := do(p); err != nil {
 			if stdout.failed() != nil {
-				return exitError{1, nil} // main tells what could not be printed
+				return exitError{exitFailure, nil} // main tells what could not be printed
 			}
 			failed = true
 			fmt.Fprintf(os.Stderr, "troupe %s: %s: %s\n", name, show.Harmless(p), show.Harmless(plainly(err).Error()))
 		}
 	}
 	if failed {
-		return exitError{1, nil}
+		return exitError{exitFailure, nil}
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
@@ -136,53 +138,52 @@ func (s *sight) left(n *named) string {
 	return why.Left(&session.SessionSummary, &n.info.ProcessInfo, time.Now())
 }
 
+// join returns a connection to a session, beside its owner. close closes the connection.
+func (s *sight) join(ctx context.Context, session string, o client.Options) (*client.Client, error) {
+	if c := s.clients[session]; c != nil {
+		return c, nil
+	}
+	o.Name, o.Session, o.Observe, o.Control = "troupe", session, s.observe, !s.observe
+	c, err := s.target.Dial(ctx, &o)
+	if err == nil {
+		s.clients[session] = c
+	}
+	return c, err
+}
+
 // process returns a handle of a process, and connects to its session.
 func (s *sight) process(ctx context.Context, r pick.Ref, o client.Options) (*client.Process, error) {
-	c := s.clients[r.Session]
-	if c == nil {
-		o.Name, o.Session, o.Observe, o.Control = "troupe", r.Session, s.observe, !s.observe
-		var err error
-		if c, err = s.target.Dial(ctx, &o); err != nil {
-			return nil, err
-		}
-		s.clients[r.Session] = c
+	c, err := s.join(ctx, r.Session, o)
+	if err != nil {
+		return nil, err
 	}
 	return c.Process(r.Process).Of(s.info(r).Instance), nil
 }
 
 // each calls do for every named process, in turn, and returns all errors.
-func each(ctx context.Context, t *target.Flags, names []string, do func(context.Context, *client.Process, *named) error) error {
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	s, err := look(ctx, t, protocol.DetailInfo)
-	switch {
-	case ctx.Err() != nil:
-		return interrupted(ctx)
-	case err != nil:
-		return exitError{1, err}
-	}
-	defer s.close()
-	found, errs := s.find(names)
-	for i := range found {
-		n := &found[i]
-		p, err := s.process(ctx, n.Ref, client.Options{})
-		if err == nil {
-			err = do(ctx, p, n)
-		}
+func each(cmd *cobra.Command, t *target.Flags, names []string, do func(context.Context, *client.Process, *named) error) error {
+	return untilSignal(cmd, func(ctx context.Context) error {
+		s, err := look(ctx, t, protocol.DetailInfo)
 		if err != nil {
-			errs = errors.Join(errs, fmt.Errorf("%s: %w", show.Harmless(n.name), advised(err)))
+			return err
 		}
-		if ctx.Err() != nil {
-			break
+		defer s.close()
+		found, errs := s.find(names)
+		for i := range found {
+			n := &found[i]
+			p, err := s.process(ctx, n.Ref, client.Options{})
+			if err == nil {
+				err = do(ctx, p, n)
+			}
+			if err != nil {
+				errs = errors.Join(errs, fmt.Errorf("%s: %w", show.Harmless(n.name), advised(err)))
+			}
+			if ctx.Err() != nil {
+				break
+			}
 		}
-	}
-	if ctx.Err() != nil {
-		return interrupted(ctx)
-	}
-	if errs != nil {
-		return exitError{1, errs}
-	}
-	return nil
+		return errs
+	})
 }
 
 // advised replaces the refusal of a request by what a person at a shell can do, if the command knows.

@@ -52,7 +52,7 @@ func newLs(t *target.Flags) *cobra.Command {
 				})
 				if asJSON {
 					if err := show.JSON(stdout, listed); err != nil {
-						return exitError{1, err}
+						return err
 					}
 				}
 				return err

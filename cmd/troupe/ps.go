@@ -3,12 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,16 +46,7 @@ WHY says what a process waits for, or how it ended.`,
   troupe ps --json | jq '.[] | select(.state == "running") | .processId'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := interruptible(cmd.Context())
-			defer stop()
-			err := o.run(ctx, cmd.OutOrStdout())
-			switch {
-			case ctx.Err() != nil:
-				return interrupted(ctx)
-			case err != nil && !errors.Is(err, syscall.EPIPE):
-				return exitError{1, err}
-			}
-			return nil
+			return untilSignal(cmd, func(ctx context.Context) error { return o.run(ctx, cmd.OutOrStdout()) })
 		},
 	}
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "also list processes that have ended")

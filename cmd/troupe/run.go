@@ -67,11 +67,7 @@ For a server that asks who you are, set TROUPE_TOKEN, or TROUPE_TOKEN_FILE to a 
 				return err
 			}
 			r := &runner{runFlags: *o, viewer: newViewer("troupe run", o.viewFlags, true)}
-			code, err := r.run(server)
-			if code == 0 && err == nil {
-				return nil
-			}
-			return exitError{code, err}
+			return exit(r.run(server))
 		},
 	}
 	o.register(cmd.Flags())

@@ -317,7 +317,7 @@ func TestRunCannotCopy(t *testing.T) {
 		code int
 		set  func(*exec.Cmd)
 	}{
-		{"write /dev/stdout: no space left on device", exitUnwritten, func(cmd *exec.Cmd) { cmd.Stdout = full }},
+		{"write /dev/stdout: no space left on device", exitFailure, func(cmd *exec.Cmd) { cmd.Stdout = full }},
 		{"is a directory", exitFailed, func(cmd *exec.Cmd) { cmd.Stdin = dir }},
 	} {
 		file := filepath.Join(t.TempDir(), "pid")

@@ -77,16 +77,13 @@ func newServe() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"url", "server", "tls-ca"} {
 				if cmd.Flags().Changed(name) {
-					return fmt.Errorf("--%s is for clients: say with --listen where to serve", name)
+					return wrong("--%s is for clients: say with --listen where to serve", name)
 				}
 			}
 			if err := o.check(); err != nil {
-				return err
+				return usageError{err}
 			}
-			if err := serve(o); err != nil {
-				return exitError{1, err}
-			}
-			return nil
+			return serve(o)
 		},
 	}
 	cmd.Flags().AddGoFlagSet(flags)

@@ -54,7 +54,7 @@ func newStat(t *target.Flags) *cobra.Command {
 				})
 				if asJSON {
 					if err := show.JSON(stdout, all); err != nil {
-						return exitError{1, err}
+						return err
 					}
 				}
 				return err

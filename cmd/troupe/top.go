@@ -40,14 +40,14 @@ Each refresh asks the server once. The pause after it is nine times as long as t
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
-				return exitError{1, errors.New("stdin and stdout must be a terminal: troupe ps --watch needs none")}
+				return errors.New("stdin and stdout must be a terminal: troupe ps --watch needs none")
 			}
 			if o.Refresh < 100*time.Millisecond {
-				return fmt.Errorf("--interval is %v: choose 100ms or more", o.Refresh)
+				return wrong("--interval is %v: choose 100ms or more", o.Refresh)
 			}
 			s, err := newAsker(cmd.Context(), t)
 			if err != nil {
-				return exitError{1, err}
+				return err
 			}
 			defer s.close()
 			o.Server, o.Colour = s.name, show.To(os.Stdout).Colour
@@ -60,7 +60,7 @@ Each refresh asks the server once. The pause after it is nine times as long as t
 			// With tea.WithContext, the end of ctx would close the terminal's reader while the program reads from it.
 			defer context.AfterFunc(ctx, p.Quit)()
 			if _, err := p.Run(); err != nil {
-				return exitError{1, err}
+				return err
 			}
 			return nil
 		},

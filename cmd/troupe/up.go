@@ -71,7 +71,7 @@ The file is described in docs/UP.md; troupe config check explains one.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, names, err := o.read(args)
 			if err != nil {
-				return exitError{1, err}
+				return err
 			}
 			u := &upper{news: make(chan struct{}, 1), upFlags: *o, flags: t, project: p, names: names, out: show.To(stdout)}
 			return u.run(cmd.Context())
@@ -98,7 +98,7 @@ The file is described in docs/UP.md; troupe config check explains one.`,
 	fs.BoolVar(&o.wait, "wait", false, "with --detach, wait until all programs are ready, those without a readiness probe for a second; exit with 1 if one fails")
 	fs.BoolVar(&o.abort, "abort-on-exit", false, "when one program ends for good, stop the others, and exit with its exit code")
 	fs.BoolVar(&o.keepOthers, "keep-others", false, "leave programs running that are no longer in the file")
-	cmd.MarkFlagsMutuallyExclusive("detach", "abort-on-exit")
+	excludes(cmd, "detach", "abort-on-exit")
 	return cmd
 }
 
@@ -156,13 +156,13 @@ type position struct {
 func (u *upper) run(ctx context.Context) error {
 	programs, err := u.project.Select(u.names, u.namespaces)
 	if err != nil {
-		return exitError{1, err}
+		return err
 	}
 	for _, p := range programs {
 		u.wanted = append(u.wanted, p.Units()...)
 	}
 	if len(u.wanted) == 0 {
-		return exitError{1, fmt.Errorf("%s has no process to start: all are disabled", u.project.File)}
+		return fmt.Errorf("%s has no process to start: all are disabled", u.project.File)
 	}
 	u.printer = newPrinter(u.out, u.wanted)
 	signals := make(chan os.Signal, 4)
@@ -187,7 +187,7 @@ func (u *upper) run(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return exitError{1, err}
+		return err
 	}
 	if u.detach {
 		return u.leave(ctx, signals)
@@ -483,7 +483,7 @@ func (u *upper) leave(ctx context.Context, signals <-chan os.Signal) error {
 	for {
 		g, err := groupOf(ctx, u.c)
 		if err != nil {
-			return exitError{1, err}
+			return err
 		}
 		if !u.wait {
 			u.table(g.Processes, nil)
@@ -491,7 +491,7 @@ func (u *upper) leave(ctx context.Context, signals <-chan os.Signal) error {
 		}
 		list, err := u.c.Processes(ctx)
 		if err != nil {
-			return exitError{1, err}
+			return err
 		}
 		ended := make(map[string]protocol.ExitStatus)
 		for _, p := range list {
@@ -503,13 +503,13 @@ func (u *upper) leave(ctx context.Context, signals <-chan os.Signal) error {
 		if waiting == 0 || problem != nil {
 			u.table(g.Processes, ended)
 			if problem != nil {
-				return exitError{1, problem}
+				return problem
 			}
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return exitError{1, context.Cause(ctx)}
+			return context.Cause(ctx)
 		case got := <-signals:
 			sig := got.(syscall.Signal)
 			return exitError{exitSignal + int(sig), fmt.Errorf("no longer waiting: %d of %d programs are not ready yet, and all go on; troupe down --project %s stops them", waiting, len(u.wanted), show.Harmless(u.project.Name))}

@@ -7,6 +7,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// excludes makes a command refuse its two flags together.
+func excludes(cmd *cobra.Command, one, other string) {
+	cmd.MarkFlagsMutuallyExclusive(one, other) // for completion: PreRunE comes before cobra's own error
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed(one) && cmd.Flags().Changed(other) {
+			return wrong("--%s and --%s exclude each other: leave one out", one, other)
+		}
+		return nil
+	}
+}
+
 // plainArguments makes cmd and its subcommands name the arguments they expect when the arguments are wrong. Commands
 // with subcommands keep the errors of cobra, which suggest a subcommand.
 func plainArguments(cmd *cobra.Command) {
@@ -29,6 +40,6 @@ func plainArguments(cmd *cobra.Command) {
 		if want = strings.TrimSpace(want); want == "" {
 			want = "none"
 		}
-		return fmt.Errorf("%s given, expected %s", given, want)
+		return wrong("%s given, expected %s", given, want)
 	}
 }
