@@ -3,7 +3,7 @@
 //
 // # Where to look
 //
-//   - serve.go, limits.go, credentials.go, audit.go, server.go: the server and its flags
+//   - serve.go, serveflags.go, limits.go, credentials.go, audit.go, server.go: the server and its flags
 //   - run.go, runflags.go, attach.go, viewer.go, size.go, send.go: a program at a terminal: signals, leaving, coming back
 //   - up.go, upfollow.go, upwait.go, down.go, internal/compose: the programs of a file; compose is pure
 //   - logs.go, internal/logs: the viewer of run, logs and up: whole lines, and holes
@@ -12,7 +12,7 @@
 //   - cp.go, ls.go, cat.go, stat.go, files.go, internal/transfer: files
 //   - internal/target, internal/pick: which server, and which process or session a name means
 //   - internal/console, internal/why, internal/spec: keys and raw mode; words for ends; what people write for limits and restarts
-//   - exit.go, stdout.go, usage.go, help.go, man.go, complete.go: exit codes, a full disk, help
+//   - exit.go, stdout.go, usage.go, man.go, complete.go: exit codes, a full disk, help
 //   - load*.go, internal/load: the load test
 package main
 
