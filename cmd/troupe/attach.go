@@ -123,7 +123,7 @@ func (a *attacher) run(name string) (int, error) {
 	a.start(cmd)
 	a.size.nudge()
 	go func() {
-		<-a.broken
+		<-stdout.broken
 		how := "nobody reads the output"
 		if err := stdout.failed(); err != nil {
 			how = err.Error()

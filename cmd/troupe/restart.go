@@ -102,9 +102,6 @@ func nextRun(ctx context.Context, p *client.Process, n *named) (info protocol.Pr
 		case pick.ProgramEnded(&info.ProcessInfo):
 			return info, errors.New("the process has ended, and no new run has begun: see troupe info")
 		}
-		select {
-		case <-time.After(lookAgain):
-		case <-ctx.Done():
-		}
+		sleep(ctx, lookAgain)
 	}
 }

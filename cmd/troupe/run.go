@@ -148,7 +148,7 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 		why = fmt.Errorf("%w: this server limits how long a program may run (--max-run-time)", exit)
 	}
 	select {
-	case <-r.broken:
+	case <-stdout.broken:
 		code, why, ended = exitSignal+int(syscall.SIGPIPE), nil, true
 	default:
 	}
@@ -298,12 +298,7 @@ func (r *runner) close(c *client.Client, code int, err error) (int, error) {
 func (r *runner) leaveRunning(c *client.Client, cmd *client.Cmd) (int, error) {
 	ready := make(chan struct{}, 1)
 	cmd.OnGap = func(client.GapError) {} // nobody reads the output here
-	cmd.OnReady = func(int) {
-		select {
-		case ready <- struct{}{}:
-		default:
-		}
-	}
+	cmd.OnReady = func(int) { poke(ready) }
 	r.state.Store(stateStarting)
 	if err := cmd.Start(r.ctx); err != nil {
 		return r.notStarted(c, err)
@@ -332,7 +327,7 @@ func (r *runner) leaveRunning(c *client.Client, cmd *client.Cmd) (int, error) {
 
 // endBroken ends the program when nobody reads its output any more, as SIGPIPE would.
 func (r *runner) endBroken(cmd *client.Cmd) {
-	<-r.broken
+	<-stdout.broken
 	if err := r.within(func(ctx context.Context) error { return cmd.Terminate(ctx, brokenGrace) }); err != nil && r.ctx.Err() == nil {
 		r.con.Note("%v", err)
 	}
