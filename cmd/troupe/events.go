@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/logs"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
@@ -113,17 +114,9 @@ func (o *eventsFlags) run(ctx context.Context, w io.Writer) error {
 
 // events asks for events, and waits for one as long as a connection may be silent.
 func (a *asker) events(ctx context.Context, after *uint64) (protocol.ServerEventsResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*answerTime)
-	defer cancel()
-	c, err := a.connected(ctx)
-	if err != nil {
-		return protocol.ServerEventsResult{}, err
-	}
-	r, err := c.ServerEvents(ctx, protocol.ServerEventsParams{AfterUs: after, WaitMs: uint64(answerTime.Milliseconds())})
-	if err != nil {
-		a.drop(c)
-	}
-	return r, err
+	return ask(ctx, a, 2*answerTime, func(ctx context.Context, c *client.Client) (protocol.ServerEventsResult, error) {
+		return c.ServerEvents(ctx, protocol.ServerEventsParams{AfterUs: after, WaitMs: uint64(answerTime.Milliseconds())})
+	})
 }
 
 // An eventLine is a line of troupe events --json.

@@ -58,37 +58,27 @@ WHY says what a process waits for, or how it ended.`,
 
 func (o *psFlags) run(ctx context.Context, w io.Writer) error {
 	if !o.watch {
-		return o.list(ctx, w)
+		return o.list(ctx, show.To(w))
 	}
-	clear := ""
-	if out := show.To(w); out.Width > 0 && os.Getenv("TERM") != "dumb" {
-		clear = "\x1b[H\x1b[2J"
-	}
-	for {
-		begun := time.Now()
-		var text bytes.Buffer
-		if err := o.list(ctx, terminalOf{&text, w}); err != nil {
+	for ctx.Err() == nil {
+		begun, out, text := time.Now(), show.To(w), new(bytes.Buffer)
+		if out.Width > 0 && os.Getenv("TERM") != "dumb" {
+			text.WriteString("\x1b[H\x1b[2J") // clear
+		}
+		out.Writer = text
+		if err := o.list(ctx, out); err != nil {
 			return err
 		}
-		if _, err := io.WriteString(w, clear+text.String()); err != nil {
+		if _, err := w.Write(text.Bytes()); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(max(watchTime, 9*time.Since(begun))):
-		case <-ctx.Done():
-			return nil
-		}
+		sleep(ctx, max(watchTime, 9*time.Since(begun)))
 	}
-}
-
-// terminalOf collects a table for the terminal w.
-type terminalOf struct {
-	*bytes.Buffer
-	w io.Writer
+	return nil
 }
 
 // list lists the processes once.
-func (o *psFlags) list(ctx context.Context, w io.Writer) error {
+func (o *psFlags) list(ctx context.Context, out show.Out) error {
 	s, err := look(ctx, o.target, protocol.DetailInfo)
 	if err != nil {
 		return err
@@ -112,12 +102,7 @@ func (o *psFlags) list(ctx context.Context, w io.Writer) error {
 	}
 	slices.SortStableFunc(list, func(a, b psEntry) int { return int(a.StartedAtMs - b.StartedAtMs) })
 	if o.json {
-		return show.JSON(w, list)
-	}
-	out := show.To(w)
-	if t, ok := w.(terminalOf); ok {
-		out = show.To(t.w)
-		out.Writer = t.Buffer
+		return show.JSON(out, list)
 	}
 	if len(list) == 0 {
 		ended := 0
