@@ -184,7 +184,7 @@ func eventText(e *protocol.ServerEvent) string {
 	case protocol.ServerEvicted:
 		text = "given up"
 	case protocol.ServerClosed:
-		text = why.State(string(protocol.StateClosed))
+		text = why.State(string(protocol.StateClosed), nil)
 	case protocol.ServerGroup:
 		text = "group " + e.GroupID + ": " + e.State
 	case protocol.ServerOpened, protocol.ServerAttached, protocol.ServerDetached, protocol.ServerClosing, protocol.ServerGone:

@@ -110,7 +110,7 @@ func printInfo(out show.Out, e *psEntry) {
 		}
 		line("sandbox", "%s", sandbox)
 	}
-	state := why.State(p.State)
+	state := why.State(p.State, p.Status)
 	if p.Ready {
 		state += ", ready"
 	}

@@ -37,7 +37,8 @@ func newPs(t *target.Flags) *cobra.Command {
 		SuggestFor: []string{"list", "status"},
 		Short:      "List the processes of your sessions",
 		Long: `Lists the processes of your sessions, the oldest first. Processes that have ended are listed with --all,
-for as long as the server knows them. STATE is exited while descendants of an ended program hold its output open.
+for as long as the server knows them. STATE is exited while descendants of an ended program hold its output open,
+then ended, or failed if the last run has failed.
 
 CPU and MEMORY are of the run with all its descendants if the server has cgroups, and otherwise of the program alone.
 WHY says what a process waits for, or how it ended.`,
@@ -145,7 +146,7 @@ func stateCell(p *protocol.ProcessInfoResult) show.Cell {
 		if p.Status != nil && p.Status.ExitCode != 0 {
 			style = show.Bad
 		}
-		return show.Cell{Text: why.State(p.State), Style: style}
+		return show.Cell{Text: why.State(p.State, p.Status), Style: style}
 	}
 	return show.Cell{Text: p.State, Style: show.Warn}
 }

@@ -538,10 +538,14 @@ func (u *upper) table(has []protocol.GroupMember, ended map[string]protocol.Exit
 	t := &show.Table{Columns: []show.Column{{Title: "PROCESS", Shrink: 12}, {Title: "STATE"}, {Title: "RUN", Right: true}, {Title: "READY"}, {Title: "WHY", Shrink: 20}}}
 	for _, m := range has {
 		ready, style := "no", show.Warn
-		if m.Ready && ended[m.ProcessID].ExitCode == 0 {
+		var last *protocol.ExitStatus
+		if st, known := ended[m.ProcessID]; known {
+			last = &st
+		}
+		if m.Ready && (last == nil || last.ExitCode == 0) {
 			ready, style = "yes", show.Good
 		}
-		t.Row(m.ProcessID, why.State(m.State), m.Run, show.Cell{Text: ready, Style: style}, m.Reason)
+		t.Row(m.ProcessID, why.State(m.State, last), m.Run, show.Cell{Text: ready, Style: style}, m.Reason)
 	}
 	_ = t.Write(u.out)
 	fmt.Fprintf(u.out, "see them: troupe logs -f --session %[1]s; end them: troupe down --project %[1]s\n", word(u.project.Name))

@@ -180,7 +180,7 @@ func (t *table) group(rows []row, name string, list []*process) []row {
 }
 
 func processRow(p *process, depth int) row {
-	return row{key: key{Ref: p.Ref}, process: p, depth: depth, title: p.Process, state: why.State(p.info.State), why: p.why, usage: p.usage}
+	return row{key: key{Ref: p.Ref}, process: p, depth: depth, title: p.Process, state: why.State(p.info.State, p.info.Status), why: p.why, usage: p.usage}
 }
 
 func (t *table) matches(p *process) bool {
@@ -188,7 +188,7 @@ func (t *table) matches(p *process) bool {
 		return true
 	}
 	want := strings.ToLower(t.filter)
-	for _, text := range []string{p.Process, p.session.Name, p.Session, p.info.Group, why.State(p.info.State), p.why, show.Command(p.info.Argv)} {
+	for _, text := range []string{p.Process, p.session.Name, p.Session, p.info.Group, why.State(p.info.State, p.info.Status), p.why, show.Command(p.info.Argv)} {
 		if strings.Contains(strings.ToLower(text), want) {
 			return true
 		}

@@ -121,7 +121,7 @@ func TestView(t *testing.T) {
    - group site · 2 processes                          60.0   72 MiB  2.0 KiB  3.0 KiB
      db                       running       1    12s   10.0   64 MiB      0 B
      web                      running       1    11s   50.0  8.0 MiB  2.0 KiB  3.0 KiB not ready yet: tcp 127.0.0.1:8080
- job                          ended         1    10s                      0 B          exit code 3
+ job                          failed        1    10s                      0 B          exit code 3
 
 
 by start · a attach  l logs  s signal  x stop  r restart  o order  / filter  ? help  q quit
@@ -134,7 +134,7 @@ by start · a attach  l logs  s signal  x stop  r restart  o order  / filter  ? 
    - group site · 2 …              60.0
      db               running      10.0
      web              running      50.0 not ready yet: tcp …
- job                  ended             exit code 3
+ job                  failed            exit code 3
 
 
 by start · a attach  l logs  s signal  x stop  r restart  o…
