@@ -64,7 +64,7 @@ func (u *upper) follow(ctx context.Context, signals <-chan os.Signal) error {
 	over := make(chan struct{}) // closed when the processes have ended: readers show the rest
 	var views []*unitView
 	for i, unit := range u.wanted {
-		v := &unitView{View: logs.View{Printer: u.printer, Source: i}, Unit: unit, news: u.news, live: make(chan struct{}, 1)}
+		v := &unitView{View: logs.NewView(u.printer, i), Unit: unit, news: u.news, live: make(chan struct{}, 1)}
 		views = append(views, v)
 		readers.Go(func() { u.view(ctx, over, v) })
 	}
@@ -189,7 +189,7 @@ func (u *upper) mayGoOn(has []protocol.GroupMember) bool {
 
 // A unitView is the View of a process.
 type unitView struct {
-	logs.View
+	*logs.View
 	compose.Unit
 	news   chan<- struct{}
 	live   chan struct{}                       // gets pokes while a process with the id runs
