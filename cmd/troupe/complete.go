@@ -26,11 +26,23 @@ type completer func(ctx context.Context, t *target.Flags, begin string) []string
 // completers are the completions of arguments and flags, by the word for it in the usage line of a command, such as
 // PROCESS in "signal PROCESS SIGNAL", or in the text about a flag.
 var completers = map[string]completer{
-	"PROCESS": completeProcesses,
-	"SESSION": completeSessions,
-	"SERVER":  completeServers,
-	"SIGNAL":  completeSignals,
-	"SANDBOX": completeSandboxes,
+	"PROCESS": func(ctx context.Context, t *target.Flags, begin string) []string {
+		return pick.Processes(known(ctx, t), begin)
+	},
+	"SESSION": func(ctx context.Context, t *target.Flags, begin string) []string {
+		return pick.Sessions(known(ctx, t), begin)
+	},
+	"SERVER":  func(_ context.Context, t *target.Flags, begin string) []string { return beginning(t.Servers(), begin) },
+	"SANDBOX": func(_ context.Context, _ *target.Flags, begin string) []string { return beginning(mode.Names, begin) },
+	"SIGNAL": func(_ context.Context, _ *target.Flags, begin string) []string {
+		names := sig.Names()
+		if !strings.HasPrefix(begin, "SIG") {
+			for i, name := range names {
+				names[i] = strings.TrimPrefix(name, "SIG")
+			}
+		}
+		return beginning(names, begin)
+	},
 }
 
 // addCompletion adds the commands completion and help to root, and completes the arguments of all commands that have
@@ -166,32 +178,6 @@ func known(ctx context.Context, t *target.Flags) []protocol.SessionDetails {
 	defer c.Close()
 	list, _ := c.Sessions(ctx, protocol.DetailProcesses)
 	return list
-}
-
-func completeProcesses(ctx context.Context, t *target.Flags, begin string) []string {
-	return pick.Processes(known(ctx, t), begin)
-}
-
-func completeSessions(ctx context.Context, t *target.Flags, begin string) []string {
-	return pick.Sessions(known(ctx, t), begin)
-}
-
-func completeServers(_ context.Context, t *target.Flags, begin string) []string {
-	return beginning(t.Servers(), begin)
-}
-
-func completeSignals(_ context.Context, _ *target.Flags, begin string) []string {
-	names := sig.Names()
-	if !strings.HasPrefix(begin, "SIG") {
-		for i, name := range names {
-			names[i] = strings.TrimPrefix(name, "SIG")
-		}
-	}
-	return beginning(names, begin)
-}
-
-func completeSandboxes(_ context.Context, _ *target.Flags, begin string) []string {
-	return beginning(mode.Names, begin)
 }
 
 func beginning(words []string, begin string) (some []string) {

@@ -14,12 +14,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-var (
-	// ErrUnknown means: no session or process has the name.
-	ErrUnknown = errors.New("unknown")
-	// ErrAmbiguous means: several sessions or processes have the name.
-	ErrAmbiguous = errors.New("ambiguous")
-)
+// ErrUnknown means: no session or process has the name.
+var ErrUnknown = errors.New("unknown")
 
 // A Ref names a process on a server.
 type Ref struct {
@@ -123,7 +119,7 @@ func FindProcesses(all []protocol.SessionDetails, text string) ([]Ref, error) {
 		full, _ := path.Match(text, Label(all, ref.Session)+"/"+p.ProcessID)
 		switch {
 		case bad != nil:
-			return nil, nameError{fmt.Sprintf("%q is not a pattern: * stands for characters, ? for one, and [ab] for one of them", text), ErrUnknown}
+			return nil, unknownName{fmt.Sprintf("%q is not a pattern: * stands for characters, ? for one, and [ab] for one of them", text)}
 		case !is && !full:
 		case Ended(&p.ProcessInfo):
 			ended = append(ended, ref)
@@ -236,14 +232,11 @@ func Processes(all []protocol.SessionDetails, begin string) (texts []string) {
 	return texts
 }
 
-// A nameError tells a person the fault of a name. A nameError wraps ErrUnknown or ErrAmbiguous.
-type nameError struct {
-	text string
-	kind error
-}
+// An unknownName tells a person the fault of a name.
+type unknownName struct{ text string }
 
-func (e nameError) Error() string { return e.text }
-func (e nameError) Unwrap() error { return e.kind }
+func (e unknownName) Error() string   { return e.text }
+func (e unknownName) Is(o error) bool { return o == ErrUnknown }
 
 // most is how many names an error lists.
 const most = 8
@@ -258,11 +251,11 @@ func unknown(kind, text string, there []string, where string) error {
 			advice = "there is only " + list(there)
 		}
 	}
-	return nameError{fmt.Sprintf("no %s %q: %s", kind, text, advice), ErrUnknown}
+	return unknownName{fmt.Sprintf("no %s %q: %s", kind, text, advice)}
 }
 
 func ambiguous(kind, text string, candidates []string) error {
-	return nameError{fmt.Sprintf("%q names several %s: write one of %s", text, show.Plural(kind), list(candidates)), ErrAmbiguous}
+	return fmt.Errorf("%q names several %s: write one of %s", text, show.Plural(kind), list(candidates))
 }
 
 func list(names []string) string {
