@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"strings"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/internal/share"
 	"github.com/b6f6fdd7/troupe/transport/auth"
 )
@@ -98,21 +98,15 @@ func (c *credentialFlags) open(listen string, log *slog.Logger) (*auth.Door, *tl
 // on some machines every file has such a mode.
 func (c *credentialFlags) warnOfOthers(log *slog.Logger) {
 	for _, path := range []string{c.tokens, c.jwtSecret, c.tls.Key, c.peer.tokenFile, c.peer.secretFile} {
-		if othersMay(0o006, path) {
+		if target.OthersMay(0o006, path) {
 			log.Warn("other users of this machine can use the secrets of a file: chmod o= FILE", "file", path)
 		}
 	}
 	for _, path := range []string{c.jwtKeys, c.roles, c.tls.Certificate, c.tls.ClientCAs} {
-		if othersMay(0o002, path) {
+		if target.OthersMay(0o002, path) {
 			log.Warn("other users of this machine can change who may do what: chmod o-w FILE", "file", path)
 		}
 	}
-}
-
-// othersMay reports whether the mode of a file has one of the bits. "": there is no file.
-func othersMay(bits os.FileMode, path string) bool {
-	info, err := os.Stat(path)
-	return path != "" && err == nil && info.Mode().Perm()&bits != 0
 }
 
 func (c *credentialFlags) checkers() (all []auth.Checker, err error) {

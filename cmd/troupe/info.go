@@ -127,7 +127,7 @@ func printInfo(out show.Out, e *psEntry) {
 		}
 	}
 	for i, w := range p.WaitsFor {
-		text := "for " + show.Age(time.Duration(min(w.SinceMs, 1<<43))*time.Millisecond)
+		text := "for " + show.AgeMs(w.SinceMs)
 		switch {
 		case i > 0:
 			text = why.Join(why.Wait(p, w), text)
@@ -187,7 +187,7 @@ func printInfo(out show.Out, e *psEntry) {
 			text += ", for which the program waits"
 		}
 		if v.LagBytes > 0 {
-			text += fmt.Sprintf(", %s behind for %s", show.Bytes(v.LagBytes), show.Age(time.Duration(min(v.LagMs, 1<<43))*time.Millisecond))
+			text += fmt.Sprintf(", %s behind for %s", show.Bytes(v.LagBytes), show.AgeMs(v.LagMs))
 		}
 		line("viewer", "%s", text)
 	}

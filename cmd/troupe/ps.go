@@ -173,7 +173,7 @@ func cpu(p *protocol.ProcessInfoResult) string {
 	if ms < 60_000 {
 		return fmt.Sprintf("%.1fs", float64(ms)/1000)
 	}
-	return show.Age(time.Duration(ms) * time.Millisecond)
+	return show.AgeMs(ms)
 }
 
 func memory(p *protocol.ProcessInfoResult) string {

@@ -17,7 +17,7 @@ const stopTime = time.Minute
 
 // newServer returns the commands about the user's own server.
 func newServer(t *target.Flags) *cobra.Command {
-	cmd := &cobra.Command{
+	return family(&cobra.Command{
 		Use:   "server",
 		Short: "Show or stop your own server on this machine",
 		Long: `Commands without --url, --server, TROUPE_URL and a default in the config file use your own
@@ -25,11 +25,7 @@ server on this machine. The first of them starts it, and it ends when it has had
 for a while: no client, and no program.`,
 		Example: `  troupe server status
   troupe server stop`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newServerStatus(t), newServerStop(t))
-	return cmd
+	}, newServerStatus(t), newServerStop(t))
 }
 
 func newServerStatus(t *target.Flags) *cobra.Command {

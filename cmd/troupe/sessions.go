@@ -21,18 +21,14 @@ const sessionsTime = time.Minute
 
 // newSessions returns the commands about sessions.
 func newSessions(t *target.Flags) *cobra.Command {
-	cmd := &cobra.Command{
+	return family(&cobra.Command{
 		Use:   "sessions",
 		Short: "List, rename, close and share sessions",
 		Long: `A session holds programs and their output on a server, and goes on without a connection.
 A session has an id and often a name. Commands take its name, its id, or the beginning of its id.`,
 		Example: `  troupe sessions list
   troupe sessions close build`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newSessionsList(t), newSessionsRename(t), newSessionsClose(t), newSessionsShare(t))
-	return cmd
+	}, newSessionsList(t), newSessionsRename(t), newSessionsClose(t), newSessionsShare(t))
 }
 
 // onSessions runs do with the sessions of the server.

@@ -7,6 +7,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// family makes cmd the parent of commands. Without one of them, cmd prints its help.
+func family(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
 // excludes makes a command refuse its two flags together.
 func excludes(cmd *cobra.Command, one, other string) {
 	cmd.MarkFlagsMutuallyExclusive(one, other) // for completion: PreRunE comes before cobra's own error

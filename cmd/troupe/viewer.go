@@ -164,7 +164,7 @@ func newViewer(command string, flags viewFlags, proxy bool) *viewer {
 
 // options returns the options of a client that tells the person about its link.
 func (v *viewer) options() client.Options {
-	if path := os.Getenv("TROUPE_TOKEN_FILE"); othersMay(0o006, path) {
+	if path := os.Getenv("TROUPE_TOKEN_FILE"); target.OthersMay(0o006, path) {
 		v.con.Note("other users of this machine can use the token in %s: run chmod o= on it", path)
 	}
 	return client.Options{

@@ -451,7 +451,7 @@ var mutants = []mutant{
 	{file: "transport/auth/jwt.go", old: `!ok || claims.Expiry == nil`, new: `!ok`, breaks: "a signed token without exp is refused"},
 	{file: "actors/registry/registry.go", old: `s != nil && r.mayExist(m.SessionID, m.Identity)`, new: `s != nil`, breaks: "nobody waits for a session of somebody else"},
 	{file: "client/link.go", old: `l.token = token`, new: `_ = token`, breaks: "the client sends its token over frames"},
-	{file: "cmd/troupe/credentials.go", old: `info.Mode().Perm()&bits != 0`, new: `info == nil`, breaks: "the server warns of secrets that others can read"},
+	{file: "cmd/troupe/internal/target/target.go", old: `info.Mode().Perm()&bits != 0`, new: `info == nil`, breaks: "the server warns of secrets that others can read", in: "cmd/troupe", run: "^TestFilesOfOthers$"},
 	{file: "transport/places.go", old: `len(t.places)-t.silent >= s.limits[b]`, new: `len(t.places) >= s.limits[b]`, breaks: "a client that resumes finds the place of a connection that does not answer"},
 	{file: "transport/places.go", old: ` || len(t.places) >= 2*s.limits[b]`, new: ``, breaks: "no limit on connections is exceeded twofold"},
 	{file: "transport/places.go", old: `			if delete(t.places, p); len(t.places) == 0 {

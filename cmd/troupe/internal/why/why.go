@@ -76,7 +76,7 @@ func Wait(p *protocol.ProcessInfoResult, w protocol.Wait) string {
 		return "stopped by a signal: continue it with troupe signal PROCESS CONT"
 	case protocol.WaitEnd:
 		if w.InMs > 0 {
-			return "ending: SIGKILL in " + in(w.InMs)
+			return "ending: SIGKILL in " + show.AgeMs(w.InMs)
 		}
 		return "ending"
 	case protocol.WaitReady:
@@ -85,10 +85,10 @@ func Wait(p *protocol.ProcessInfoResult, w protocol.Wait) string {
 		}
 		return "not ready yet: " + w.Reason
 	case protocol.WaitBackoff:
-		return paren("restarts in "+in(w.InMs), w.Reason)
+		return paren("restarts in "+show.AgeMs(w.InMs), w.Reason)
 	case protocol.WaitGroup:
 		if w.InMs > 0 {
-			return paren("group restarts in "+in(w.InMs), w.Reason)
+			return paren("group restarts in "+show.AgeMs(w.InMs), w.Reason)
 		}
 		return paren("waits for its group", w.Reason)
 	case protocol.WaitDescendants:
@@ -121,10 +121,6 @@ func Ended(s *protocol.ExitStatus) string {
 		text += ", timed out"
 	}
 	return paren(text, s.Reason)
-}
-
-func in(ms uint64) string {
-	return show.Age(time.Duration(min(ms, 1<<43)) * time.Millisecond)
 }
 
 func paren(text, reason string) string {
