@@ -52,32 +52,29 @@ func (a *asker) drop(c *client.Client) {
 	}
 }
 
-// connected returns the connection, and makes one if there is none.
-func (a *asker) connected(ctx context.Context) (*client.Client, error) {
+// ask asks for something within a time, over a new connection if there is none.
+func ask[T any](ctx context.Context, a *asker, within time.Duration, question func(context.Context, *client.Client) (T, error)) (answer T, err error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.client == nil {
-		c, err := a.target.Control(ctx)
-		if err != nil {
-			return nil, err
-		}
-		a.client = c
+		a.client, err = a.target.Control(ctx)
 	}
-	return a.client, nil
+	c := a.client
+	a.mu.Unlock()
+	if err != nil {
+		return answer, err
+	}
+	if answer, err = question(ctx, c); err != nil {
+		a.drop(c)
+	}
+	return answer, err
 }
 
 // list asks for the sessions of others.
 func (a *asker) list(ctx context.Context, detail protocol.Detail) ([]protocol.SessionDetails, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	c, err := a.connected(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list, err := c.Sessions(ctx, detail)
-	if err != nil {
-		a.drop(c)
-		return nil, err
-	}
-	return slices.DeleteFunc(list, func(l protocol.SessionDetails) bool { return l.SessionID == c.SessionID() }), nil
+	return ask(ctx, a, answerTime, func(ctx context.Context, c *client.Client) ([]protocol.SessionDetails, error) {
+		list, err := c.Sessions(ctx, detail)
+		return slices.DeleteFunc(list, func(l protocol.SessionDetails) bool { return l.SessionID == c.SessionID() }), err
+	})
 }

@@ -49,11 +49,7 @@ program's: see troupe send --close.`,
 				return err
 			}
 			a := &attacher{attachFlags: *o, viewer: newViewer("troupe attach", o.viewFlags, false)}
-			code, err := a.run(args[0])
-			if code == 0 && err == nil {
-				return nil
-			}
-			return exitError{code, err}
+			return exit(a.run(args[0]))
 		},
 	}
 	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only watch: the server takes no input and no size from here")
@@ -127,7 +123,7 @@ func (a *attacher) run(name string) (int, error) {
 	a.start(cmd)
 	a.size.nudge()
 	go func() {
-		<-a.broken
+		<-stdout.broken
 		how := "nobody reads the output"
 		if err := stdout.failed(); err != nil {
 			how = err.Error()

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/console"
 	"github.com/b6f6fdd7/troupe/internal/needs"
@@ -231,6 +232,9 @@ func TestLeave(t *testing.T) {
 	for keys, want := range map[string]int{"\r~.": exitFailed, "\x10\x11": 0, "\r~d": 0} {
 		d := atDesk(t, 30, 100, "run", "--url", url, "--", "sh", "-c", `stty -echo; echo ready; while read l; do echo "got $l"; done`)
 		d.want(t, "ready")
+		if mode, err := unix.IoctlGetTermios(int(d.slave.Fd()), getTermios); err != nil || mode.Lflag&(unix.ECHO|unix.ICANON) != 0 {
+			t.Errorf("the terminal echoes answers to the first output: %+v, %v", mode, err)
+		}
 		d.enter(keys)
 		code, rest := d.exit()
 		if code != want {
@@ -284,34 +288,6 @@ func TestAttachOrder(t *testing.T) {
 	d.want(t, logs[strings.LastIndexByte(logs, '\n')+1:])
 	if shown := strings.ReplaceAll(d.before, "\r", ""); shown != logs {
 		t.Errorf("attach shows %q, want %q", shown, logs)
-	}
-}
-
-// troupe up --wait ends at once at ^C, and the programs go on.
-func TestUpWaitInterrupted(t *testing.T) {
-	t.Parallel()
-	url, _ := startServer(t)
-	file := filepath.Join(t.TempDir(), "troupe.yaml")
-	if err := os.WriteFile(file, []byte("name: never\nprocesses: {a: {command: exec sleep 1000, readiness_probe: {file: /never}}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d := atDesk(t, 30, 100, "up", "--detach", "--wait", "--url", url, file)
-	d.want(t, "start: it is new")
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		out, _ := troupe(t, "ps", "--url", url).CombinedOutput()
-		if strings.Contains(string(out), "not ready yet") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the program does not start: %s", out)
-		}
-	}
-	d.enter("\x03")
-	if code, rest := d.exit(); code != 130 || !strings.Contains(rest, "troupe down --project never stops them") {
-		t.Errorf("exit code %d: %q", code, rest)
-	}
-	if out, err := troupe(t, "down", "--url", url, "--project", "never").CombinedOutput(); err != nil || !strings.Contains(string(out), "stopped project never") {
-		t.Errorf("down: %v: %s", err, out)
 	}
 }
 
@@ -420,16 +396,6 @@ func TestTerminalCloses(t *testing.T) {
 	}
 }
 
-// A program whose child holds the output open ends with --no-wait-for-children, and without it only with the child.
-func TestNoWaitForChildren(t *testing.T) {
-	t.Parallel()
-	url, _ := startServer(t)
-	out, err := troupe(t, "run", "--url", url, "--no-wait-for-children", "--", "sh", "-c", "sleep 1000 & echo hi").Output()
-	if err != nil || string(out) != "hi\n" {
-		t.Errorf("%q, %v", out, err)
-	}
-}
-
 // ^Z without a terminal stops the program with the command, and fg continues both.
 func TestStopped(t *testing.T) {
 	url, _ := startServer(t)
@@ -464,27 +430,6 @@ func TestStopped(t *testing.T) {
 	cmd.Process.Signal(syscall.SIGTERM)
 	if code := exitCode(t, cmd.Wait()); code != 143 {
 		t.Errorf("exit code %d", code)
-	}
-}
-
-// A program that the policy refuses is a program that cannot be executed.
-func TestRunRefusedByPolicy(t *testing.T) {
-	policy := filepath.Join(t.TempDir(), "policy")
-	if err := os.WriteFile(policy, []byte("* run /usr/bin/true\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	url, _ := startServer(t, "--policy-file", policy)
-	out, err := troupe(t, "run", "--url", url, "--cwd", "/", "--", "sh", "-c", "true").CombinedOutput()
-	if code := exitCode(t, err); code != exitCannotExecute || !bytes.Contains(out, []byte("policy")) {
-		t.Errorf("exit code %d: %s", code, out)
-	}
-}
-
-// No command asks the terminal anything by itself: the answer would be typed into a program.
-func TestTerminalIsNotAsked(t *testing.T) {
-	d := atDesk(t, 30, 100, "version")
-	if _, text := d.exit(); strings.Contains(text, "\x1b") {
-		t.Errorf("the terminal got %q", text)
 	}
 }
 

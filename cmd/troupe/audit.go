@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,12 +15,6 @@ type auditFlags struct {
 	where string
 	full  string
 	argv  bool
-}
-
-func (a *auditFlags) register(f *flag.FlagSet) {
-	f.StringVar(&a.where, "audit", "", "record who connects, starts programs and changes files, a line of JSON each: in a `FILE`, or stderr, syslog or journald (default: no record)")
-	f.StringVar(&a.full, "audit-full", "refuse", "`what` happens while the record cannot be written: refuse (no program starts) or continue (the lines are counted)")
-	f.BoolVar(&a.argv, "audit-argv", true, "record all arguments of programs, which may hold secrets; --audit-argv=false: only the program")
 }
 
 // check refuses wrong flags.

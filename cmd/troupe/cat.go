@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -21,21 +20,15 @@ streamed, and resume after a lost connection.
   troupe cat build:dump.sql.gz | gunzip | less`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			paths, err := remotePaths(t, args)
-			if err != nil {
-				return err
-			}
-			return withFiles(t, "cat", func(_ context.Context, r *remote) error {
-				return eachPath("cat", paths, func(p string) error {
-					f, err := r.fs.Open(r.at(p))
-					if err != nil {
-						return err
-					}
-					defer f.Close()
-					_, err = io.Copy(stdout, f)
+			return onPaths(t, "cat", args, func(r *remote, p string) error {
+				f, err := r.fs.Open(r.at(p))
+				if err != nil {
 					return err
-				})
-			})
+				}
+				defer f.Close()
+				_, err = io.Copy(stdout, f)
+				return err
+			}, nil)
 		},
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -27,11 +26,23 @@ type completer func(ctx context.Context, t *target.Flags, begin string) []string
 // completers are the completions of arguments and flags, by the word for it in the usage line of a command, such as
 // PROCESS in "signal PROCESS SIGNAL", or in the text about a flag.
 var completers = map[string]completer{
-	"PROCESS": completeProcesses,
-	"SESSION": completeSessions,
-	"SERVER":  completeServers,
-	"SIGNAL":  completeSignals,
-	"SANDBOX": completeSandboxes,
+	"PROCESS": func(ctx context.Context, t *target.Flags, begin string) []string {
+		return pick.Processes(known(ctx, t), begin)
+	},
+	"SESSION": func(ctx context.Context, t *target.Flags, begin string) []string {
+		return pick.Sessions(known(ctx, t), begin)
+	},
+	"SERVER":  func(_ context.Context, t *target.Flags, begin string) []string { return beginning(t.Servers(), begin) },
+	"SANDBOX": func(_ context.Context, _ *target.Flags, begin string) []string { return beginning(mode.Names, begin) },
+	"SIGNAL": func(_ context.Context, _ *target.Flags, begin string) []string {
+		names := sig.Names()
+		if !strings.HasPrefix(begin, "SIG") {
+			for i, name := range names {
+				names[i] = strings.TrimPrefix(name, "SIG")
+			}
+		}
+		return beginning(names, begin)
+	},
 }
 
 // addCompletion adds the commands completion and help to root, and completes the arguments of all commands that have
@@ -47,7 +58,7 @@ func addCompletion(root *cobra.Command, t *target.Flags) {
 			help := cmd.Run
 			cmd.Run, cmd.RunE = nil, func(cmd *cobra.Command, args []string) error {
 				if of, _, err := root.Find(args); of == nil || err != nil {
-					return fmt.Errorf("there is no command %q", strings.Join(args, " "))
+					return wrong("there is no command %q", strings.Join(args, " "))
 				}
 				help(cmd, args)
 				return nil
@@ -158,44 +169,15 @@ func possible(words []string, repeated, i int) completer {
 }
 
 // known returns the sessions of the chosen server, or nil. known starts no server, and asks nobody for a token.
-func known(ctx context.Context, t *target.Flags) []pick.Session {
+func known(ctx context.Context, t *target.Flags) []protocol.SessionDetails {
 	t.Quiet = true
 	c, err := t.ControlRunning(ctx)
 	if err != nil {
 		return nil
 	}
 	defer c.Close()
-	list, err := c.Sessions(ctx, protocol.DetailProcesses)
-	if err != nil {
-		return nil
-	}
-	return pick.Of(list)
-}
-
-func completeProcesses(ctx context.Context, t *target.Flags, begin string) []string {
-	return pick.Processes(known(ctx, t), begin)
-}
-
-func completeSessions(ctx context.Context, t *target.Flags, begin string) []string {
-	return pick.Sessions(known(ctx, t), begin)
-}
-
-func completeServers(_ context.Context, t *target.Flags, begin string) []string {
-	return beginning(t.Servers(), begin)
-}
-
-func completeSignals(_ context.Context, _ *target.Flags, begin string) []string {
-	names := sig.Names()
-	if !strings.HasPrefix(begin, "SIG") {
-		for i, name := range names {
-			names[i] = strings.TrimPrefix(name, "SIG")
-		}
-	}
-	return beginning(names, begin)
-}
-
-func completeSandboxes(_ context.Context, _ *target.Flags, begin string) []string {
-	return beginning(mode.Names, begin)
+	list, _ := c.Sessions(ctx, protocol.DetailProcesses)
+	return list
 }
 
 func beginning(words []string, begin string) (some []string) {

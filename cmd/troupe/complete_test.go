@@ -98,11 +98,11 @@ func TestCompletionIsQuiet(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "troupe", "config.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := completeServers(t.Context(), new(target.Flags), "b"); !slices.Equal(got, []string{"build"}) {
+	if got := completers["SERVER"](t.Context(), new(target.Flags), "b"); !slices.Equal(got, []string{"build"}) {
 		t.Errorf("servers %q", got)
 	}
 	for _, server := range []string{"", "build"} {
-		if got := completeSessions(t.Context(), &target.Flags{Server: server}, ""); got != nil {
+		if got := completers["SESSION"](t.Context(), &target.Flags{Server: server}, ""); got != nil {
 			t.Errorf("sessions %q of server %q", got, server)
 		}
 	}

@@ -33,11 +33,11 @@ func printBashCompletion(cmd *cobra.Command, _ []string) error {
 	}
 	var script bytes.Buffer
 	if err := cmd.Root().GenBashCompletionV2(&script, !plain); err != nil {
-		return exitError{1, err}
+		return err
 	}
 	text := bytes.Replace(script.Bytes(), []byte(wordsOfPackage), []byte(wordsOfBash), 1)
 	if _, err := cmd.OutOrStdout().Write(text); err != nil {
-		return exitError{1, fmt.Errorf("write the completion: %w", err)}
+		return fmt.Errorf("write the completion: %w", err)
 	}
 	return nil
 }

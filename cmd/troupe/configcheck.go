@@ -10,13 +10,6 @@ import (
 
 // newConfig returns the commands about files.
 func newConfig() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "config",
-		Short:   "Check and explain the file of troupe up",
-		Example: `  troupe config check`,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
 	o := new(upFlags)
 	check := &cobra.Command{
 		Use:   "check [flags] [FILE] [PROCESS...]",
@@ -29,11 +22,11 @@ printed with its line, and the exit code is 1.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, names, err := o.read(args)
 			if err != nil {
-				return exitError{1, err}
+				return err
 			}
 			programs, err := p.Select(names, o.namespaces)
 			if err != nil {
-				return exitError{1, err}
+				return err
 			}
 			fmt.Fprint(cmd.OutOrStdout(), show.HarmlessText(p.Explain(programs)))
 			return nil
@@ -42,6 +35,9 @@ printed with its line, and the exit code is 1.`,
 	check.Flags().StringVarP(&o.file, "file", "f", "", "read this `FILE`")
 	check.Flags().StringVarP(&o.project, "project", "p", "", "the `NAME` of the project")
 	check.Flags().StringSliceVarP(&o.namespaces, "namespace", "n", nil, "explain the processes of this `NAMESPACE`")
-	cmd.AddCommand(check)
-	return cmd
+	return family(&cobra.Command{
+		Use:     "config",
+		Short:   "Check and explain the file of troupe up",
+		Example: `  troupe config check`,
+	}, check)
 }

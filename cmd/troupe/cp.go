@@ -46,11 +46,11 @@ The exit code is 1 if something was not copied; the rest is there.
 			_, _, toServer := remoteName(to)
 			for _, s := range sources {
 				if _, _, is := remoteName(s); is != fromServer {
-					return fmt.Errorf("the sources %s and %s are not on the same machine: copy them separately", sources[0], s)
+					return wrong("the sources %s and %s are not on the same machine: copy them separately", sources[0], s)
 				}
 			}
 			if !fromServer && !toServer {
-				return fmt.Errorf("both %s and %s are here: write a colon before a path on the server", sources[0], to)
+				return wrong("both %s and %s are here: write a colon before a path on the server", sources[0], to)
 			}
 			for _, arg := range args {
 				if server, _, is := remoteName(arg); is {
@@ -100,11 +100,11 @@ func (cp *copier) run(ctx context.Context, sources []string, to string, fromServ
 			err = cp.upload(ctx, source, to, len(sources) > 1)
 		}
 		if err != nil {
-			return exitError{1, err}
+			return err
 		}
 	}
 	if cp.copy.Problems() > 0 {
-		return exitError{1, nil}
+		return exitError{exitFailure, nil} // Problem has told why
 	}
 	return nil
 }
@@ -129,18 +129,23 @@ func into(source, target string, many bool, stat func(string) (fs.FileInfo, erro
 	return path.Dir(target), path.Base(target), nil
 }
 
+// intoServer is into for a target on the server.
+func (cp *copier) intoServer(source, to string, many bool) (dir, name string, err error) {
+	_, to, _ = remoteName(to)
+	target := "/" + cp.r.at(to)
+	if strings.HasSuffix(to, "/") {
+		target += "/"
+	}
+	return into(source, target, many, func(p string) (fs.FileInfo, error) { return cp.r.fs.Stat(cp.r.at(p)) })
+}
+
 // upload copies a file or directory from here to the server.
 func (cp *copier) upload(ctx context.Context, source, to string, many bool) error {
 	abs, err := filepath.Abs(source)
 	if err != nil {
 		return err
 	}
-	_, to, _ = remoteName(to)
-	slash := ""
-	if strings.HasSuffix(to, "/") {
-		slash = "/"
-	}
-	dir, name, err := into(filepath.ToSlash(abs), "/"+cp.r.at(to)+slash, many, func(p string) (fs.FileInfo, error) { return cp.r.fs.Stat(cp.r.at(p)) })
+	dir, name, err := cp.intoServer(filepath.ToSlash(abs), to, many)
 	if err != nil {
 		return err
 	}
@@ -170,12 +175,8 @@ func (cp *copier) download(ctx context.Context, source, to string, many bool) er
 // onServer copies a file or directory on the server. The content stays there.
 func (cp *copier) onServer(source, to string, many bool) error {
 	_, source, _ = remoteName(source)
-	_, to, _ = remoteName(to)
-	from, slash := cp.r.at(source), ""
-	if strings.HasSuffix(to, "/") {
-		slash = "/"
-	}
-	dir, name, err := into("/"+from, "/"+cp.r.at(to)+slash, many, func(p string) (fs.FileInfo, error) { return cp.r.fs.Stat(cp.r.at(p)) })
+	from := cp.r.at(source)
+	dir, name, err := cp.intoServer("/"+from, to, many)
 	if err == nil {
 		err = cp.r.fs.CopyAll(from, cp.r.at(path.Join(dir, name)))
 	}

@@ -3,15 +3,13 @@ package main
 import (
 	"crypto/tls"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/internal/share"
 	"github.com/b6f6fdd7/troupe/transport/auth"
 )
@@ -34,8 +32,7 @@ type credentialFlags struct {
 // peerFlags are flags with the names and rules of exec-server (exec-server wire §1).
 type peerFlags struct {
 	mode, tokenFile, tokenDigest, secretFile, issuer, audience string
-	skewSeconds                                                uint64
-	skewSet                                                    bool
+	skew                                                       *time.Duration // nil: 30 s
 }
 
 const (
@@ -47,41 +44,6 @@ const (
 // need it to connect.
 func (c *credentialFlags) files() []string {
 	return []string{c.tokens, c.jwtKeys, c.jwtSecret, c.roles, c.tls.Key, c.tls.ClientCAs, c.peer.tokenFile, c.peer.secretFile}
-}
-
-func (c *credentialFlags) register(f *flag.FlagSet) {
-	f.StringVar(&c.tokens, "auth-token-file", "", "accept the bearer tokens in `FILE`. A line is NAME TOKEN, or NAME sha256:HEX. The file is read at each connection")
-	f.StringVar(&c.jwtKeys, "auth-jwt-keys", "", "accept signed tokens (JWT) by the public keys in `FILE`: a JSON Web Key Set, or PEM. The algorithms are RS256, ES256 and EdDSA. The file is read at each connection")
-	f.StringVar(&c.jwtSecret, "auth-jwt-secret-file", "", "accept signed tokens (JWT, HS256) by the secret in `FILE`, of 32 bytes or more")
-	f.StringVar(&c.jwt.Issuer, "auth-jwt-issuer", "", "the `issuer` that signed tokens must name")
-	f.StringVar(&c.jwt.Audience, "auth-jwt-audience", "", "the `audience` that signed tokens must name")
-	f.DurationVar(&c.jwt.Skew, "auth-jwt-skew", 30*time.Second, "how far the clocks of issuer and server may differ")
-	f.BoolVar(&c.unixUsers, "auth-unix-users", false, "accept every user that can open the unix socket, by the user's number")
-	f.StringVar(&c.roles, "auth-roles-file", "", "what identities may do beyond their own sessions: lines of `FILE` are NAME operator, or NAME observes NAME …. The file is read at each connection")
-	f.DurationVar(&c.maxShareTime, "max-share-time", 7*24*time.Hour, "how long the owner of a session may let others in by a token (troupe sessions share); 0: not at all. Only for servers that ask for credentials")
-	f.StringVar(&c.tls.Certificate, "tls-cert", "", "PEM `FILE` with the server's certificate, for --listen wss://IP:PORT. The file is read at each connection")
-	f.StringVar(&c.tls.Key, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
-	f.StringVar(&c.tls.ClientCAs, "tls-client-ca", "", "accept client certificates issued by the certificates in the PEM `FILE`")
-	f.StringVar(&c.certificates, "tls-client-name", "cn", "which `name` in a client certificate counts: cn, dns, uri or email")
-	f.BoolVar(&c.tls.AllowTLS12, "tls-1.2", false, "allow TLS 1.2 beside 1.3")
-
-	f.StringVar(&c.peer.mode, "ws-auth", "", "as exec-server: `MODE` is "+capabilityToken+" or "+signedBearerToken)
-	f.StringVar(&c.peer.tokenFile, "ws-token-file", "", "as exec-server: the `PATH` of a file with a single bearer token")
-	f.StringVar(&c.peer.tokenDigest, "ws-token-sha256", "", "as exec-server: the SHA-256 of a bearer token, in `HEX`")
-	f.StringVar(&c.peer.secretFile, "ws-shared-secret-file", "", "as exec-server: the `PATH` of the secret of signed tokens (HS256)")
-	f.StringVar(&c.peer.issuer, "ws-issuer", "", "as exec-server: the `ISSUER` that signed tokens must name")
-	f.StringVar(&c.peer.audience, "ws-audience", "", "as exec-server: the `AUDIENCE` that signed tokens must name")
-	f.Func("ws-max-clock-skew-seconds", "as exec-server: how many `SECONDS` the clocks of issuer and server may differ (default 30)", func(s string) error {
-		seconds, err := strconv.ParseUint(s, 10, 64)
-		switch {
-		case err != nil:
-			return errors.New("write a whole number of seconds, such as 30")
-		case seconds > 100*365*24*3600:
-			return errors.New("more than 100 years")
-		}
-		c.peer.skewSeconds, c.peer.skewSet = seconds, true
-		return nil
-	})
 }
 
 // open returns the door and the TLS configuration of the flags. Both may be nil.
@@ -136,21 +98,15 @@ func (c *credentialFlags) open(listen string, log *slog.Logger) (*auth.Door, *tl
 // on some machines every file has such a mode.
 func (c *credentialFlags) warnOfOthers(log *slog.Logger) {
 	for _, path := range []string{c.tokens, c.jwtSecret, c.tls.Key, c.peer.tokenFile, c.peer.secretFile} {
-		if othersMay(0o006, path) {
+		if target.OthersMay(0o006, path) {
 			log.Warn("other users of this machine can use the secrets of a file: chmod o= FILE", "file", path)
 		}
 	}
 	for _, path := range []string{c.jwtKeys, c.roles, c.tls.Certificate, c.tls.ClientCAs} {
-		if othersMay(0o002, path) {
+		if target.OthersMay(0o002, path) {
 			log.Warn("other users of this machine can change who may do what: chmod o-w FILE", "file", path)
 		}
 	}
-}
-
-// othersMay reports whether the mode of a file has one of the bits. "": there is no file.
-func othersMay(bits os.FileMode, path string) bool {
-	info, err := os.Stat(path)
-	return path != "" && err == nil && info.Mode().Perm()&bits != 0
 }
 
 func (c *credentialFlags) checkers() (all []auth.Checker, err error) {
@@ -191,7 +147,7 @@ func (c *credentialFlags) checkers() (all []auth.Checker, err error) {
 // checker returns the checker of the flags of exec-server, or nil. Error texts are those of exec-server.
 func (p *peerFlags) checker() (auth.Checker, error) {
 	ofTokens := p.tokenFile != "" || p.tokenDigest != ""
-	ofSignatures := p.secretFile != "" || p.issuer != "" || p.audience != "" || p.skewSet
+	ofSignatures := p.secretFile != "" || p.issuer != "" || p.audience != "" || p.skew != nil
 	switch p.mode {
 	case "":
 		if ofTokens || ofSignatures {
@@ -226,8 +182,8 @@ func (p *peerFlags) checker() (auth.Checker, error) {
 			return nil, errors.New("`--ws-shared-secret-file` is required when `--ws-auth signed-bearer-token` is set")
 		}
 		o := auth.SignedOptions{Issuer: strings.TrimSpace(p.issuer), Audience: strings.TrimSpace(p.audience), Skew: 30 * time.Second, Nameless: true}
-		if p.skewSet {
-			o.Skew = time.Duration(p.skewSeconds) * time.Second
+		if p.skew != nil {
+			o.Skew = *p.skew
 		}
 		k, err := auth.OpenSecret(p.secretFile, o)
 		switch {

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"flag"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,11 +15,7 @@ import (
 // A clock skew is a whole number of seconds. A number with a unit is an error, not its first digits.
 func TestClockSkew(t *testing.T) {
 	for text, right := range map[string]bool{"0": true, "600": true, "30s": false, "1.5": false, "-1": false, "0x10": false, "": false, "9999999999": false} {
-		var c credentialFlags
-		f := flag.NewFlagSet("serve", flag.ContinueOnError)
-		f.SetOutput(io.Discard)
-		c.register(f)
-		if err := f.Parse([]string{"--ws-max-clock-skew-seconds", text}); (err == nil) != right {
+		if err := newServe().ParseFlags([]string{"--ws-max-clock-skew-seconds", text}); (err == nil) != right {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -81,12 +75,10 @@ func TestFilesOfOthers(t *testing.T) {
 func TestNoFlagTakesASecret(t *testing.T) {
 	secret := regexp.MustCompile(`(?i)token|secret|password|key|credential|auth`)
 	placeholder := regexp.MustCompile("`(.*)`")
-	f := flag.NewFlagSet("serve", flag.ContinueOnError)
-	new(credentialFlags).register(f)
 	n := 0
-	f.VisitAll(func(f *flag.Flag) {
+	for _, f := range flagsOf(newServe()) {
 		if !secret.MatchString(f.Name) {
-			return
+			continue
 		}
 		n++
 		takes := placeholder.FindStringSubmatch(f.Usage)
@@ -98,7 +90,7 @@ func TestNoFlagTakesASecret(t *testing.T) {
 		case !slices.Contains([]string{"FILE", "PATH", "HEX", "MODE", "issuer", "audience"}, takes[1]):
 			t.Errorf("--%s takes %s", f.Name, takes[1])
 		}
-	})
+	}
 	if n < 10 {
 		t.Errorf("only %d flags are about secrets", n)
 	}

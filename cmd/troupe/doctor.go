@@ -32,10 +32,10 @@ Starts no server. Exits with 1 if a line fails.`,
 			} else {
 				err = printLines(show.To(cmd.OutOrStdout()), lines)
 			}
-			if err != nil || doctor.Failed(lines) {
-				return exitError{1, err}
+			if err == nil && doctor.Failed(lines) {
+				return exitError{exitFailure, nil} // the lines tell why
 			}
-			return nil
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list of about (machine or server), check, status, found and advice")

@@ -31,14 +31,11 @@ After --timeout, whatever is left is killed. If nothing runs, down does nothing 
 					err = fmt.Errorf("%q is not a file", rest[0])
 				}
 				if err != nil {
-					return exitError{1, fmt.Errorf("%w\nname the project to stop it without its file: troupe down --project NAME", err)}
+					return fmt.Errorf("%w\nname the project to stop it without its file: troupe down --project NAME", err)
 				}
 				o.project = p.Name
 			}
-			if err := stopProject(cmd.Context(), t, o.project, timeout, cmd); err != nil {
-				return exitError{1, err}
-			}
-			return nil
+			return stopProject(cmd.Context(), t, o.project, timeout, cmd)
 		},
 	}
 	fs := cmd.Flags()

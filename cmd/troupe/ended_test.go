@@ -16,13 +16,13 @@ func TestEnded(t *testing.T) {
 		if want {
 			wantCell, wantRunning = "ended", 0
 		}
-		if got := pick.Of([]protocol.SessionDetails{session})[0].Processes[0].Ended; got != want {
+		if got := pick.Ended(&p.ProcessInfo); got != want {
 			t.Errorf("%s: a name finds the process as ended: %v", state, got)
 		}
 		if cell := stateCell(&p); cell.Text != wantCell {
 			t.Errorf("%s: ps shows %q, want %q", state, cell.Text, wantCell)
 		}
-		if n := running(session); n != wantRunning {
+		if n := running(&session); n != wantRunning {
 			t.Errorf("%s: sessions counts %d running, want %d", state, n, wantRunning)
 		}
 	}

@@ -9,11 +9,11 @@ import (
 	"io"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/logs"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
@@ -44,16 +44,7 @@ has forgotten some before they were read, a line on stderr says so, and with --j
   troupe events --since 10m --json | jq 'select(.kind == "exited")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := interruptible(cmd.Context())
-			defer stop()
-			err := o.run(ctx, cmd.OutOrStdout())
-			switch {
-			case err == nil || errors.Is(err, syscall.EPIPE):
-				return nil
-			case ctx.Err() != nil:
-				return interrupted(ctx)
-			}
-			return err
+			return untilSignal(cmd, func(ctx context.Context) error { return o.run(ctx, cmd.OutOrStdout()) })
 		},
 	}
 	cmd.Flags().StringVar(&o.since, "since", "", "also print past events: `WHEN` is start for all that the server knows, how long ago (10m), or a time (15:04)")
@@ -71,7 +62,7 @@ func (o *eventsFlags) from(now time.Time) (*uint64, error) {
 	}
 	after, at, err := logs.ParseSince(o.since, now)
 	if err != nil || after > 0 || at.IsZero() {
-		return nil, fmt.Errorf("--since is %q: write start, how long ago such as 10m, or a time such as 15:04", o.since)
+		return nil, wrong("--since is %q: write start, how long ago such as 10m, or a time such as 15:04", o.since)
 	}
 	us := uint64(max(at.UnixMicro(), 0))
 	return &us, nil
@@ -84,7 +75,7 @@ func (o *eventsFlags) run(ctx context.Context, w io.Writer) error {
 	}
 	server, err := newAsker(ctx, o.target)
 	if err != nil {
-		return exitError{1, err}
+		return err
 	}
 	defer server.close()
 	var refused *protocol.Error
@@ -95,7 +86,7 @@ func (o *eventsFlags) run(ctx context.Context, w io.Writer) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.As(err, &refused) && refused.Code == protocol.CodeMethodNotFound:
-			return exitError{1, err}
+			return err
 		case err != nil:
 			if !lost {
 				fmt.Fprintf(os.Stderr, "troupe events: %s: %s\n", show.Lost, show.Harmless(show.Words(err)))
@@ -123,17 +114,9 @@ func (o *eventsFlags) run(ctx context.Context, w io.Writer) error {
 
 // events asks for events, and waits for one as long as a connection may be silent.
 func (a *asker) events(ctx context.Context, after *uint64) (protocol.ServerEventsResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*answerTime)
-	defer cancel()
-	c, err := a.connected(ctx)
-	if err != nil {
-		return protocol.ServerEventsResult{}, err
-	}
-	r, err := c.ServerEvents(ctx, protocol.ServerEventsParams{AfterUs: after, WaitMs: uint64(answerTime.Milliseconds())})
-	if err != nil {
-		a.drop(c)
-	}
-	return r, err
+	return ask(ctx, a, 2*answerTime, func(ctx context.Context, c *client.Client) (protocol.ServerEventsResult, error) {
+		return c.ServerEvents(ctx, protocol.ServerEventsParams{AfterUs: after, WaitMs: uint64(answerTime.Milliseconds())})
+	})
 }
 
 // An eventLine is a line of troupe events --json.
@@ -201,7 +184,7 @@ func eventText(e *protocol.ServerEvent) string {
 	case protocol.ServerEvicted:
 		text = "given up"
 	case protocol.ServerClosed:
-		text = why.State(string(protocol.StateClosed))
+		text = why.State(string(protocol.StateClosed), nil)
 	case protocol.ServerGroup:
 		text = "group " + e.GroupID + ": " + e.State
 	case protocol.ServerOpened, protocol.ServerAttached, protocol.ServerDetached, protocol.ServerClosing, protocol.ServerGone:

@@ -59,9 +59,9 @@ func chooseServer(t *target.Flags, server, arg string) error {
 	case server == "" || server == t.Server:
 		return nil
 	case t.URL != "":
-		return fmt.Errorf("%s names the server %s, and --url another one: leave one out, or write ./ before a file here", arg, server)
+		return wrong("%s names the server %s, and --url another one: leave one out, or write ./ before a file here", arg, server)
 	case t.Server != "":
-		return fmt.Errorf("%s names the server %s, and another argument or flag %s: use one server at a time", arg, server, t.Server)
+		return wrong("%s names the server %s, and another argument or flag %s: use one server at a time", arg, server, t.Server)
 	}
 	t.Server = server
 	return nil
@@ -95,7 +95,7 @@ func withFiles(t *target.Flags, name string, do func(ctx context.Context, r *rem
 		return interrupted(ctx)
 	}
 	if err != nil {
-		return exitError{1, err}
+		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
@@ -105,7 +105,7 @@ func withFiles(t *target.Flags, name string, do func(ctx context.Context, r *rem
 	r.c, r.fs, r.home = c, c.FS("/").WithContext(ctx), "/"
 	env, err := c.Environment(ctx)
 	if err != nil {
-		return exitError{1, err}
+		return err
 	}
 	if home, err := protocol.ParseFileURI(env.UserHomeDir); err == nil {
 		r.home = home
@@ -142,22 +142,34 @@ func plainly(err error) error {
 	return err
 }
 
-// eachPath calls do for all paths, prints the errors, and fails if there was one.
-func eachPath(name string, paths []string, do func(p string) error) error {
-	failed := false
-	for _, p := range paths {
-		if err := do(p); err != nil {
-			if stdout.failed() != nil {
-				return exitError{1, nil} // main tells what could not be printed
+// onPaths runs the command name: onPaths calls do for each path on the server, prints the errors, and fails if there was one. end, if not nil,
+// is called last.
+func onPaths(t *target.Flags, name string, args []string, do func(r *remote, p string) error, end func() error) error {
+	paths, err := remotePaths(t, args)
+	if err != nil {
+		return err
+	}
+	return withFiles(t, name, func(_ context.Context, r *remote) error {
+		failed := false
+		for _, p := range paths {
+			if err := do(r, p); err != nil {
+				if stdout.failed() != nil {
+					return exitError{exitFailure, nil} // main tells what could not be printed
+				}
+				failed = true
+				fmt.Fprintf(os.Stderr, "troupe %s: %s: %s\n", name, show.Harmless(p), show.Harmless(plainly(err).Error()))
 			}
-			failed = true
-			fmt.Fprintf(os.Stderr, "troupe %s: %s: %s\n", name, show.Harmless(p), show.Harmless(plainly(err).Error()))
 		}
-	}
-	if failed {
-		return exitError{1, nil}
-	}
-	return nil
+		if end != nil {
+			if err := end(); err != nil {
+				return err
+			}
+		}
+		if failed {
+			return exitError{exitFailure, nil}
+		}
+		return nil
+	})
 }
 
 // fileJSON is a file for programs.
@@ -169,6 +181,14 @@ type fileJSON struct {
 	Size     int64     `json:"size"`
 	Modified time.Time `json:"modified"`
 	Target   string    `json:"target,omitempty"`
+}
+
+// jsonAtEnd returns what prints all as JSON; nil: the command prints no JSON.
+func jsonAtEnd(asJSON bool, all *[]fileJSON) func() error {
+	if !asJSON {
+		return nil
+	}
+	return func() error { return show.JSON(stdout, *all) }
 }
 
 func describeFile(p string, info fs.FileInfo) fileJSON {

@@ -37,57 +37,45 @@ at 1,000 characters; of a program that writes no lines, info shows the end of it
   troupe info --json web | jq '.[0].waitsFor'`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := interruptible(cmd.Context())
-			defer stop()
-			s, err := look(ctx, t, protocol.DetailInfo)
-			if ctx.Err() != nil {
-				return interrupted(ctx)
-			}
-			if err != nil {
-				return exitError{1, err}
-			}
-			defer s.close()
-			s.observe = true
-			found, errs := s.find(args)
-			list := []psEntry{}
-			for _, n := range found {
-				list = append(list, psEntry{SessionID: n.Session, SessionName: s.session(n.Session).Name, ProcessInfoResult: n.info, left: s.left(&n)})
-			}
-			if withEnv {
-				errs = errors.Join(errs, addEnvironments(ctx, t, list))
-			}
-			out := show.To(cmd.OutOrStdout())
-			if asJSON {
-				errs = errors.Join(errs, show.JSON(out, list))
-			}
-			for i := range list {
+			return untilSignal(cmd, func(ctx context.Context) error {
+				s, err := look(ctx, t, protocol.DetailInfo)
+				if err != nil {
+					return err
+				}
+				defer s.close()
+				s.observe = true
+				found, errs := s.find(args)
+				list := []psEntry{}
+				for _, n := range found {
+					list = append(list, psEntry{SessionID: n.Session, SessionName: s.session(n.Session).Name, ProcessInfoResult: n.info, left: s.left(&n)})
+				}
+				if withEnv {
+					errs = errors.Join(errs, addEnvironments(ctx, t, list))
+				}
+				out := show.To(cmd.OutOrStdout())
 				if asJSON {
-					break
+					return errors.Join(errs, show.JSON(out, list))
 				}
-				if i > 0 {
-					fmt.Fprintln(out)
+				for i := range list {
+					if i > 0 {
+						fmt.Fprintln(out)
+					}
+					printInfo(out, &list[i])
+					if err := printRecent(ctx, s, &found[i], int(min(most, math.MaxInt32)), out); err != nil {
+						errs = errors.Join(errs, fmt.Errorf("%s: %w", show.Harmless(found[i].name), err))
+					}
+					if i+1 == len(found) || found[i+1].Session != found[i].Session {
+						s.close() // one connection at a time, however many sessions
+					}
 				}
-				printInfo(out, &list[i])
-				if err := printRecent(ctx, s, &found[i], int(min(most, math.MaxInt32)), out); err != nil && ctx.Err() == nil {
-					errs = errors.Join(errs, fmt.Errorf("%s: %w", show.Harmless(found[i].name), err))
-				}
-				if i+1 == len(found) || found[i+1].Session != found[i].Session {
-					s.close() // one connection at a time, however many sessions
-				}
-			}
-			if ctx.Err() != nil {
-				return interrupted(ctx)
-			}
-			if errs != nil {
-				return exitError{1, errs}
-			}
-			return nil
+				return errs
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&withEnv, "env", false, "also print the environment of the present run, without what looks like a secret")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list with all facts of each process and its session, without events and output")
 	cmd.Flags().UintVarP(&most, "lines", "n", 10, "also print the last `N` events, and the last N lines of output; 0: neither")
-	cmd.MarkFlagsMutuallyExclusive("json", "lines")
+	excludes(cmd, "json", "lines")
 	return cmd
 }
 
@@ -122,7 +110,7 @@ func printInfo(out show.Out, e *psEntry) {
 		}
 		line("sandbox", "%s", sandbox)
 	}
-	state := why.State(p.State)
+	state := why.State(p.State, p.Status)
 	if p.Ready {
 		state += ", ready"
 	}
@@ -139,7 +127,7 @@ func printInfo(out show.Out, e *psEntry) {
 		}
 	}
 	for i, w := range p.WaitsFor {
-		text := "for " + show.Age(time.Duration(min(w.SinceMs, 1<<43))*time.Millisecond)
+		text := "for " + show.AgeMs(w.SinceMs)
 		switch {
 		case i > 0:
 			text = why.Join(why.Wait(p, w), text)
@@ -199,7 +187,7 @@ func printInfo(out show.Out, e *psEntry) {
 			text += ", for which the program waits"
 		}
 		if v.LagBytes > 0 {
-			text += fmt.Sprintf(", %s behind for %s", show.Bytes(v.LagBytes), show.Age(time.Duration(min(v.LagMs, 1<<43))*time.Millisecond))
+			text += fmt.Sprintf(", %s behind for %s", show.Bytes(v.LagBytes), show.AgeMs(v.LagMs))
 		}
 		line("viewer", "%s", text)
 	}

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/spf13/cobra"
 )
 
 // An errInterrupted is the cause of a context that a signal has ended.
@@ -29,6 +32,21 @@ func interruptible(ctx context.Context) (_ context.Context, stop func()) {
 		signal.Stop(signals)
 		cancel(nil)
 	}
+}
+
+// untilSignal runs a command that ^C, SIGTERM and SIGHUP end: it then exits with 128+N. A reader that has closed its pipe has read what it
+// wanted.
+func untilSignal(cmd *cobra.Command, do func(context.Context) error) error {
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	err := do(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return interrupted(ctx)
+	case errors.Is(err, syscall.EPIPE):
+		return nil
+	}
+	return err
 }
 
 // interrupted returns the error of a command that a signal has ended. nil: no signal has ended ctx.

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -107,22 +107,22 @@ func (o *logsFlags) run(ctx context.Context, names []string) error {
 	want := logs.Options{Follow: o.follow, Tail: max(-1, o.tail)}
 	var err error
 	if want.After, want.Since, err = logs.ParseSince(o.since, time.Now()); err != nil {
-		return fmt.Errorf("--since: %w", err)
+		return wrong("--since: %w", err)
 	}
 	if o.stream != "" {
 		if err := want.Stream.UnmarshalText([]byte(o.stream)); err != nil {
-			return fmt.Errorf("--stream is %q: choose stdout, stderr or pty", o.stream)
+			return wrong("--stream is %q: choose stdout, stderr or pty", o.stream)
 		}
 	}
 	s, err := look(ctx, o.target, protocol.DetailProcesses)
 	if err != nil {
-		return exitError{1, err}
+		return err
 	}
 	defer s.close()
 	s.observe = true
 	found, errs := o.choose(s, names)
 	if errs != nil {
-		return exitError{1, errs}
+		return errs
 	}
 	want.Chunks = o.raw && len(found) == 1 && o.tail < 0 && !o.timestamps
 	p := &logs.Printer{Out: show.To(stdout), Notes: os.Stderr, Raw: o.raw, Timestamps: o.timestamps}
@@ -131,7 +131,7 @@ func (o *logsFlags) run(ctx context.Context, names []string) error {
 	for i := range found {
 		handle, err := s.process(ctx, found[i].Ref, connection)
 		if err != nil {
-			return exitError{1, fmt.Errorf("%s: %w", show.Harmless(found[i].name), err)}
+			return fmt.Errorf("%s: %w", show.Harmless(found[i].name), err)
 		}
 		follow := func(ctx context.Context, after uint64, to logs.Viewer) error {
 			return logs.Follow(ctx, handle, after, to)
@@ -142,31 +142,24 @@ func (o *logsFlags) run(ctx context.Context, names []string) error {
 	err = logs.Merge(ctx, sources, want, p, func(source int, err error) {
 		errs = errors.Join(errs, fmt.Errorf("%s: %w", show.Harmless(found[source].name), err))
 	})
-	if err = errors.Join(err, p.End()); err != nil {
+	if err = cmp.Or(err, p.End()); err != nil {
 		return err
 	}
-	if errs != nil {
-		return exitError{1, errs}
-	}
-	return nil
+	return errs
 }
 
 // choose returns the processes whose output is wanted.
 func (o *logsFlags) choose(s *sight, names []string) (found []named, err error) {
-	all := pick.Of(s.sessions)
 	if o.session != "" {
-		only, err := pick.FindSession(all, o.session)
-		if err != nil {
+		if err := s.only(o.session); err != nil {
 			return nil, err
 		}
-		s.sessions = slices.DeleteFunc(s.sessions, func(d protocol.SessionDetails) bool { return d.SessionID != only.ID })
-		all = pick.Of(s.sessions)
 	}
 	if len(names) == 0 {
 		project := ""
 		if p, _, err := new(upFlags).read(nil); err == nil && o.session == "" {
-			if session, err := pick.FindSession(all, p.Name); err == nil && session.Name == p.Name {
-				project = session.ID
+			if session, err := pick.FindSession(s.sessions, p.Name); err == nil && session.Name == p.Name {
+				project = session.SessionID
 			}
 		}
 		if found = s.all(project); len(found) == 0 {
@@ -176,8 +169,8 @@ func (o *logsFlags) choose(s *sight, names []string) (found []named, err error) 
 	}
 	for _, name := range names {
 		more, e := s.find([]string{name})
-		if session, none := pick.FindSession(all, name); errors.Is(e, pick.ErrUnknown) && none == nil && len(session.Processes) > 0 {
-			more, e = s.all(session.ID), nil
+		if session, none := pick.FindSession(s.sessions, name); errors.Is(e, pick.ErrUnknown) && none == nil && len(session.List) > 0 {
+			more, e = s.all(session.SessionID), nil
 		}
 		found, err = withNamed(found, more...), errors.Join(err, e)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
@@ -61,9 +63,8 @@ func (s *sight) close() {
 // find finds processes by names and patterns from a person, each process once. The error has all names without a
 // process.
 func (s *sight) find(names []string) (found []named, err error) {
-	all := pick.Of(s.sessions)
 	for _, name := range names {
-		refs, e := pick.FindProcesses(all, name)
+		refs, e := pick.FindProcesses(s.sessions, name)
 		if e != nil {
 			err = errors.Join(err, e)
 			continue
@@ -71,7 +72,7 @@ func (s *sight) find(names []string) (found []named, err error) {
 		for _, ref := range refs {
 			words := name
 			if strings.ContainsAny(name, "*?[") { // a pattern
-				words = pick.Name(all, ref)
+				words = pick.Name(s.sessions, ref)
 			}
 			found = withNamed(found, named{Ref: ref, name: words, info: s.info(ref)})
 		}
@@ -91,19 +92,27 @@ func withNamed(found []named, more ...named) []named {
 
 // all returns the processes of a session; "": of all sessions.
 func (s *sight) all(session string) (found []named) {
-	all := pick.Of(s.sessions)
 	for _, d := range s.sessions {
 		for _, p := range d.List {
 			if ref := (pick.Ref{Session: d.SessionID, Process: p.ProcessID}); session == "" || session == d.SessionID {
 				name := ref.Process
 				if session == "" {
-					name = pick.Name(all, ref)
+					name = pick.Name(s.sessions, ref)
 				}
 				found = append(found, named{Ref: ref, name: name, info: p})
 			}
 		}
 	}
 	return found
+}
+
+// only leaves out all sessions but the one that a person means.
+func (s *sight) only(session string) error {
+	found, err := pick.FindSession(s.sessions, session)
+	if err == nil {
+		s.sessions = []protocol.SessionDetails{*found}
+	}
+	return err
 }
 
 // session returns the session with an id. A session that the sight lacks is empty.
@@ -129,53 +138,52 @@ func (s *sight) left(n *named) string {
 	return why.Left(&session.SessionSummary, &n.info.ProcessInfo, time.Now())
 }
 
+// join returns a connection to a session, beside its owner. close closes the connection.
+func (s *sight) join(ctx context.Context, session string, o client.Options) (*client.Client, error) {
+	if c := s.clients[session]; c != nil {
+		return c, nil
+	}
+	o.Name, o.Session, o.Observe, o.Control = "troupe", session, s.observe, !s.observe
+	c, err := s.target.Dial(ctx, &o)
+	if err == nil {
+		s.clients[session] = c
+	}
+	return c, err
+}
+
 // process returns a handle of a process, and connects to its session.
 func (s *sight) process(ctx context.Context, r pick.Ref, o client.Options) (*client.Process, error) {
-	c := s.clients[r.Session]
-	if c == nil {
-		o.Name, o.Session, o.Observe, o.Control = "troupe", r.Session, s.observe, !s.observe
-		var err error
-		if c, err = s.target.Dial(ctx, &o); err != nil {
-			return nil, err
-		}
-		s.clients[r.Session] = c
+	c, err := s.join(ctx, r.Session, o)
+	if err != nil {
+		return nil, err
 	}
 	return c.Process(r.Process).Of(s.info(r).Instance), nil
 }
 
 // each calls do for every named process, in turn, and returns all errors.
-func each(ctx context.Context, t *target.Flags, names []string, do func(context.Context, *client.Process, *named) error) error {
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	s, err := look(ctx, t, protocol.DetailInfo)
-	switch {
-	case ctx.Err() != nil:
-		return interrupted(ctx)
-	case err != nil:
-		return exitError{1, err}
-	}
-	defer s.close()
-	found, errs := s.find(names)
-	for i := range found {
-		n := &found[i]
-		p, err := s.process(ctx, n.Ref, client.Options{})
-		if err == nil {
-			err = do(ctx, p, n)
-		}
+func each(cmd *cobra.Command, t *target.Flags, names []string, do func(context.Context, *client.Process, *named) error) error {
+	return untilSignal(cmd, func(ctx context.Context) error {
+		s, err := look(ctx, t, protocol.DetailInfo)
 		if err != nil {
-			errs = errors.Join(errs, fmt.Errorf("%s: %w", show.Harmless(n.name), advised(err)))
+			return err
 		}
-		if ctx.Err() != nil {
-			break
+		defer s.close()
+		found, errs := s.find(names)
+		for i := range found {
+			n := &found[i]
+			p, err := s.process(ctx, n.Ref, client.Options{})
+			if err == nil {
+				err = do(ctx, p, n)
+			}
+			if err != nil {
+				errs = errors.Join(errs, fmt.Errorf("%s: %w", show.Harmless(n.name), advised(err)))
+			}
+			if ctx.Err() != nil {
+				break
+			}
 		}
-	}
-	if ctx.Err() != nil {
-		return interrupted(ctx)
-	}
-	if errs != nil {
-		return exitError{1, errs}
-	}
-	return nil
+		return errs
+	})
 }
 
 // advised replaces the refusal of a request by what a person at a shell can do, if the command knows.

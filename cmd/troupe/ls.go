@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"path"
@@ -28,35 +27,23 @@ func newLs(t *target.Flags) *cobra.Command {
 			if len(args) == 0 {
 				args = []string{"."}
 			}
-			paths, err := remotePaths(t, args)
-			if err != nil {
-				return err
-			}
-			return withFiles(t, "ls", func(_ context.Context, r *remote) error {
-				listed := []fileJSON{}
-				err := eachPath("ls", paths, func(p string) error {
-					infos, err := r.list(p, all)
-					if err != nil {
-						return err
-					}
-					if asJSON {
-						for _, info := range infos {
-							listed = append(listed, describeFile(path.Join("/", r.at(p), info.Name()), info))
-						}
-						return nil
-					}
-					if len(paths) > 1 {
-						fmt.Fprintf(stdout, "%s:\n", show.Harmless(p))
-					}
-					return printFiles(infos, long)
-				})
-				if asJSON {
-					if err := show.JSON(stdout, listed); err != nil {
-						return exitError{1, err}
-					}
+			listed := []fileJSON{}
+			return onPaths(t, "ls", args, func(r *remote, p string) error {
+				infos, err := r.list(p, all)
+				if err != nil {
+					return err
 				}
-				return err
-			})
+				if asJSON {
+					for _, info := range infos {
+						listed = append(listed, describeFile(path.Join("/", r.at(p), info.Name()), info))
+					}
+					return nil
+				}
+				if len(args) > 1 {
+					fmt.Fprintf(stdout, "%s:\n", show.Harmless(p))
+				}
+				return printFiles(infos, long)
+			}, jsonAtEnd(asJSON, &listed))
 		},
 	}
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "show mode, size, time of the last change, and targets of links")

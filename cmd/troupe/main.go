@@ -3,7 +3,7 @@
 //
 // # Where to look
 //
-//   - serve.go, limits.go, credentials.go, audit.go, server.go: the server and its flags
+//   - serve.go, serveflags.go, limits.go, credentials.go, audit.go, server.go: the server and its flags
 //   - run.go, runflags.go, attach.go, viewer.go, size.go, send.go: a program at a terminal: signals, leaving, coming back
 //   - up.go, upfollow.go, upwait.go, down.go, internal/compose: the programs of a file; compose is pure
 //   - logs.go, internal/logs: the viewer of run, logs and up: whole lines, and holes
@@ -12,7 +12,7 @@
 //   - cp.go, ls.go, cat.go, stat.go, files.go, internal/transfer: files
 //   - internal/target, internal/pick: which server, and which process or session a name means
 //   - internal/console, internal/why, internal/spec: keys and raw mode; words for ends; what people write for limits and restarts
-//   - exit.go, stdout.go, usage.go, help.go, man.go, complete.go: exit codes, a full disk, help
+//   - exit.go, stdout.go, usage.go, man.go, complete.go: exit codes, a full disk, help
 //   - load*.go, internal/load: the load test
 package main
 
@@ -28,7 +28,6 @@ import (
 
 	_ "github.com/b6f6fdd7/troupe/cmd/troupe/internal/noquery"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
-	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
 func init() { runtime.LockOSThread() } // main has the main thread
@@ -44,46 +43,6 @@ func main() {
 		ended <- status(cmd, err)
 	}()
 	os.Exit(<-ended)
-}
-
-// exitUnwritten is the exit code of a command that cannot write to stdout.
-const exitUnwritten = 1
-
-// exitUsage is the exit code for a wrong command line, except for commands with programsCode.
-const exitUsage = 2
-
-// An exitError is the error of a command that chooses its exit code. Any other error of a command means: the command
-// line is wrong.
-type exitError struct {
-	code int
-	err  error // nil: the command has told the user why
-}
-
-func (e exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
-
-// status prints why a command failed, unless the command has, and returns the exit code of troupe. Errors may have texts
-// of servers and of other people in them. What a command could not print counts more than its own end.
-func status(cmd *cobra.Command, err error) int {
-	e, ok := errors.AsType[exitError](err)
-	if unwritten := stdout.failed(); unwritten != nil {
-		if !ok || e.err == nil {
-			e.err = unwritten
-		}
-		e.code, ok, err = exitUnwritten, true, e
-	}
-	switch {
-	case err == nil:
-		return 0
-	case !ok:
-		fmt.Fprintf(os.Stderr, "%s: %s; see %s --help\n", cmd.CommandPath(), show.HarmlessText(strings.TrimSpace(show.Words(err))), cmd.CommandPath())
-		if cmd.Annotations[programsCode] != "" {
-			return exitFailed
-		}
-		return exitUsage
-	case e.err != nil:
-		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), show.HarmlessText(show.Words(e.err)))
-	}
-	return e.code
 }
 
 // The help lists the commands of a group in the order of newRoot.
@@ -114,7 +73,7 @@ and go on without a client. Commands start your own server on this machine when 
 	}
 	t := &target.Flags{Version: version()}
 	t.Register(root.PersistentFlags())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{flagError(err)} })
 	group := func(title string, commands ...*cobra.Command) {
 		for _, cmd := range commands {
 			cmd.GroupID = title

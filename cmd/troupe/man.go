@@ -29,10 +29,10 @@ troupe-run.1 and so on. The pages of a version are the same each time.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if info, err := os.Stat(args[0]); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-				return exitError{1, fmt.Errorf("%s is not a directory: make it first", args[0])}
+				return fmt.Errorf("%s is not a directory: make it first", args[0])
 			}
 			if err := writePages(cmd.Root(), args[0], madeAt(os.Getenv)); err != nil {
-				return exitError{1, fmt.Errorf("write the manual pages: %w", err)}
+				return fmt.Errorf("write the manual pages: %w", err)
 			}
 			return nil
 		},

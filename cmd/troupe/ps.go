@@ -3,12 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,7 +37,8 @@ func newPs(t *target.Flags) *cobra.Command {
 		SuggestFor: []string{"list", "status"},
 		Short:      "List the processes of your sessions",
 		Long: `Lists the processes of your sessions, the oldest first. Processes that have ended are listed with --all,
-for as long as the server knows them. STATE is exited while descendants of an ended program hold its output open.
+for as long as the server knows them. STATE is exited while descendants of an ended program hold its output open,
+then ended, or failed if the last run has failed.
 
 CPU and MEMORY are of the run with all its descendants if the server has cgroups, and otherwise of the program alone.
 WHY says what a process waits for, or how it ended.`,
@@ -48,16 +47,7 @@ WHY says what a process waits for, or how it ended.`,
   troupe ps --json | jq '.[] | select(.state == "running") | .processId'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := interruptible(cmd.Context())
-			defer stop()
-			err := o.run(ctx, cmd.OutOrStdout())
-			switch {
-			case ctx.Err() != nil:
-				return interrupted(ctx)
-			case err != nil && !errors.Is(err, syscall.EPIPE):
-				return exitError{1, err}
-			}
-			return nil
+			return untilSignal(cmd, func(ctx context.Context) error { return o.run(ctx, cmd.OutOrStdout()) })
 		},
 	}
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "also list processes that have ended")
@@ -69,52 +59,39 @@ WHY says what a process waits for, or how it ended.`,
 
 func (o *psFlags) run(ctx context.Context, w io.Writer) error {
 	if !o.watch {
-		return o.list(ctx, w)
+		return o.list(ctx, show.To(w))
 	}
-	clear := ""
-	if out := show.To(w); out.Width > 0 && os.Getenv("TERM") != "dumb" {
-		clear = "\x1b[H\x1b[2J"
-	}
-	for {
-		begun := time.Now()
-		var text bytes.Buffer
-		if err := o.list(ctx, terminalOf{&text, w}); err != nil {
+	for ctx.Err() == nil {
+		begun, out, text := time.Now(), show.To(w), new(bytes.Buffer)
+		if out.Width > 0 && os.Getenv("TERM") != "dumb" {
+			text.WriteString("\x1b[H\x1b[2J") // clear
+		}
+		out.Writer = text
+		if err := o.list(ctx, out); err != nil {
 			return err
 		}
-		if _, err := io.WriteString(w, clear+text.String()); err != nil {
+		if _, err := w.Write(text.Bytes()); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(max(watchTime, 9*time.Since(begun))):
-		case <-ctx.Done():
-			return nil
-		}
+		sleep(ctx, max(watchTime, 9*time.Since(begun)))
 	}
-}
-
-// terminalOf collects a table for the terminal w.
-type terminalOf struct {
-	*bytes.Buffer
-	w io.Writer
+	return nil
 }
 
 // list lists the processes once.
-func (o *psFlags) list(ctx context.Context, w io.Writer) error {
+func (o *psFlags) list(ctx context.Context, out show.Out) error {
 	s, err := look(ctx, o.target, protocol.DetailInfo)
 	if err != nil {
 		return err
 	}
-	all := pick.Of(s.sessions)
-	sessions := s.sessions
+	all := s.sessions
 	if o.session != "" {
-		chosen, err := pick.FindSession(all, o.session)
-		if err != nil {
+		if err := s.only(o.session); err != nil {
 			return err
 		}
-		sessions = slices.DeleteFunc(slices.Clone(sessions), func(s protocol.SessionDetails) bool { return s.SessionID != chosen.ID })
 	}
 	now, list := time.Now(), []psEntry{}
-	for _, session := range sessions {
+	for _, session := range s.sessions {
 		if session.ListOmitted {
 			fmt.Fprintf(os.Stderr, "troupe ps: the processes of session %s are left out, because the answer was too long: see them with --session %[1]s\n", show.Harmless(pick.Label(all, session.SessionID)))
 		}
@@ -126,16 +103,11 @@ func (o *psFlags) list(ctx context.Context, w io.Writer) error {
 	}
 	slices.SortStableFunc(list, func(a, b psEntry) int { return int(a.StartedAtMs - b.StartedAtMs) })
 	if o.json {
-		return show.JSON(w, list)
-	}
-	out := show.To(w)
-	if t, ok := w.(terminalOf); ok {
-		out = show.To(t.w)
-		out.Writer = t.Buffer
+		return show.JSON(out, list)
 	}
 	if len(list) == 0 {
 		ended := 0
-		for _, session := range sessions {
+		for _, session := range s.sessions {
 			ended += len(session.List)
 		}
 		text := "there are no processes; troupe run --detach starts one"
@@ -174,7 +146,7 @@ func stateCell(p *protocol.ProcessInfoResult) show.Cell {
 		if p.Status != nil && p.Status.ExitCode != 0 {
 			style = show.Bad
 		}
-		return show.Cell{Text: why.State(p.State), Style: style}
+		return show.Cell{Text: why.State(p.State, p.Status), Style: style}
 	}
 	return show.Cell{Text: p.State, Style: show.Warn}
 }
@@ -201,7 +173,7 @@ func cpu(p *protocol.ProcessInfoResult) string {
 	if ms < 60_000 {
 		return fmt.Sprintf("%.1fs", float64(ms)/1000)
 	}
-	return show.Age(time.Duration(ms) * time.Millisecond)
+	return show.AgeMs(ms)
 }
 
 func memory(p *protocol.ProcessInfoResult) string {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -25,7 +24,7 @@ func newResize(t *target.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return each(cmd.Context(), t, args[:1], func(ctx context.Context, p *client.Process, _ *named) error {
+			return each(cmd, t, args[:1], func(ctx context.Context, p *client.Process, _ *named) error {
 				return p.Resize(ctx, size)
 			})
 		},
@@ -38,7 +37,7 @@ func parseSize(s string) (protocol.Size, error) {
 	cols, err1 := strconv.ParseUint(c, 10, 16)
 	rows, err2 := strconv.ParseUint(r, 10, 16)
 	if err1 != nil || err2 != nil || cols == 0 || rows == 0 {
-		return protocol.Size{}, fmt.Errorf("%q is not a size: write COLSxROWS, such as 120x40", s)
+		return protocol.Size{}, wrong("%q is not a size: write COLSxROWS, such as 120x40", s)
 	}
 	return protocol.Size{Cols: uint16(cols), Rows: uint16(rows)}, nil
 }

@@ -38,7 +38,7 @@ lives. New programs: troupe run.`,
   troupe start shop/web shop/worker`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return each(cmd.Context(), t, args, func(ctx context.Context, p *client.Process, n *named) error {
+			return each(cmd, t, args, func(ctx context.Context, p *client.Process, n *named) error {
 				if !pick.ProgramEnded(&n.info.ProcessInfo) {
 					_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s runs already\n", show.Harmless(n.name))
 					return err
@@ -60,7 +60,7 @@ troupe run --detach, troupe run --restart and troupe up can be restarted.`,
   troupe restart shop/web shop/worker`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return each(cmd.Context(), t, args, func(ctx context.Context, p *client.Process, n *named) error {
+			return each(cmd, t, args, func(ctx context.Context, p *client.Process, n *named) error {
 				return restart(ctx, cmd.OutOrStdout(), p, n)
 			})
 		},
@@ -102,9 +102,6 @@ func nextRun(ctx context.Context, p *client.Process, n *named) (info protocol.Pr
 		case pick.ProgramEnded(&info.ProcessInfo):
 			return info, errors.New("the process has ended, and no new run has begun: see troupe info")
 		}
-		select {
-		case <-time.After(lookAgain):
-		case <-ctx.Done():
-		}
+		sleep(ctx, lookAgain)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,13 +25,7 @@ A link is removed, not its target. "/", the home directory, "." and ".." are ref
   troupe rm -r build:work/target`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			paths, err := remotePaths(t, args)
-			if err != nil {
-				return err
-			}
-			return withFiles(t, "rm", func(_ context.Context, r *remote) error {
-				return eachPath("rm", paths, func(p string) error { return r.remove(p, recursive, force) })
-			})
+			return onPaths(t, "rm", args, func(r *remote, p string) error { return r.remove(p, recursive, force) }, nil)
 		},
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "remove directories with their content")

@@ -67,11 +67,7 @@ For a server that asks who you are, set TROUPE_TOKEN, or TROUPE_TOKEN_FILE to a 
 				return err
 			}
 			r := &runner{runFlags: *o, viewer: newViewer("troupe run", o.viewFlags, true)}
-			code, err := r.run(server)
-			if code == 0 && err == nil {
-				return nil
-			}
-			return exitError{code, err}
+			return exit(r.run(server))
 		},
 	}
 	o.register(cmd.Flags())
@@ -152,7 +148,7 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 		why = fmt.Errorf("%w: this server limits how long a program may run (--max-run-time)", exit)
 	}
 	select {
-	case <-r.broken:
+	case <-stdout.broken:
 		code, why, ended = exitSignal+int(syscall.SIGPIPE), nil, true
 	default:
 	}
@@ -181,7 +177,7 @@ func (r *runner) nameIsFree(c *client.Client) error {
 	if by == nil {
 		return nil
 	}
-	name := show.Harmless(pick.Name(pick.Of(list), pick.Ref{Session: by.SessionID, Process: r.name}))
+	name := show.Harmless(pick.Name(list, pick.Ref{Session: by.SessionID, Process: r.name}))
 	return fmt.Errorf("%s runs already: see troupe attach %s, end it with troupe stop %[2]s, or choose another --name", show.Harmless(r.name), name)
 }
 
@@ -205,11 +201,11 @@ func (r *runner) dial(server func(user string) (dialer, func(), error)) (c *clie
 		if err != nil {
 			return nil, nil, err
 		}
-		session, err := pick.FindSession(pick.Of(sight.sessions), r.session)
+		session, err := pick.FindSession(sight.sessions, r.session)
 		if err != nil {
 			return nil, nil, err
 		}
-		o.Session, o.Control = session.ID, true
+		o.Session, o.Control = session.SessionID, true
 	} else if o.SessionName = r.name; r.ephemeral {
 		o.DetachedTTL = endsFor
 	} else {
@@ -237,7 +233,6 @@ const mostLeft = 3
 
 // leftLines names the programs that somebody has left, the newest first, each with the command that comes back to the program.
 func leftLines(list []protocol.SessionDetails, now time.Time, t *target.Flags) (lines []string) {
-	all := pick.Of(list)
 	slices.SortStableFunc(list, func(a, b protocol.SessionDetails) int { return cmp.Compare(b.DetachedAtMs, a.DetachedAtMs) })
 	for _, s := range list {
 		for _, p := range s.List {
@@ -245,7 +240,7 @@ func leftLines(list []protocol.SessionDetails, now time.Time, t *target.Flags) (
 			if text == "" {
 				continue
 			}
-			name := pick.Name(all, pick.Ref{Session: s.SessionID, Process: p.ProcessID})
+			name := pick.Name(list, pick.Ref{Session: s.SessionID, Process: p.ProcessID})
 			lines = append(lines, fmt.Sprintf("%s: %s. Come back with: %s", show.Harmless(name), show.Harmless(text), commandLine(t, "attach", name)))
 		}
 	}
@@ -303,12 +298,7 @@ func (r *runner) close(c *client.Client, code int, err error) (int, error) {
 func (r *runner) leaveRunning(c *client.Client, cmd *client.Cmd) (int, error) {
 	ready := make(chan struct{}, 1)
 	cmd.OnGap = func(client.GapError) {} // nobody reads the output here
-	cmd.OnReady = func(int) {
-		select {
-		case ready <- struct{}{}:
-		default:
-		}
-	}
+	cmd.OnReady = func(int) { poke(ready) }
 	r.state.Store(stateStarting)
 	if err := cmd.Start(r.ctx); err != nil {
 		return r.notStarted(c, err)
@@ -337,7 +327,7 @@ func (r *runner) leaveRunning(c *client.Client, cmd *client.Cmd) (int, error) {
 
 // endBroken ends the program when nobody reads its output any more, as SIGPIPE would.
 func (r *runner) endBroken(cmd *client.Cmd) {
-	<-r.broken
+	<-stdout.broken
 	if err := r.within(func(ctx context.Context) error { return cmd.Terminate(ctx, brokenGrace) }); err != nil && r.ctx.Err() == nil {
 		r.con.Note("%v", err)
 	}

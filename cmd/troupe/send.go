@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"strings"
@@ -28,9 +27,9 @@ reads nothing, it waits.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			texts := args[1:]
 			if len(texts) == 0 && !enter && !end {
-				return errors.New("nothing to send: write a text, - for the stdin of this command, --enter or --close")
+				return wrong("nothing to send: write a text, - for the stdin of this command, --enter or --close")
 			}
-			return each(cmd.Context(), t, args[:1], func(ctx context.Context, p *client.Process, n *named) error {
+			return each(cmd, t, args[:1], func(ctx context.Context, p *client.Process, n *named) error {
 				return send(ctx, p, texts, enterKey(enter, n.info.TTY), end)
 			})
 		},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -12,7 +11,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -26,23 +24,16 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
-	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
 	"github.com/b6f6fdd7/troupe/transport"
 	"github.com/b6f6fdd7/troupe/transport/auth"
 )
-
-// stringList is a flag that may be repeated.
-type stringList []string
-
-func (l *stringList) String() string     { return strings.Join(*l, ",") }
-func (l *stringList) Set(s string) error { *l = append(*l, s); return nil }
 
 // serveOptions are the flags of troupe serve.
 type serveOptions struct {
 	listen       string
 	framing      string
 	insecure     bool
-	allowOrigins stringList
+	allowOrigins []string
 	containment  string
 	credentials  credentialFlags
 	audit        auditFlags
@@ -66,8 +57,7 @@ const gcPercent = 50
 // serve, and with 2 for wrong flags.
 func newServe() *cobra.Command {
 	o := new(serveOptions)
-	flags := flag.NewFlagSet("troupe serve", flag.ContinueOnError)
-	o.register(flags)
+	sections := o.sections()
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Serve clients over a websocket, a unix socket or stdio",
@@ -77,20 +67,19 @@ func newServe() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"url", "server", "tls-ca"} {
 				if cmd.Flags().Changed(name) {
-					return fmt.Errorf("--%s is for clients: say with --listen where to serve", name)
+					return wrong("--%s is for clients: say with --listen where to serve", name)
 				}
 			}
 			if err := o.check(); err != nil {
-				return err
+				return usageError{err}
 			}
-			if err := serve(o); err != nil {
-				return exitError{1, err}
-			}
-			return nil
+			return serve(o)
 		},
 	}
-	cmd.Flags().AddGoFlagSet(flags)
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(cmd.OutOrStdout(), flags) })
+	for _, s := range sections {
+		cmd.Flags().AddFlagSet(s.FlagSet)
+	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(cmd.OutOrStdout(), sections) })
 	return cmd
 }
 
@@ -152,40 +141,6 @@ func (o *serveOptions) secretFiles() (all []string) {
 		all = append(all, path)
 	}
 	return all
-}
-
-// register makes the flags.
-func (o *serveOptions) register(f *flag.FlagSet) {
-	f.StringVar(&o.listen, "listen", "ws://127.0.0.1:7766", "`URL` to listen at: ws://IP:PORT (port 0: any), wss://IP:PORT with --tls-cert, unix://PATH or stdio")
-	f.StringVar(&o.framing, "framing", "", "`how` messages are framed: lines (only on stdio), or length (4 bytes of length before each message; on stdio or a unix socket); default: lines on stdio, else websockets")
-	f.BoolVar(&o.insecure, "insecure", false, "allow an address that other machines can reach although no credential is asked: whoever can connect can run programs as you")
-	f.Var(&o.allowOrigins, "allow-origin", "accept web pages of this `origin`, such as https://example.org; may be repeated (default: none)")
-	f.StringVar(&o.config.SpoolDir, "spool-dir", "", "`directory` for output of programs whose client asked for a spool (default: the directory of temporary files)")
-	f.BoolVar(&o.config.AllowHTTP, "allow-http", false, "let clients send HTTP requests from this machine, to any address that it can reach")
-	f.StringVar(&o.containment, "containment", "auto", "`how` the descendants of a program are found: auto, cgroup, marker or group")
-	f.StringVar(&o.users, "users-file", "", "as whom programs may run: lines of `FILE` are IDENTITY USER …, or IDENTITY default USER; the identity * is everybody, the user @server is this server's, and with @no-new-privs programs gain no privileges. Starts without a user and a default are refused. Calls about files are made as the default user. The file is read at each start. Needs a server that runs as root")
-	f.StringVar(&o.policy, "policy-file", "", "which programs, directories, files and variables identities may use: lines of `FILE` are IDENTITY WORD VALUE …, with the words run, never-run, cwd, read, write, hide and sandbox. Without a line for an identity, the lines of the identity * count; what no line allows is refused. The file is read at each use (docs/POLICY.md)")
-	f.BoolVar(&o.config.NoNewPrivs, "no-new-privs", false, "no program gains privileges, as with sudo and other set-user-ID programs")
-	f.BoolFunc("require-sandbox", "refuse programs and calls about files without a sandbox that confines files, whatever a client asks for. With --default-sandbox, programs get that one if their client names none. --require-sandbox=complete also refuses sandboxes that lack something here, as in most containers (troupe doctor tells)", func(s string) (err error) {
-		o.config.CompleteSandbox = s == "complete"
-		if o.config.RequireSandbox = o.config.CompleteSandbox; o.config.RequireSandbox {
-			return nil
-		}
-		if o.config.RequireSandbox, err = strconv.ParseBool(s); err != nil {
-			return errors.New("write --require-sandbox or --require-sandbox=complete")
-		}
-		return nil
-	})
-	f.Func("default-sandbox", "the sandbox of programs whose client names none: `SANDBOX` is read-only or workspace-write, each also with ,net; the workspace is the program's working directory (default: such programs are not confined)", func(s string) error {
-		m, err := mode.Parse(s)
-		o.config.DefaultSandbox = m.Sandbox
-		return err
-	})
-	f.DurationVar(&o.exitWhenIdle, "exit-when-idle", 0, "end, with exit code 0, when for so long there was no connection, and no session had a program or the output of one; 0: serve until a signal comes")
-	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
-	o.registerLimits(f)
-	o.credentials.register(f)
-	o.audit.register(f)
 }
 
 // serve serves until SIGTERM or SIGINT, or on stdio until SIGHUP or the end of stdin, and then drains. A

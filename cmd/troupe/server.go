@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -18,7 +17,7 @@ const stopTime = time.Minute
 
 // newServer returns the commands about the user's own server.
 func newServer(t *target.Flags) *cobra.Command {
-	cmd := &cobra.Command{
+	return family(&cobra.Command{
 		Use:   "server",
 		Short: "Show or stop your own server on this machine",
 		Long: `Commands without --url, --server, TROUPE_URL and a default in the config file use your own
@@ -26,11 +25,7 @@ server on this machine. The first of them starts it, and it ends when it has had
 for a while: no client, and no program.`,
 		Example: `  troupe server status
   troupe server stop`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newServerStatus(t), newServerStop(t))
-	return cmd
+	}, newServerStatus(t), newServerStop(t))
 }
 
 func newServerStatus(t *target.Flags) *cobra.Command {
@@ -48,12 +43,12 @@ func newServerStatus(t *target.Flags) *cobra.Command {
 			}
 			own, err := t.Own()
 			if err != nil {
-				return exitError{1, err}
+				return err
 			}
 			state := serverState{Running: own.Runs, URL: "unix://" + own.Socket, Log: own.Log, PID: own.PID}
 			if own.Runs {
 				if err := state.ask(cmd.Context(), t); err != nil {
-					return exitError{1, err}
+					return err
 				}
 			}
 			if asJSON {
@@ -61,10 +56,10 @@ func newServerStatus(t *target.Flags) *cobra.Command {
 			} else {
 				_, err = fmt.Fprint(cmd.OutOrStdout(), state.text())
 			}
-			if err != nil || !own.Runs {
-				return exitError{1, err}
+			if err == nil && !own.Runs {
+				return exitError{exitFailure, nil} // the text tells why
 			}
-			return nil
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: running, url, log, pid, version, since, sessions and programs")
@@ -102,8 +97,8 @@ func (s *serverState) ask(ctx context.Context, t *target.Flags) error {
 		return err
 	}
 	s.Sessions = len(list)
-	for _, session := range list {
-		s.Programs += running(session)
+	for i := range list {
+		s.Programs += running(&list[i])
 	}
 	started := time.UnixMilli(info.StartedAtMs)
 	s.Version, s.Since, s.age = info.Server.Version, started.Format(time.RFC3339), time.Since(started)
@@ -141,7 +136,7 @@ get SIGTERM, and SIGKILL 2 s later. A server that does not run is no error.`,
 			defer cancel()
 			own, err := t.Own()
 			if err != nil {
-				return exitError{1, err}
+				return err
 			}
 			if !own.Runs && own.PID == 0 {
 				fmt.Fprintln(cmd.OutOrStdout(), "your own server does not run")
@@ -150,14 +145,14 @@ get SIGTERM, and SIGKILL 2 s later. A server that does not run is no error.`,
 			if !force && own.Runs {
 				state := serverState{}
 				if err := state.ask(ctx, t); err != nil {
-					return exitError{1, fmt.Errorf("%w; --force ends the server nevertheless", err)}
+					return fmt.Errorf("%w; --force ends the server nevertheless", err)
 				}
 				if state.Programs > 0 {
-					return exitError{1, fmt.Errorf("your own server still runs %s (troupe ps --server %s): end what runs first, or use --force", show.Count(state.Programs, "program"), target.LocalName)}
+					return fmt.Errorf("your own server still runs %s (troupe ps --server %s): end what runs first, or use --force", show.Count(state.Programs, "program"), target.LocalName)
 				}
 			}
 			if err := t.StopOwn(ctx); err != nil {
-				return exitError{1, err}
+				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), "your own server has ended")
 			return nil
@@ -170,7 +165,7 @@ get SIGTERM, and SIGKILL 2 s later. A server that does not run is no error.`,
 // onlyLocal makes the user's own server the target, whatever the environment and the config file say.
 func onlyLocal(t *target.Flags) error {
 	if t.URL != "" || t.Server != "" && t.Server != target.LocalName {
-		return errors.New("this is about your own server on this machine: leave --url and --server out")
+		return wrong("this is about your own server on this machine: leave --url and --server out")
 	}
 	t.Server = target.LocalName
 	return nil

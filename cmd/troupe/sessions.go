@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,89 +21,46 @@ const sessionsTime = time.Minute
 
 // newSessions returns the commands about sessions.
 func newSessions(t *target.Flags) *cobra.Command {
-	cmd := &cobra.Command{
+	return family(&cobra.Command{
 		Use:   "sessions",
 		Short: "List, rename, close and share sessions",
 		Long: `A session holds programs and their output on a server, and goes on without a connection.
 A session has an id and often a name. Commands take its name, its id, or the beginning of its id.`,
 		Example: `  troupe sessions list
   troupe sessions close build`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newSessionsList(t), newSessionsRename(t), newSessionsClose(t), newSessionsShare(t))
-	return cmd
+	}, newSessionsList(t), newSessionsRename(t), newSessionsClose(t), newSessionsShare(t))
 }
 
-// A directory is a connection to a server, with the sessions there.
-type directory struct {
-	*client.Client
-	list []protocol.SessionDetails
-}
-
-// openDirectory connects and lists the sessions.
-func openDirectory(ctx context.Context, t *target.Flags) (*directory, error) {
-	c, err := t.Control(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list, err := c.Sessions(ctx, protocol.DetailProcesses)
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	return &directory{c, list}, nil
-}
-
-// find returns the session for a name from a person.
-func (d *directory) find(text string) (protocol.SessionDetails, error) {
-	found, err := pick.FindSession(pick.Of(d.list), text)
-	if err != nil {
-		return protocol.SessionDetails{}, err
-	}
-	i := slices.IndexFunc(d.list, func(s protocol.SessionDetails) bool { return s.SessionID == found.ID })
-	return d.list[i], nil
-}
-
-// onSessions runs do with the sessions of the server, for a command that exits with 1 if it fails.
-func onSessions(cmd *cobra.Command, t *target.Flags, do func(context.Context, *directory) error) error {
+// onSessions runs do with the sessions of the server.
+func onSessions(cmd *cobra.Command, t *target.Flags, do func(context.Context, *sight) error) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), sessionsTime)
 	defer cancel()
-	d, err := openDirectory(ctx, t)
+	s, err := look(ctx, t, protocol.DetailProcesses)
 	if err != nil {
-		return exitError{1, err}
+		return err
 	}
-	defer d.Close()
-	if err := do(ctx, d); err != nil {
-		return exitError{1, err}
-	}
-	return nil
+	defer s.close()
+	return do(ctx, s)
 }
 
 // onSession runs do with a connection to the session for a name from a person.
-func onSession(cmd *cobra.Command, t *target.Flags, text string, do func(context.Context, *client.Client, protocol.SessionDetails) error) error {
-	return onSessions(cmd, t, func(ctx context.Context, d *directory) error {
-		s, err := d.find(text)
+func onSession(cmd *cobra.Command, t *target.Flags, text string, do func(context.Context, *client.Client, *protocol.SessionDetails) error) error {
+	return onSessions(cmd, t, func(ctx context.Context, s *sight) error {
+		session, err := pick.FindSession(s.sessions, text)
 		if err != nil {
 			return err
 		}
-		c, err := join(ctx, t, s.SessionID)
+		c, err := s.join(ctx, session.SessionID, client.Options{ReconnectFor: -1})
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		return do(ctx, c, s)
+		return do(ctx, c, session)
 	})
 }
 
-// join attaches to a session beside its owner.
-func join(ctx context.Context, t *target.Flags, session string) (*client.Client, error) {
-	return t.Dial(ctx, &client.Options{Name: "troupe sessions", Session: session, Control: true, ReconnectFor: -1})
-}
-
-// closeSession ends a session with its programs. A session that has ended already is no error.
-func closeSession(ctx context.Context, t *target.Flags, session string) error {
-	c, err := join(ctx, t, session)
+// endSession ends a session with its programs. A session that has ended already is no error.
+func (s *sight) endSession(ctx context.Context, session string) error {
+	c, err := s.join(ctx, session, client.Options{ReconnectFor: -1})
 	if errors.Is(err, client.ErrSessionGone) {
 		return nil
 	}
@@ -125,18 +81,15 @@ connected, detached while it waits for the owner, and closing while its programs
   troupe sessions list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return onSessions(cmd, t, func(_ context.Context, d *directory) error {
+			return onSessions(cmd, t, func(_ context.Context, s *sight) error {
 				if asJSON {
-					if d.list == nil {
-						d.list = []protocol.SessionDetails{}
-					}
-					return show.JSON(cmd.OutOrStdout(), d.list)
+					return show.JSON(cmd.OutOrStdout(), append([]protocol.SessionDetails{}, s.sessions...))
 				}
-				if len(d.list) == 0 {
+				if len(s.sessions) == 0 {
 					_, err := fmt.Fprintln(cmd.OutOrStdout(), "no sessions")
 					return err
 				}
-				return sessionsTable(d.list, time.Now()).Write(show.To(cmd.OutOrStdout()))
+				return sessionsTable(s.sessions, time.Now()).Write(show.To(cmd.OutOrStdout()))
 			})
 		},
 	}
@@ -147,7 +100,8 @@ connected, detached while it waits for the owner, and closing while its programs
 func sessionsTable(list []protocol.SessionDetails, now time.Time) *show.Table {
 	table := &show.Table{Columns: []show.Column{{Title: "SESSION", Shrink: 8}, {Title: "STATE"}, {Title: "AGE", Right: true},
 		{Title: "RUN", Right: true}, {Title: "ENDED", Right: true}, {Title: "WATCH", Right: true}, {Title: "IDENTITY", Shrink: 6}, {Title: "ID", Shrink: 8}, {Title: "WHY", Shrink: 12}}}
-	for _, s := range list {
+	for i := range list {
+		s := &list[i]
 		state := show.Cell{Text: s.State}
 		switch s.State {
 		case protocol.SessionAttached:
@@ -162,9 +116,9 @@ func sessionsTable(list []protocol.SessionDetails, now time.Time) *show.Table {
 }
 
 // running returns how many processes of a session have not ended.
-func running(s protocol.SessionDetails) (n int) {
-	for _, p := range s.List {
-		if !pick.Ended(&p.ProcessInfo) {
+func running(s *protocol.SessionDetails) (n int) {
+	for i := range s.List {
+		if !pick.Ended(&s.List[i].ProcessInfo) {
 			n++
 		}
 	}
@@ -172,7 +126,7 @@ func running(s protocol.SessionDetails) (n int) {
 }
 
 // label names a session for people.
-func label(s protocol.SessionDetails) string {
+func label(s *protocol.SessionDetails) string {
 	if s.Name == "" {
 		return show.Harmless(s.SessionID)
 	}
@@ -188,7 +142,7 @@ func newSessionsRename(t *target.Flags) *cobra.Command {
   troupe sessions rename 01J9ZK build`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return onSession(cmd, t, args[0], func(ctx context.Context, c *client.Client, _ protocol.SessionDetails) error {
+			return onSession(cmd, t, args[0], func(ctx context.Context, c *client.Client, _ *protocol.SessionDetails) error {
 				return c.UpdateSession(ctx, client.SessionUpdate{Name: &args[1]})
 			})
 		},
@@ -205,24 +159,24 @@ forgotten. To end programs one by one, and to keep their output, see troupe stop
   troupe sessions close build 01J9ZK`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return onSessions(cmd, t, func(ctx context.Context, d *directory) error {
-				var chosen []protocol.SessionDetails
+			return onSessions(cmd, t, func(ctx context.Context, s *sight) error {
+				var chosen []*protocol.SessionDetails
 				for _, text := range args { // find all sessions before closing the first
-					s, err := d.find(text)
+					one, err := pick.FindSession(s.sessions, text)
 					if err != nil {
 						return err
 					}
-					chosen = append(chosen, s)
+					chosen = append(chosen, one)
 				}
-				var failed []error
-				for _, s := range chosen {
-					if err := closeSession(ctx, t, s.SessionID); err != nil {
-						failed = append(failed, fmt.Errorf("session %s: %w", label(s), err))
+				var failed error
+				for _, one := range chosen {
+					if err := s.endSession(ctx, one.SessionID); err != nil {
+						failed = errors.Join(failed, fmt.Errorf("session %s: %w", label(one), err))
 						continue
 					}
-					fmt.Fprintf(cmd.OutOrStdout(), "closed %s; programs that ran in it: %d\n", label(s), running(s))
+					fmt.Fprintf(cmd.OutOrStdout(), "closed %s; programs that ran in it: %d\n", label(one), running(one))
 				}
-				return errors.Join(failed...)
+				return failed
 			})
 		},
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,12 +41,12 @@ server must ask for credentials (troupe serve --auth-token-file and others).`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.lasts < 0 {
-				return fmt.Errorf("--for %v: choose a positive time, such as 15m", o.lasts)
+				return wrong("--for %v: choose a positive time, such as 15m", o.lasts)
 			}
 			if o.list && o.end != "" {
-				return errors.New("--list and --end: choose one")
+				return wrong("--list and --end: choose one")
 			}
-			return onSession(cmd, t, args[0], func(ctx context.Context, c *client.Client, s protocol.SessionDetails) error {
+			return onSession(cmd, t, args[0], func(ctx context.Context, c *client.Client, s *protocol.SessionDetails) error {
 				switch {
 				case o.list:
 					return o.printShares(ctx, cmd, c)
@@ -67,7 +66,7 @@ server must ask for credentials (troupe serve --auth-token-file and others).`,
 	return cmd
 }
 
-func (o *shareFlags) share(ctx context.Context, cmd *cobra.Command, c *client.Client, t *target.Flags, s protocol.SessionDetails) error {
+func (o *shareFlags) share(ctx context.Context, cmd *cobra.Command, c *client.Client, t *target.Flags, s *protocol.SessionDetails) error {
 	made, err := c.Share(ctx, &client.ShareOptions{Types: o.types, ExpiresIn: o.lasts, Name: o.name})
 	if err != nil {
 		return err
@@ -87,12 +86,12 @@ func (o *shareFlags) share(ctx context.Context, cmd *cobra.Command, c *client.Cl
 token     %s
 guest     TROUPE_TOKEN=%[3]s troupe attach%s --url %s %s
 end it    troupe sessions share %s --end %s
-`, does, time.UnixMilli(made.ExpiresAtMs).Format(time.DateTime), made.Token, how, show.Harmless(chosen.URL), example(s), pick.Label(pick.Of([]protocol.SessionDetails{s}), s.SessionID), made.ShareID)
+`, does, time.UnixMilli(made.ExpiresAtMs).Format(time.DateTime), made.Token, how, show.Harmless(chosen.URL), example(s), pick.Label([]protocol.SessionDetails{*s}, s.SessionID), made.ShareID)
 	return err
 }
 
 // example returns a process of the session that a guest may attach to.
-func example(s protocol.SessionDetails) string {
+func example(s *protocol.SessionDetails) string {
 	for _, p := range s.List {
 		if !pick.Ended(&p.ProcessInfo) {
 			return show.Harmless(p.ProcessID)

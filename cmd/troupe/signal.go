@@ -27,9 +27,9 @@ In a terminal, the foreground job has a process group of its own: type ^C there 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := sig.Parse(args[len(args)-1])
 			if err != nil {
-				return err
+				return usageError{err}
 			}
-			return each(cmd.Context(), t, args[:len(args)-1], func(ctx context.Context, p *client.Process, n *named) error {
+			return each(cmd, t, args[:len(args)-1], func(ctx context.Context, p *client.Process, n *named) error {
 				if err := n.alive(); err != nil {
 					return err
 				}

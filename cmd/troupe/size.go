@@ -13,7 +13,7 @@ const nudgeTime = 100 * time.Millisecond
 // A sizer gives the terminal of a program the size of the viewer's terminal. A single goroutine sends the sizes, one
 // after the other, so the size sent last is the size of the viewer's terminal, also over a lost connection.
 type sizer struct {
-	// The capacity of both is 1: a request that waits stands for all later ones.
+	// Get pokes.
 	resizes chan struct{}
 	nudges  chan struct{}
 }
@@ -23,13 +23,14 @@ func newSizer() *sizer {
 }
 
 // resize asks for the size of the viewer's terminal. resize does not block.
-func (s *sizer) resize() { request(s.resizes) }
+func (s *sizer) resize() { poke(s.resizes) }
 
 // nudge asks that a full-screen program draws its screen again: its terminal becomes a row smaller for a moment. nudge does
 // not block.
-func (s *sizer) nudge() { request(s.nudges) }
+func (s *sizer) nudge() { poke(s.nudges) }
 
-func request(c chan<- struct{}) {
+// poke sends to a channel of capacity 1. What waits there already stands for all later ones.
+func poke(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

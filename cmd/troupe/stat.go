@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"time"
@@ -24,41 +23,29 @@ func newStat(t *target.Flags) *cobra.Command {
   troupe stat --json build:work/result.tar`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			paths, err := remotePaths(t, args)
-			if err != nil {
-				return err
-			}
-			return withFiles(t, "stat", func(_ context.Context, r *remote) error {
-				all := []fileJSON{}
-				err := eachPath("stat", paths, func(p string) error {
-					name := r.at(p)
-					stat := r.fs.Lstat
-					if follow {
-						stat = r.fs.Stat
-					}
-					info, err := stat(name)
-					if err != nil {
-						return err
-					}
-					f := describeFile(path.Join("/", name), info)
-					if asJSON {
-						all = append(all, f)
-						return nil
-					}
-					fmt.Fprintf(stdout, "path      %s\nkind      %s\n", show.Harmless(f.Path), f.Kind)
-					if f.Target != "" {
-						fmt.Fprintf(stdout, "target    %s\n", show.Harmless(f.Target))
-					}
-					_, err = fmt.Fprintf(stdout, "mode      %s %s\nsize      %d (%s)\nmodified  %s\n", f.Mode, modeText(info.Mode()), f.Size, show.Bytes(f.Size), info.ModTime().Format(time.RFC3339Nano))
-					return err
-				})
-				if asJSON {
-					if err := show.JSON(stdout, all); err != nil {
-						return exitError{1, err}
-					}
+			all := []fileJSON{}
+			return onPaths(t, "stat", args, func(r *remote, p string) error {
+				name := r.at(p)
+				stat := r.fs.Lstat
+				if follow {
+					stat = r.fs.Stat
 				}
+				info, err := stat(name)
+				if err != nil {
+					return err
+				}
+				f := describeFile(path.Join("/", name), info)
+				if asJSON {
+					all = append(all, f)
+					return nil
+				}
+				fmt.Fprintf(stdout, "path      %s\nkind      %s\n", show.Harmless(f.Path), f.Kind)
+				if f.Target != "" {
+					fmt.Fprintf(stdout, "target    %s\n", show.Harmless(f.Target))
+				}
+				_, err = fmt.Fprintf(stdout, "mode      %s %s\nsize      %d (%s)\nmodified  %s\n", f.Mode, modeText(info.Mode()), f.Size, show.Bytes(f.Size), info.ModTime().Format(time.RFC3339Nano))
 				return err
-			})
+			}, jsonAtEnd(asJSON, &all))
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "L", false, "describe the targets of links")

@@ -9,11 +9,12 @@ import (
 
 // stdout is where commands print. Whatever a command does with the error of a write, main tells a person what could not be
 // written.
-var stdout = &sink{file: os.Stdout}
+var stdout = &sink{file: os.Stdout, broken: make(chan struct{})}
 
 // A sink is a file that remembers the first error of a write. Any goroutine may use a sink.
 type sink struct {
-	file *os.File
+	file   *os.File
+	broken chan struct{} // closed at the first error: nobody reads the output, or the disk is full
 
 	mu  sync.Mutex
 	err error
@@ -32,8 +33,9 @@ func (s *sink) File() *os.File { return s.file }
 func (s *sink) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err == nil {
+	if s.err == nil && err != nil {
 		s.err = err
+		close(s.broken)
 	}
 }
 

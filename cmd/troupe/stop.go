@@ -31,7 +31,7 @@ the programs have ended. A process that has ended already is no error.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if grace < 0 {
-				return fmt.Errorf("--timeout is %v: choose a positive time, or 0 for SIGKILL at once", grace)
+				return wrong("--timeout is %v: choose a positive time, or 0 for SIGKILL at once", grace)
 			}
 			return end(cmd, t, args, grace)
 		},
@@ -54,7 +54,7 @@ restarted. Other signals: troupe signal.`,
 
 // end ends processes, and prints how each ended.
 func end(cmd *cobra.Command, t *target.Flags, names []string, grace time.Duration) error {
-	return each(cmd.Context(), t, names, func(ctx context.Context, p *client.Process, n *named) error {
+	return each(cmd, t, names, func(ctx context.Context, p *client.Process, n *named) error {
 		return endOne(ctx, cmd.OutOrStdout(), p, n, grace)
 	})
 }

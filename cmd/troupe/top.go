@@ -20,7 +20,6 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/top"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -40,14 +39,14 @@ Each refresh asks the server once. The pause after it is nine times as long as t
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
-				return exitError{1, errors.New("stdin and stdout must be a terminal: troupe ps --watch needs none")}
+				return errors.New("stdin and stdout must be a terminal: troupe ps --watch needs none")
 			}
 			if o.Refresh < 100*time.Millisecond {
-				return fmt.Errorf("--interval is %v: choose 100ms or more", o.Refresh)
+				return wrong("--interval is %v: choose 100ms or more", o.Refresh)
 			}
 			s, err := newAsker(cmd.Context(), t)
 			if err != nil {
-				return exitError{1, err}
+				return err
 			}
 			defer s.close()
 			o.Server, o.Colour = s.name, show.To(os.Stdout).Colour
@@ -60,7 +59,7 @@ Each refresh asks the server once. The pause after it is nine times as long as t
 			// With tea.WithContext, the end of ctx would close the terminal's reader while the program reads from it.
 			defer context.AfterFunc(ctx, p.Quit)()
 			if _, err := p.Run(); err != nil {
-				return exitError{1, err}
+				return err
 			}
 			return nil
 		},
@@ -79,11 +78,7 @@ func (s *topSource) Sample(ctx context.Context) (*top.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	snapshot := &top.Snapshot{At: time.Now(), Took: time.Since(asked)}
-	for _, l := range list {
-		snapshot.Sessions = append(snapshot.Sessions, top.Session{ID: l.SessionID, Name: l.Name, State: l.State, Left: why.Left(&l.SessionSummary, nil, snapshot.At), Omitted: l.ListOmitted, Processes: l.List})
-	}
-	return snapshot, nil
+	return &top.Snapshot{At: time.Now(), Took: time.Since(asked), Sessions: list}, nil
 }
 
 func (s *topSource) Do(ctx context.Context, a top.Action) error {
@@ -93,7 +88,7 @@ func (s *topSource) Do(ctx context.Context, a top.Action) error {
 	}
 	defer c.Close()
 	p := c.Process(a.Process)
-	n := &named{Ref: pick.Ref(a.Ref), name: a.Process}
+	n := &named{Ref: a.Ref, name: a.Process}
 	if n.info, err = p.Info(ctx); err != nil {
 		return err
 	}
@@ -114,7 +109,7 @@ func (s *topSource) Do(ctx context.Context, a top.Action) error {
 }
 
 // Command runs this program again, for the same server.
-func (s *topSource) Command(verb string, r top.Ref) tea.ExecCommand {
+func (s *topSource) Command(verb string, r pick.Ref) tea.ExecCommand {
 	program, err := os.Executable()
 	if err != nil {
 		program = os.Args[0]

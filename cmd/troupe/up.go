@@ -19,6 +19,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/compose"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/logs"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
@@ -71,7 +72,7 @@ The file is described in docs/UP.md; troupe config check explains one.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, names, err := o.read(args)
 			if err != nil {
-				return exitError{1, err}
+				return err
 			}
 			u := &upper{news: make(chan struct{}, 1), upFlags: *o, flags: t, project: p, names: names, out: show.To(stdout)}
 			return u.run(cmd.Context())
@@ -98,7 +99,7 @@ The file is described in docs/UP.md; troupe config check explains one.`,
 	fs.BoolVar(&o.wait, "wait", false, "with --detach, wait until all programs are ready, those without a readiness probe for a second; exit with 1 if one fails")
 	fs.BoolVar(&o.abort, "abort-on-exit", false, "when one program ends for good, stop the others, and exit with its exit code")
 	fs.BoolVar(&o.keepOthers, "keep-others", false, "leave programs running that are no longer in the file")
-	cmd.MarkFlagsMutuallyExclusive("detach", "abort-on-exit")
+	excludes(cmd, "detach", "abort-on-exit")
 	return cmd
 }
 
@@ -139,7 +140,8 @@ type upper struct {
 
 	c       *client.Client
 	watch   *client.Client // for output: output that waits for stdout holds up no call of c
-	printer *printer
+	printer *logs.Printer
+	gone    atomic.Bool         // the server cannot be reached
 	stops   atomic.Bool         // this command ends its programs
 	wanted  []compose.Unit      // in start order
 	from    map[string]position // where to read on, by process; zero: from the begin
@@ -156,13 +158,13 @@ type position struct {
 func (u *upper) run(ctx context.Context) error {
 	programs, err := u.project.Select(u.names, u.namespaces)
 	if err != nil {
-		return exitError{1, err}
+		return err
 	}
 	for _, p := range programs {
 		u.wanted = append(u.wanted, p.Units()...)
 	}
 	if len(u.wanted) == 0 {
-		return exitError{1, fmt.Errorf("%s has no process to start: all are disabled", u.project.File)}
+		return fmt.Errorf("%s has no process to start: all are disabled", u.project.File)
 	}
 	u.printer = newPrinter(u.out, u.wanted)
 	signals := make(chan os.Signal, 4)
@@ -187,7 +189,7 @@ func (u *upper) run(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return exitError{1, err}
+		return err
 	}
 	if u.detach {
 		return u.leave(ctx, signals)
@@ -197,33 +199,28 @@ func (u *upper) run(ctx context.Context) error {
 
 // sessionOf returns the id of the session of a project; "": there is none.
 func sessionOf(ctx context.Context, t *target.Flags, project string) (string, error) {
-	c, err := t.Control(ctx)
+	s, err := look(ctx, t, "")
 	if err != nil {
 		return "", err
 	}
-	defer c.CloseSession(ctx)
-	return oldest(ctx, c, project)
+	return oldest(s.sessions, project), nil
 }
 
 // oldest returns the id of the oldest session of a project; "": there is none.
-func oldest(ctx context.Context, c *client.Client, project string) (string, error) {
-	list, err := c.Sessions(ctx, "")
-	if err != nil {
-		return "", err
-	}
+func oldest(list []protocol.SessionDetails, project string) string {
 	list = slices.DeleteFunc(list, func(s protocol.SessionDetails) bool { return s.Name != project || s.State == protocol.SessionClosing })
 	if len(list) == 0 {
-		return "", nil
+		return ""
 	}
 	return slices.MinFunc(list, func(a, b protocol.SessionDetails) int {
 		return cmp.Or(cmp.Compare(a.CreatedAtMs, b.CreatedAtMs), cmp.Compare(a.SessionID, b.SessionID))
-	}).SessionID, nil
+	}).SessionID
 }
 
 // connect joins the session of the project, or opens it. If two commands open a session for the project at the same
 // time, both use the older one: a program never runs twice.
 func (u *upper) connect(ctx context.Context) error {
-	o := client.Options{Name: "troupe up", ReconnectFor: client.Forever, PingEvery: upPing, Silent: u.printer.silent, Lost: u.printer.lost, Resumed: u.printer.resumed}
+	o := client.Options{Name: "troupe up", ReconnectFor: client.Forever, PingEvery: upPing, Silent: func(d time.Duration) { u.away(d > 0) }, Lost: func(error) { u.away(true) }, Resumed: func() { u.away(false) }}
 	join := func(session string) (err error) {
 		own := o
 		own.Session, own.Control = session, true
@@ -244,7 +241,8 @@ func (u *upper) connect(ctx context.Context) error {
 		return err
 	}
 	time.Sleep(2 * time.Millisecond) // from now on each new session is younger: their ages are in milliseconds
-	if session, err = oldest(ctx, c, u.project.Name); err == nil && session == c.SessionID() {
+	list, err := c.Sessions(ctx, "")
+	if session = oldest(list, u.project.Name); err == nil && session == c.SessionID() {
 		u.c = c
 		return nil
 	}
@@ -272,6 +270,14 @@ func members(ctx context.Context, c *client.Client) ([]protocol.GroupMember, err
 		return nil, err
 	}
 	return g.Processes, nil
+}
+
+// member returns the process with an id; nil: there is none.
+func member(has []protocol.GroupMember, id string) *protocol.GroupMember {
+	if i := slices.IndexFunc(has, func(m protocol.GroupMember) bool { return m.ProcessID == id }); i >= 0 {
+		return &has[i]
+	}
+	return nil
 }
 
 // apply makes the server run what the file says.
@@ -334,9 +340,9 @@ func (u *upper) change(ctx context.Context, programs []*compose.Program) error {
 	if err != nil {
 		return err
 	}
-	prune := len(u.names) == 0 && len(u.namespaces) == 0 && !u.keepOthers
+	prune := !u.partly() && !u.keepOthers
 	steps := u.project.Plan(programs, has, prune)
-	u.printer.note("project %s on %s: %s", u.project.Name, u.where(), summary(steps))
+	u.note("project %s on %s: %s", u.project.Name, u.where(), summary(steps))
 	u.from = make(map[string]position)
 	var start []protocol.ProcessStartParams
 	for _, s := range steps {
@@ -355,7 +361,7 @@ func (u *upper) change(ctx context.Context, programs []*compose.Program) error {
 			}
 			start = append(start, params)
 		}
-		u.printer.event(s.ID, "%s: %s", s.Action, show.Harmless(s.Reason))
+		u.event(s.ID, "%s: %s", s.Action, show.Harmless(s.Reason))
 	}
 	if err := u.stopSteps(ctx, steps); err != nil {
 		return err
@@ -465,14 +471,11 @@ func (u *upper) end(ctx context.Context, s compose.Step) error {
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(has, func(m protocol.GroupMember) bool { return m.ProcessID == s.ID })
-		if i < 0 || has[i].State == supervision.Left.String() {
+		if m := member(has, s.ID); m == nil || m.State == supervision.Left.String() {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if sleep(ctx, 20*time.Millisecond); ctx.Err() != nil {
 			return context.Cause(ctx)
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
@@ -483,7 +486,7 @@ func (u *upper) leave(ctx context.Context, signals <-chan os.Signal) error {
 	for {
 		g, err := groupOf(ctx, u.c)
 		if err != nil {
-			return exitError{1, err}
+			return err
 		}
 		if !u.wait {
 			u.table(g.Processes, nil)
@@ -491,7 +494,7 @@ func (u *upper) leave(ctx context.Context, signals <-chan os.Signal) error {
 		}
 		list, err := u.c.Processes(ctx)
 		if err != nil {
-			return exitError{1, err}
+			return err
 		}
 		ended := make(map[string]protocol.ExitStatus)
 		for _, p := range list {
@@ -503,13 +506,13 @@ func (u *upper) leave(ctx context.Context, signals <-chan os.Signal) error {
 		if waiting == 0 || problem != nil {
 			u.table(g.Processes, ended)
 			if problem != nil {
-				return exitError{1, problem}
+				return problem
 			}
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return exitError{1, context.Cause(ctx)}
+			return context.Cause(ctx)
 		case got := <-signals:
 			sig := got.(syscall.Signal)
 			return exitError{exitSignal + int(sig), fmt.Errorf("no longer waiting: %d of %d programs are not ready yet, and all go on; troupe down --project %s stops them", waiting, len(u.wanted), show.Harmless(u.project.Name))}
@@ -519,11 +522,11 @@ func (u *upper) leave(ctx context.Context, signals <-chan os.Signal) error {
 }
 
 // stuck reports whether a process does not run, and will not by itself.
-func stuck(m protocol.GroupMember) bool {
+func stuck(m *protocol.GroupMember) bool {
 	return m.State == supervision.Left.String() || m.State == supervision.Waiting.String() && strings.HasPrefix(m.Reason, "waits for ")
 }
 
-func whyNot(m protocol.GroupMember) string {
+func whyNot(m *protocol.GroupMember) string {
 	if m.Reason == "" {
 		return "it has ended"
 	}
@@ -535,10 +538,14 @@ func (u *upper) table(has []protocol.GroupMember, ended map[string]protocol.Exit
 	t := &show.Table{Columns: []show.Column{{Title: "PROCESS", Shrink: 12}, {Title: "STATE"}, {Title: "RUN", Right: true}, {Title: "READY"}, {Title: "WHY", Shrink: 20}}}
 	for _, m := range has {
 		ready, style := "no", show.Warn
-		if m.Ready && ended[m.ProcessID].ExitCode == 0 {
+		var last *protocol.ExitStatus
+		if st, known := ended[m.ProcessID]; known {
+			last = &st
+		}
+		if m.Ready && (last == nil || last.ExitCode == 0) {
 			ready, style = "yes", show.Good
 		}
-		t.Row(m.ProcessID, why.State(m.State), m.Run, show.Cell{Text: ready, Style: style}, m.Reason)
+		t.Row(m.ProcessID, why.State(m.State, last), m.Run, show.Cell{Text: ready, Style: style}, m.Reason)
 	}
 	_ = t.Write(u.out)
 	fmt.Fprintf(u.out, "see them: troupe logs -f --session %[1]s; end them: troupe down --project %[1]s\n", word(u.project.Name))

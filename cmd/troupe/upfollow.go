@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,208 +20,142 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// printer interleaves the lines of several processes, each with the name of its process. Any goroutine may use it.
-type printer struct {
-	logs.Printer
-	to      io.Writer
-	sources map[string]int // by process; the last is troupe
-	broken  chan struct{}  // closed when nobody reads the output any more
-	once    sync.Once
-
-	mu   sync.Mutex
-	gone bool // the server cannot be reached
-}
-
-func newPrinter(out show.Out, units []compose.Unit) *printer {
-	p := &printer{to: out.Writer, sources: make(map[string]int), broken: make(chan struct{})}
-	out.Writer = p
-	p.Printer = logs.Printer{Out: out, Notes: os.Stderr, News: true}
-	for i, u := range units {
-		p.sources[u.ID] = i
+// newPrinter interleaves the lines of the processes, each with the name of its process, and news of troupe.
+func newPrinter(out show.Out, units []compose.Unit) *logs.Printer {
+	p := &logs.Printer{Out: out, Notes: os.Stderr, News: true}
+	for _, u := range units {
 		p.Names = append(p.Names, u.ID)
 	}
-	p.Names = append(p.Names, "troupe")
+	p.Names = append(p.Names, ofTroupe)
 	return p
 }
 
-// Write writes to stdout.
-func (p *printer) Write(b []byte) (int, error) {
-	n, err := p.to.Write(b)
-	if err != nil {
-		p.once.Do(func() { close(p.broken) })
-	}
-	return n, err
-}
-
-// say prints news between two lines.
-func (p *printer) say(source int, text string) {
-	_ = p.Print(source, logs.Line{Text: []byte(text)}) // Write tells of errors
-	_ = p.Flush()
-}
+// ofTroupe is the name before news of troupe.
+const ofTroupe = "troupe"
 
 // event prints news of a process; of a process that this command does not show, news of troupe.
-func (p *printer) event(id, format string, args ...any) {
-	source, shown := p.sources[id]
-	if !shown {
-		format, args = "%s: "+format, append([]any{id}, args...)
-		source = len(p.sources)
+func (u *upper) event(id, format string, args ...any) {
+	text, source := fmt.Sprintf(format, args...), slices.Index(u.printer.Names, id)
+	if source < 0 {
+		text, source = id+": "+text, len(u.printer.Names)-1
 	}
-	p.say(source, fmt.Sprintf(format, args...))
+	u.printer.Say(source, text)
 }
 
 // note prints news of troupe.
-func (p *printer) note(format string, args ...any) {
-	p.say(len(p.sources), fmt.Sprintf(format, args...))
-}
+func (u *upper) note(format string, args ...any) { u.event(ofTroupe, format, args...) }
 
 // away prints a note when the connection is lost, and a note when the connection is back.
-func (p *printer) away(is bool) {
-	p.mu.Lock()
-	news := p.gone != is
-	p.gone = is
-	p.mu.Unlock()
-	switch {
-	case news && is:
-		p.note("%s; the programs go on", show.Lost)
-	case news:
-		p.note("%s", show.Again)
+func (u *upper) away(is bool) {
+	switch was := u.gone.Swap(is); {
+	case is && !was:
+		u.note("%s; the programs go on", show.Lost)
+	case was && !is:
+		u.note("%s", show.Again)
 	}
-}
-
-func (p *printer) lost(error)                   { p.away(true) }
-func (p *printer) resumed()                     { p.away(false) }
-func (p *printer) silent(silence time.Duration) { p.away(silence > 0) }
-
-// lastEnd is how a process ended for good.
-type lastEnd struct {
-	code int
-	why  string
 }
 
 // follow shows the output until all processes have ended, or a person ends them.
 func (u *upper) follow(ctx context.Context, signals <-chan os.Signal) error {
-	u.printer.note("the programs go on when this terminal closes; ^C stops them")
+	u.note("the programs go on when this terminal closes; ^C stops them")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var (
-		readers  sync.WaitGroup
-		mu       sync.Mutex
-		statuses = make(map[string]protocol.ExitStatus) // of the last run of each process
-	)
+	var readers sync.WaitGroup
 	over := make(chan struct{}) // closed when the processes have ended: readers show the rest
-	lives := make(map[string]chan struct{})
-	for _, unit := range u.wanted {
-		id, live := unit.ID, make(chan struct{}, 1)
-		lives[id] = live
-		v := &unitView{View: logs.View{Printer: &u.printer.Printer, Source: u.printer.sources[id]}, news: u.news, exited: func(st protocol.ExitStatus) {
-			mu.Lock()
-			defer mu.Unlock()
-			statuses[id] = st
-		}}
-		readers.Go(func() { u.view(ctx, over, live, id, v) })
+	var views []*unitView
+	for i, unit := range u.wanted {
+		v := &unitView{View: logs.NewView(u.printer, i), Unit: unit, news: u.news, live: make(chan struct{}, 1)}
+		views = append(views, v)
+		readers.Go(func() { u.view(ctx, over, v) })
 	}
-	done := make(chan map[string]lastEnd, 1)
-	go func() { done <- u.await(ctx, lives) }()
-	var sig syscall.Signal
-	var ends map[string]lastEnd
-	var stopped <-chan error
-	for ends == nil {
+	done := make(chan []error, 1)
+	go func() { done <- u.await(ctx, views) }()
+	var (
+		sig     syscall.Signal
+		stopped <-chan error
+		vain    []error // why a process waits in vain, by the index of wanted; nil: not known
+	)
+	for running := true; running; {
 		select {
-		case ends = <-done:
-		case <-u.printer.broken:
+		case vain = <-done:
+			running = false
+		case <-stdout.broken:
 			return exitError{exitSignal + int(syscall.SIGPIPE), nil}
 		case err := <-stopped:
 			if err != nil {
 				return exitError{exitSignal + int(sig), fmt.Errorf("could not stop the programs: %w; stop them with troupe down --project %s", err, u.project.Name)}
 			}
-			stopped = nil
-			if len(u.names)+len(u.namespaces) > 0 {
-				ends = map[string]lastEnd{}
-			}
+			stopped, running = nil, !u.partly()
 		case got := <-signals:
-			if got == syscall.SIGPIPE {
-				continue
-			}
-			if sig != 0 {
-				u.printer.note("killing")
+			switch {
+			case got == syscall.SIGPIPE:
+			case sig != 0:
+				u.note("killing")
 				return u.kill(sig)
+			default:
+				sig = got.(syscall.Signal)
+				u.note("stopping; ^C again kills")
+				stopped = u.stopAll(ctx)
 			}
-			sig = got.(syscall.Signal)
-			u.printer.note("stopping; ^C again kills")
-			stopped = u.stopAll(ctx)
 		}
 	}
 	close(over)
 	readers.Wait()
-	mu.Lock()
-	defer mu.Unlock()
-	code, first := 0, ""
-	for _, unit := range u.wanted {
-		st, ran := statuses[unit.ID]
-		switch e, failed := ends[unit.ID]; {
-		case ran && st.ExitCode != 0 && code == 0:
-			code, first = st.ExitCode, unit.ID+": "+(&client.ExitError{ProcessID: unit.ID, Status: st}).Error()
-		case !ran && failed && e.code != 0 && code == 0:
-			code, first = e.code, unit.ID+": "+e.why
-		}
-	}
 	if sig != 0 {
 		u.closeIfEmpty()
 		return exitError{exitSignal + int(sig), nil}
 	}
-	if code != 0 {
-		return exitError{code, errors.New(show.Harmless(first))}
+	for i, v := range views {
+		if st := v.status.Load(); st != nil && st.ExitCode != 0 {
+			return exitError{st.ExitCode, errors.New(show.Harmless(v.ID + ": " + (&client.ExitError{ProcessID: v.ID, Status: *st}).Error()))}
+		} else if st == nil && vain != nil && vain[i] != nil {
+			return fmt.Errorf("%s: %w", show.Harmless(v.ID), vain[i])
+		}
 	}
 	return nil
 }
 
-// await returns when no process of the command runs or will run: each has left its group, or waits for a process that
-// has left. With --abort-on-exit, the first end stops the others.
-func (u *upper) await(ctx context.Context, lives map[string]chan struct{}) map[string]lastEnd {
-	said := make(map[string]string)
+// partly reports whether the command is about a part of the project.
+func (u *upper) partly() bool { return len(u.names)+len(u.namespaces) > 0 }
+
+// await returns when no process of the command runs or will run: each has left its group, or waits for a process that has left, which is
+// its error. Nil: the session has ended. With --abort-on-exit, the first end stops the others.
+func (u *upper) await(ctx context.Context, views []*unitView) []error {
 	aborted := false
 	var idle time.Time // since when nothing runs; zero: something does
 	var before []protocol.GroupMember
 	pause := upLook
+	told := make([]string, len(views)) // for what each was said to wait
 	for {
 		g, err := groupOf(ctx, u.c)
 		if ctx.Err() != nil {
-			return map[string]lastEnd{}
+			return nil
 		}
 		if errors.Is(err, client.ErrSessionGone) {
-			u.printer.note("the session has ended with its programs: %s", show.Harmless(err.Error()))
-			return map[string]lastEnd{}
+			u.note("the session has ended with its programs: %s", show.Harmless(err.Error()))
+			return nil
 		}
-		has, goesOn := g.Processes, g.GroupID != "" && g.State != string(supervision.GroupEnded)
-		ends, live := make(map[string]lastEnd), err != nil
-		for _, unit := range u.wanted {
-			known := false
-			for _, m := range has {
-				if m.ProcessID != unit.ID {
-					continue
+		live := err != nil
+		waits := make([]error, len(views))
+		for i, v := range views {
+			m := member(g.Processes, v.ID)
+			switch {
+			case m == nil: // the group may have yet to report a new process
+				live = live || g.GroupID != "" && g.State != string(supervision.GroupEnded)
+			case !stuck(m):
+				live = true
+				poke(v.live)
+			case m.State == supervision.Waiting.String():
+				waits[i] = errors.New(whyNot(m))
+				if told[i] != whyNot(m) {
+					told[i] = whyNot(m)
+					u.event(v.ID, "waiting: %s", told[i])
 				}
-				known = true
-				if !stuck(m) {
-					live = true
-					signalTo(lives[unit.ID])
-					continue
-				}
-				e := lastEnd{0, whyNot(m)}
-				if m.State == supervision.Waiting.String() {
-					e.code = 1
-				}
-				ends[unit.ID] = e
-				if m.State == supervision.Waiting.String() && said[unit.ID] != e.why { // of an end, the reader tells after the output
-					said[unit.ID] = e.why
-					u.printer.event(unit.ID, "waiting: %s", e.why)
-				}
-				if u.abort && !aborted && m.State == supervision.Left.String() && !u.completed(unit, m) {
-					aborted = true
-					u.printer.note("%s has ended: stopping the others", unit.ID)
-					u.stopAll(ctx)
-				}
+			case u.abort && !aborted && !(v.Program.Ready != nil && v.Program.Ready.Exit && m.Ready): // it has not only done the work for its dependents
+				aborted = true
+				u.note("%s has ended: stopping the others", v.ID)
+				u.stopAll(ctx)
 			}
-			live = live || !known && goesOn // the group has yet to report a new process
 		}
 		switch {
 		case live:
@@ -229,28 +163,19 @@ func (u *upper) await(ctx context.Context, lives map[string]chan struct{}) map[s
 		case idle.IsZero():
 			idle = time.Now()
 		}
-		if !live && (u.stops.Load() || !u.mayGoOn(has) || time.Since(idle) >= upReplace) {
-			return ends
+		if !live && (u.stops.Load() || !u.mayGoOn(g.Processes) || time.Since(idle) >= upReplace) {
+			return waits
 		}
-		if pause = min(2*pause, upIdle); !idle.IsZero() || !slices.Equal(has, before) {
+		if pause = min(2*pause, upIdle); !idle.IsZero() || !slices.Equal(g.Processes, before) {
 			pause = upLook
 		}
-		before = has
+		before = g.Processes
 		select {
 		case <-ctx.Done():
-			return ends
 		case <-u.news:
 			sleep(ctx, upNews)
 		case <-time.After(pause):
 		}
-	}
-}
-
-// signalTo sends a signal to a channel of capacity 1.
-func signalTo(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }
 
@@ -262,32 +187,28 @@ func (u *upper) mayGoOn(has []protocol.GroupMember) bool {
 	})
 }
 
-// completed reports whether a process has done the work for its dependents.
-func (u *upper) completed(unit compose.Unit, m protocol.GroupMember) bool {
-	return unit.Program.Ready != nil && unit.Program.Ready.Exit && m.Ready
-}
-
 // A unitView is the View of a process.
 type unitView struct {
-	logs.View
+	*logs.View
+	compose.Unit
 	news   chan<- struct{}
-	exited func(protocol.ExitStatus)
+	live   chan struct{}                       // gets pokes while a process with the id runs
+	status atomic.Pointer[protocol.ExitStatus] // of the last run; nil: none has ended
 }
 
 // News shows an event, and has await look at the group.
 func (v *unitView) News(e protocol.ReadEvent) {
 	if e.Status != nil {
-		v.exited(*e.Status)
+		v.status.Store(e.Status)
 	}
 	v.View.News(e)
-	signalTo(v.news)
+	poke(v.news)
 }
 
-// view shows a process, and others that get its id. A signal of live says that a process with the id runs. After over, view
-// shows the rest of what is there.
-func (u *upper) view(ctx context.Context, over, live <-chan struct{}, id string, v *unitView) {
-	for at := u.from[id]; ; {
-		err := u.showFrom(ctx, over, id, &at, v)
+// view shows a process, and others that get its id. After over, view shows the rest of what is there.
+func (u *upper) view(ctx context.Context, over <-chan struct{}, v *unitView) {
+	for at := u.from[v.ID]; ; {
+		err := u.showFrom(ctx, over, v, &at)
 		gone := errors.Is(err, client.ErrProcessGone)
 		if lost := gone || errors.Is(err, client.ErrSessionGone); lost && at.instance != "" && !at.closed {
 			u.printer.Tell(v.Source, fmt.Sprintf("output after %d may be missing here: another command has replaced or ended the process", at.after))
@@ -299,28 +220,28 @@ func (u *upper) view(ctx context.Context, over, live <-chan struct{}, id string,
 		if err != nil && !gone {
 			return
 		}
-		signalTo(u.news)
+		poke(u.news)
 		select {
 		case <-ctx.Done():
 			return
 		case <-over:
 			return
-		case <-live:
+		case <-v.live:
 			sleep(ctx, upNews)
 		}
 	}
 }
 
 // showFrom shows a process from at until the process closes, and moves at. After over, showFrom shows what is there.
-func (u *upper) showFrom(ctx context.Context, over <-chan struct{}, id string, at *position, v *unitView) error {
+func (u *upper) showFrom(ctx context.Context, over <-chan struct{}, v *unitView, at *position) error {
 	if at.instance == "" {
-		info, err := u.watch.Process(id).Info(ctx)
+		info, err := u.watch.Process(v.ID).Info(ctx)
 		if err != nil {
 			return err
 		}
 		at.instance = info.Instance
 	}
-	p := u.watch.Process(id).Of(at.instance)
+	p := u.watch.Process(v.ID).Of(at.instance)
 	cmd, err := logs.Attach(ctx, p, at.after, true, v)
 	if err != nil {
 		return err
@@ -367,7 +288,7 @@ func (u *upper) stopAll(ctx context.Context) <-chan error {
 	u.stops.Store(true)
 	stopped := make(chan error, 1)
 	go func() {
-		if len(u.names)+len(u.namespaces) == 0 {
+		if !u.partly() {
 			stopped <- u.c.StopGroup(ctx, upGroup)
 			return
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -32,24 +33,19 @@ func (w *waiter) look(wanted []compose.Unit, members []protocol.GroupMember, end
 	if w.runs == nil {
 		w.runs = make(map[string]sighting)
 	}
-	byID := make(map[string]protocol.GroupMember)
-	for _, m := range members {
-		byID[m.ProcessID] = m
-	}
 	for _, unit := range wanted {
-		m, there := byID[unit.ID]
-		if seen := w.runs[unit.ID]; there && (seen.run != m.Run || seen.at.IsZero()) {
+		m := member(members, unit.ID)
+		if m == nil {
+			continue // somebody has ended the whole group
+		}
+		if seen := w.runs[unit.ID]; seen.run != m.Run || seen.at.IsZero() {
 			w.runs[unit.ID] = sighting{m.Run, now}
 		}
 		status, hasEnded := ended[unit.ID]
 		probed := unit.Program.Ready != nil
 		switch {
-		case !there: // somebody has ended the whole group
 		case m.State == supervision.Left.String() && hasEnded && status.ExitCode != 0:
-			reason := m.Reason // such as: too many restarts
-			if reason == "" {
-				reason = why.Ended(&status)
-			}
+			reason := cmp.Or(m.Reason, why.Ended(&status)) // of the group, such as: too many restarts
 			problem = fmt.Errorf("%s has failed: %s", unit.ID, show.Harmless(reason))
 		case stuck(m) && !m.Ready:
 			problem = fmt.Errorf("%s is not ready: %s", unit.ID, whyNot(m))

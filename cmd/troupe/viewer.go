@@ -76,16 +76,14 @@ type viewer struct {
 	stays   bool // the server has promised to keep the session for keptFor
 	shown   bool // stdout was a terminal when the command began: isatty(3) says no of a terminal that is gone
 
-	gaps     atomic.Bool // the person was told that output is missing
-	raw      atomic.Bool // the program has a terminal, and so has this command
-	follows  atomic.Bool // this command sets the size of the program's terminal
-	size     *sizer
-	state    atomic.Int32
-	cmd      atomic.Pointer[client.Cmd]    // nil before running
-	client   atomic.Pointer[client.Client] // nil while dialing
-	typedAt  atomic.Int64                  // Unix ns
-	broken   chan struct{}                 // closed when a write of output has failed: nobody reads it, or the disk is full
-	breakOne sync.Once
+	gaps    atomic.Bool // the person was told that output is missing
+	raw     atomic.Bool // the program has a terminal, and so has this command
+	follows atomic.Bool // this command sets the size of the program's terminal
+	size    *sizer
+	state   atomic.Int32
+	cmd     atomic.Pointer[client.Cmd]    // nil before running
+	client  atomic.Pointer[client.Client] // nil while dialing
+	typedAt atomic.Int64                  // Unix ns
 
 	mu         sync.Mutex
 	held       []syscall.Signal // while starting: to send after the start
@@ -137,7 +135,6 @@ func newViewer(command string, flags viewFlags, proxy bool) *viewer {
 		signals: make(chan os.Signal, 16),
 		proxy:   proxy,
 		keeps:   proxy,
-		broken:  make(chan struct{}),
 		size:    newSizer(),
 		shown:   term.IsTerminal(int(os.Stdout.Fd())),
 	}
@@ -167,7 +164,7 @@ func newViewer(command string, flags viewFlags, proxy bool) *viewer {
 
 // options returns the options of a client that tells the person about its link.
 func (v *viewer) options() client.Options {
-	if path := os.Getenv("TROUPE_TOKEN_FILE"); othersMay(0o006, path) {
+	if path := os.Getenv("TROUPE_TOKEN_FILE"); target.OthersMay(0o006, path) {
 		v.con.Note("other users of this machine can use the token in %s: run chmod o= on it", path)
 	}
 	return client.Options{
@@ -432,10 +429,7 @@ func (o *output) Write(b []byte) (int, error) {
 		o.v.leave(byHangup())
 		select {} // an error would be SIGPIPE for the program, and success would count the output as shown
 	}
-	if err != nil {
-		stdout.fail(err)
-		o.v.breakOne.Do(func() { close(o.v.broken) })
-	}
+	stdout.fail(err)
 	return n, err
 }
 

@@ -29,21 +29,12 @@ troupe failed, or if there is no such process.`,
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: exitsAsProgram,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := interruptible(cmd.Context())
-			defer stop()
 			tell := func(n *named, s *protocol.ExitStatus) {
 				if !quiet {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", show.Harmless(n.name), why.Ended(s))
 				}
 			}
-			code, err := wait(ctx, t, args, tell)
-			if ctx.Err() != nil {
-				return interrupted(ctx)
-			}
-			if code != 0 || err != nil {
-				return exitError{code, err}
-			}
-			return nil
+			return untilSignal(cmd, func(ctx context.Context) error { return exit(wait(ctx, t, args, tell)) })
 		},
 	}
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print nothing")

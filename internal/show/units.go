@@ -41,6 +41,9 @@ func Age(d time.Duration) string {
 	return two(s, day, hour, "d", "h")
 }
 
+// AgeMs is Age for a number of milliseconds from a server.
+func AgeMs(ms uint64) string { return Age(time.Duration(min(ms, 1<<43)) * time.Millisecond) }
+
 // two writes s in a large unit, and below 10 of them also in a small unit.
 func two(s, large, small int64, l, sm string) string {
 	n, rest := s/large, s%large/small

@@ -21,14 +21,14 @@ type Project struct {
 	Programs []*Program
 }
 
-// Program is an entry of the file. Each of its replicas is a process.
+// Program is an entry of the file. Each of its replicas is a process. The JSON of a Program is part of a Digest.
 type Program struct {
 	Name string
 	Line int // in the file; 0: unknown
 
-	Description string
+	Description string   `keys:"description"`
 	Argv        []string // a string as a command becomes sh -c
-	Dir         string   // relative to the directory of the file; "": the directory of the file
+	Dir         string   `keys:"working_dir,cwd"` // relative to the directory of the file; "": the directory of the file
 	Env         map[string]string
 	DependsOn   []Dependency
 	Ready       *protocol.Ready // Unix and File are paths, relative to the directory of the program
@@ -36,17 +36,18 @@ type Program struct {
 	Restart     protocol.Restart
 	StopSignal  protocol.Signal
 	StopTimeout time.Duration
-	Timeout     time.Duration // of a run; 0: none
+	Timeout     time.Duration `keys:"timeout"` // of a run; 0: none
 	Limits      *protocol.ProcessLimits
-	User, Umask string
-	NoNewPrivs  bool
-	Sandbox     string `json:",omitempty"` // as of mode.Mode; "": none is asked for
-	TTY         bool
+	User        string `keys:"user"`
+	Umask       string `keys:"umask" is:"umask"`
+	NoNewPrivs  bool   `keys:"no_new_privileges"`
+	Sandbox     string `json:",omitempty" keys:"sandbox" is:"sandbox"` // as of mode.Mode; "": none is asked for
+	TTY         bool   `keys:"tty,is_tty"`
 
-	Replicas  int // 0: the file does not say, and the only process has the name of the program
-	Namespace string
-	Disabled  bool
-	Port      int // Procfile: PORT of the first replica; 0: none
+	Replicas  int    `keys:"replicas" range:"1,500"` // 0: the file does not say, and the only process has the name of the program
+	Namespace string `keys:"namespace"`
+	Disabled  bool   `keys:"disabled"`
+	Port      int    // Procfile: PORT of the first replica; 0: none
 }
 
 // Conditions of a Dependency.

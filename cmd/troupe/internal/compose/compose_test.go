@@ -78,6 +78,7 @@ func TestFaults(t *testing.T) {
 		{"processes:\n  a: {command: x, replicas: 2}\n  a-1: {command: y}", "troupe.yaml:3: the replica a-1 of a-1 has the name of a process in line 2: rename one"},
 		{"processes:\n  a: {command: x, readiness_probe: {tcp: '80', file: x}}", "troupe.yaml:2:36: processes.a.readiness_probe has 2 conditions, expected one of exec, http_get, tcp, unix, file, log_line and delay"},
 		{"processes:\n  a: {command: x, liveness_probe: {period: 1s}}", "troupe.yaml:2:35: processes.a.liveness_probe has nothing to look at: write exec, http_get or silence"},
+		{"processes: &x\n  a: {command: y}\n  <<: *x", "troupe.yaml:1:12: << merges a mapping into itself"},
 		{"processes:\n  a: {command: x, cwd: a, working_dir: b}", "troupe.yaml:2:27: working_dir and cwd mean the same: leave one out"},
 	} {
 		_, err := read(t, "troupe.yaml", c.in, nil, nil)
@@ -204,13 +205,54 @@ func TestEnvFile(t *testing.T) {
 	}
 }
 
+// A digest is the same in all versions of troupe: after an update, troupe up restarts no program of an unchanged file.
+func TestDigest(t *testing.T) {
+	want := map[string]string{
+		"web":      "1120f427a0584a72f2636ef2d88026e0 159326cecaf10717f8c2e9aeb9caa7b6",
+		"db":       "be3203bd5dcb70e1cfaba7a982acedd6 b0ec1477ba8b32e046616d89cfdaf296",
+		"job-1":    "16daae3e0ecf70760a52d0656d08121a",
+		"job-2":    "924d3223e13a298397080b5d118b02b9",
+		"migrate":  "5b520fb9d9dfdac1b5639a6fe8a248c7",
+		"worker-1": "3b5da42a01b1325c7a327cd839615d44",
+		"worker-2": "3d61e60e1beb56792ade73a3cc7369ff",
+		"worker-3": "b4e638e625e481cb7d248fd231e24bc5",
+		"all":      "69c6e02b1c564a4ec619eb031057f553",
+	}
+	for _, content := range []string{strings.ReplaceAll(spellings, "\t", "  "), shop, `processes:
+  all:
+    command: run
+    working_dir: sub
+    environment: [A=1]
+    readiness_probe: {http_get: {port: 8080, path: health}, initial_delay: 0s, failure_threshold: 4, start_timeout: 3s}
+    liveness_probe: {exec: [look], initial_delay: 0s, timeout: 1s, silence: 5s}
+    restart: {policy: always, backoff: {initial: 1s, max: 3s, factor: 3, jitter: 0.5}, give_up_on: [1, 2], max_restarts: unlimited}
+    shutdown: {signal: SIGQUIT, timeout: 0s}
+    limits: {memory: 1.5GiB, cpus: 0.5, nofile: 0x10, nice: -5, cpu_time: 10s, core: 0}
+    user: ann
+    umask: 022
+    no_new_privileges: yes
+    sandbox: read-only
+    tty: true
+    timeout: 1m
+`} {
+		p := mustRead(t, content)
+		for _, one := range p.Programs {
+			for _, u := range one.Units() {
+				if got := p.Digest(u); !strings.Contains(want[u.ID], strings.TrimPrefix(got, digestPrefix)) {
+					t.Errorf("%s has the digest %s, want one of %s", u.ID, got, want[u.ID])
+				}
+			}
+		}
+	}
+}
+
 // No content makes the reader panic, and accepted content makes valid params.
 func TestReadAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.SampledFrom([]string{"processes", "a", "b", "command", "depends_on", "x", "${A}", "replicas", "2", "restart", "always", "10s", "readiness_probe", "exec", "tcp", "{}", "[a]", "*x", "&x", "<<", "limits", "memory", "null", "- ", ": ", "\n", "\n  ", "\n    ", "\n      "})
 		content := "processes:\n  a:\n    command: x\n" + strings.Join(rapid.SliceOf(word).Draw(t, "words"), "")
-		r := &reader{file: "f", lookup: func(string) (string, bool) { return "1", true }}
-		p := r.readYAML([]byte(content), "/")
+		r := &reader{file: "f", dir: "/", lookup: func(string) (string, bool) { return "1", true }}
+		p := r.readYAML([]byte(content))
 		if len(r.errs) == 0 {
 			r.check(p)
 		}

@@ -1,8 +1,10 @@
 package compose
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -85,7 +87,7 @@ func (p *Project) explain(one *Program) (rows [][2]string) {
 			row("alive", "while it writes something every %v", ms(l.SilenceMs))
 		}
 		if l.Probe != nil {
-			row("alive", "while %s succeeds, every %v; dead after %d failures, or %v without an answer", probeText(l.Probe), ms(or(l.Probe.EveryMs, 10_000)), or(l.Probe.Failures, 3), ms(or(l.Probe.TimeoutMs, 5_000)))
+			row("alive", "while %s succeeds, every %v; dead after %d failures, or %v without an answer", probeText(l.Probe), ms(cmp.Or(l.Probe.EveryMs, 10_000)), cmp.Or(l.Probe.Failures, 3), ms(cmp.Or(l.Probe.TimeoutMs, 5_000)))
 		}
 	}
 	row("restart", "%s", restartText(one.Restart))
@@ -119,17 +121,10 @@ func (p *Project) explain(one *Program) (rows [][2]string) {
 
 func ms(n uint64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-func or(n, otherwise uint64) uint64 {
-	if n == 0 {
-		return otherwise
-	}
-	return n
-}
-
 func readyText(r *protocol.Ready) string {
 	switch {
 	case r.Probe != nil:
-		return fmt.Sprintf("%s succeeds, tried every %v", probeText(r.Probe), ms(or(r.Probe.EveryMs, 1000)))
+		return fmt.Sprintf("%s succeeds, tried every %v", probeText(r.Probe), ms(cmp.Or(r.Probe.EveryMs, 1000)))
 	case r.Line != "":
 		return fmt.Sprintf("it writes a line like %q", r.Line)
 	case r.TCP != "":
@@ -179,23 +174,12 @@ func limitsText(l *protocol.ProcessLimits) string {
 		return ""
 	}
 	var all []string
-	add := func(name string, v any, unit string) { all = append(all, fmt.Sprintf("%s %v%s", name, v, unit)) }
-	for _, one := range []struct {
-		name, unit string
-		v          *uint64
-	}{{"memory", " bytes", l.MemoryBytes}, {"pids", "", l.PIDs}, {"nofile", "", l.NoFile}, {"processes", "", l.Processes}, {"cpu_time", "s", l.CPUSeconds}, {"address_space", " bytes", l.AddressSpaceBytes}, {"core", " bytes", l.CoreBytes}, {"file_size", " bytes", l.FileSizeBytes}} {
-		if one.v != nil {
-			add(one.name, *one.v, one.unit)
+	for _, f := range fieldsOf(reflect.ValueOf((*limits)(l)).Elem()) {
+		if f.value.IsNil() || f.unit == "seconds" {
+			continue
 		}
-	}
-	if l.CPUs != nil {
-		add("cpus", *l.CPUs, "")
-	}
-	if l.Nice != nil {
-		add("nice", *l.Nice, "")
-	}
-	if l.OOMScoreAdj != nil {
-		add("oom_score_adj", *l.OOMScoreAdj, "")
+		unit := map[string]string{"bytes": " bytes", "time": "s"}[f.unit]
+		all = append(all, fmt.Sprintf("%s %v%s", f.keys[0], f.value.Elem(), unit))
 	}
 	return strings.Join(all, ", ")
 }

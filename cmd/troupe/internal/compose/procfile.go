@@ -18,8 +18,8 @@ var procfileLine = regexp.MustCompile(`^([A-Za-z0-9_-]+):\s*(.+)$`)
 const firstPort, portStep = 5000, 100
 
 // readProcfile reads lines NAME: COMMAND. The .env beside the file is for all programs, and its PORT is the first.
-func (r *reader) readProcfile(data []byte, dir string) *Project {
-	env, err := readEnv(filepath.Join(dir, ".env"), r.lookup)
+func (r *reader) readProcfile(data []byte) *Project {
+	env, err := readEnv(filepath.Join(r.dir, ".env"), r.lookup)
 	if err != nil && !os.IsNotExist(err) {
 		r.fault(nil, "%v", err)
 	}

@@ -6,132 +6,118 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/spec"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// restarts collects the keys about restarts from all their places.
-type restarts struct {
-	name      string
-	most      int64 // restarts in the window; -1: unlimited; 0: not said
-	window    time.Duration
-	backoff   *protocol.Backoff
-	giveUp    []int
-	unlimited bool
-}
-
-var policies = map[string]string{
-	"no": "temporary", "never": "temporary", "false": "temporary", "temporary": "temporary",
-	"on_failure": "transient", "on-failure": "transient", "transient": "transient",
-	"always": "permanent", "unless_stopped": "permanent", "unless-stopped": "permanent", "permanent": "permanent",
-}
-
-// restart reads the name of a policy, or a mapping.
-func (r *reader) restart(n *yaml.Node, what string, to *restarts) {
-	if alias(n).Kind == yaml.MappingNode {
-		r.mapping(n, what, append(r.restartKeys(what, to), key{[]string{"policy"}, func(n *yaml.Node) { r.restart(n, what+".policy", to) }}), nil)
-		return
+type (
+	// restarts are the keys about restarts. Each place of a file that may have them reads into the same restarts.
+	restarts struct {
+		name    string        // of the policy
+		Most    string        `keys:"max_restarts" is:"restarts"`
+		Window  time.Duration `keys:"restart_window"`
+		Backoff *backoff      `keys:"backoff"`
+		Seconds *steady       `keys:"backoff_seconds"`
+		GiveUp  exitCodes     `keys:"give_up_on"`
 	}
+	// A restart is the name of a policy, or a mapping.
+	restart struct {
+		*restarts
+		Policy policy `keys:"policy"`
+	}
+	policy       struct{ *restarts }
+	availability struct {
+		*restarts
+		Restart restart `keys:"restart"`
+	}
+	// A backoff is a time, or a mapping.
+	backoff struct {
+		Initial time.Duration `keys:"initial"`
+		Max     time.Duration `keys:"max"`
+		Factor  float64       `keys:"factor" range:"1,100"`
+		Jitter  float64       `keys:"jitter" range:"0,1"`
+	}
+	steady    backoff // a number of seconds
+	exitCodes []int
+)
+
+func newRestart(k *restarts) restart { return restart{k, policy{k}} }
+
+func (k *restart) read(r *reader, n *yaml.Node, what string) {
+	if n.Kind == yaml.MappingNode {
+		r.mapping(n, what, k)
+	} else {
+		k.Policy.read(r, n, what)
+	}
+}
+
+func (p *policy) read(r *reader, n *yaml.Node, what string) {
 	s, ok := r.scalar(n, what)
 	if !ok {
 		return
 	}
-	if to.name != "" {
+	if p.name != "" {
 		r.fault(n, "%s: the policy is there twice", what)
 	}
-	if policies[s] == "" {
+	if p.name = s; spec.Policies[s] == "" {
 		hint := ""
 		if s == "exit_on_failure" {
 			hint = "; see troupe up --abort-on-exit"
 		}
 		r.fault(n, "%s is %s, expected no, on_failure or always%s", what, quote(s), hint)
-		s = "no"
 	}
-	to.name = s
 }
 
-func (r *reader) restartKeys(what string, to *restarts) []key {
-	keys := []key{
-		{[]string{"max_restarts"}, func(n *yaml.Node) {
-			if s := alias(n).Value; s == "unlimited" {
-				to.unlimited = true
-			} else if v, ok := r.number(n, what+".max_restarts", 1, 1000); ok {
-				to.most = v
-			} else {
-				r.errs[len(r.errs)-1].Text += ", or unlimited"
-			}
-		}},
-		{[]string{"backoff"}, func(n *yaml.Node) { to.backoff = r.backoff(n, what+".backoff") }},
-		{[]string{"backoff_seconds"}, func(n *yaml.Node) {
-			var d time.Duration
-			r.durationKeys(&d, what, "backoff")[1].read(n)
-			to.backoff = steady(d)
-		}},
-		{[]string{"give_up_on"}, func(n *yaml.Node) {
-			codes, _ := r.list(n, what+".give_up_on", true)
-			for _, s := range codes {
-				code, err := strconv.Atoi(s)
-				if err != nil || code < 0 || code > 255 {
-					r.fault(n, "%s.give_up_on has %s, expected an exit code from 0 to 255", what, quote(s))
-				}
-				to.giveUp = append(to.giveUp, code)
-			}
-		}},
+func (b *backoff) read(r *reader, n *yaml.Node, what string) {
+	if n.Kind == yaml.ScalarNode {
+		*b = backoff(constant(r.time(n, what, "")))
+		return
 	}
-	return append(keys, r.durationKeys(&to.window, what, "restart_window")...)
+	*b = backoff{Initial: 100 * time.Millisecond, Max: 30 * time.Second, Factor: 2, Jitter: 0.2}
+	r.mapping(n, what, b)
 }
 
-// steady is a backoff with a constant delay.
-func steady(d time.Duration) *protocol.Backoff {
-	none := 0.0
-	return &protocol.Backoff{InitialMs: millis(d), MaxMs: millis(max(d, time.Millisecond)), Factor: 1, Jitter: &none}
+func (b *steady) read(r *reader, n *yaml.Node, what string) {
+	*b = constant(r.time(n, what, "seconds"))
 }
 
-func (r *reader) backoff(n *yaml.Node, what string) *protocol.Backoff {
-	if alias(n).Kind == yaml.ScalarNode {
-		d, _ := r.duration(n, what)
-		return steady(d)
-	}
-	initial, most := 100*time.Millisecond, 30*time.Second
-	jitter := 0.2
-	b := &protocol.Backoff{Factor: 2, Jitter: &jitter}
-	float := func(to *float64, what string, least, most float64) func(*yaml.Node) {
-		return func(n *yaml.Node) {
-			s, ok := r.scalar(n, what)
-			if v, err := strconv.ParseFloat(s, 64); ok && (err != nil || !(least <= v && v <= most)) {
-				r.fault(n, "%s is %s, expected a number from %v to %v", what, quote(s), least, most)
-			} else if ok {
-				*to = v
-			}
+func constant(d time.Duration) steady { return steady{Initial: d, Max: d, Factor: 1} }
+
+func (c *exitCodes) read(r *reader, n *yaml.Node, what string) {
+	codes, _ := r.list(n, what, true)
+	for _, s := range codes {
+		code, err := strconv.Atoi(s)
+		if err != nil || code < 0 || code > 255 {
+			r.fault(n, "%s has %s, expected an exit code from 0 to 255", what, quote(s))
 		}
+		*c = append(*c, code)
 	}
-	keys := append(r.durationKeys(&initial, what, "initial"), r.durationKeys(&most, what, "max")...)
-	r.mapping(n, what, append(keys, key{[]string{"factor"}, float(&b.Factor, what+".factor", 1, 100)}, key{[]string{"jitter"}, float(&jitter, what+".jitter", 0, 1)}), nil)
-	b.InitialMs, b.MaxMs = millis(initial), millis(max(most, time.Millisecond))
-	return b
 }
 
-func (s *restarts) policy() protocol.Restart {
-	p := protocol.Restart{Policy: policies[s.name], Backoff: s.backoff}
-	if p.Policy == "" {
-		p.Policy = "temporary"
+func (k *restarts) policy() protocol.Restart {
+	p := protocol.Restart{Policy: spec.Policies[k.name]}
+	if p.Policy == "" || p.Policy == "temporary" {
+		return protocol.Restart{Policy: "temporary"}
 	}
-	if p.Policy == "temporary" {
-		p.Backoff = nil
-		return p
+	if k.Backoff == nil {
+		k.Backoff = (*backoff)(k.Seconds)
+	}
+	if b := k.Backoff; b != nil {
+		p.Backoff = &protocol.Backoff{InitialMs: millis(b.Initial), MaxMs: millis(max(b.Max, time.Millisecond)), Factor: b.Factor, Jitter: &b.Jitter}
 	}
 	restarts, window := uint64(DefaultMaxRestarts), DefaultWindow
-	if s.most > 0 {
-		restarts = uint64(s.most)
+	if n, err := strconv.ParseUint(k.Most, 10, 64); err == nil {
+		restarts = n
 	}
-	if s.window > 0 {
-		window = s.window
+	if k.Window > 0 {
+		window = k.Window
 	}
-	if s.unlimited {
+	if k.Most == "unlimited" {
 		restarts, window = 1000, time.Millisecond // no program fails a thousand times in a millisecond
 	}
 	p.Intensity = &protocol.Intensity{Restarts: &restarts, PeriodMs: millis(window)}
-	if len(s.giveUp) > 0 {
-		p.GiveUp = &protocol.GiveUp{ExitCodes: s.giveUp}
+	if len(k.GiveUp) > 0 {
+		p.GiveUp = &protocol.GiveUp{ExitCodes: k.GiveUp}
 	}
 	return p
 }

@@ -1,11 +1,12 @@
 package compose
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/spec"
 )
 
 // substitute replaces ${NAME} in a value, as docker compose does, with these forms:
@@ -79,28 +80,19 @@ func variable(expr string, lookup func(string) (string, bool)) (string, error) {
 	return "", fmt.Errorf("${%s} is unknown: write ${%s}, ${%s:-default}, ${%s:?error} or $${ for a literal ${", expr, name, name, name)
 }
 
-// readEnv reads a file of lines NAME=VALUE, such as .env. readEnv skips empty lines and lines beginning with #, and
-// allows export. A value in single quotes is literal. A value in double quotes may have \n, \t, \", \\ and ${VAR}.
+// readEnv reads a file of lines NAME=VALUE, such as .env. A value in single quotes is literal. A value in double quotes may have \n, \t,
+// \", \\ and ${VAR}.
 func readEnv(path string, lookup func(string) (string, bool)) (map[string]string, error) {
-	f, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	all := make(map[string]string)
-	in := bufio.NewScanner(f)
-	in.Buffer(nil, 1<<20)
-	for n := 1; in.Scan(); n++ {
-		line := strings.TrimSpace(in.Text())
-		if line == "" || line[0] == '#' {
-			continue
+	err = spec.EnvLines(string(text), func(name, value string, valued bool) error {
+		if !valued || name == "" {
+			return fmt.Errorf("%s is not NAME=VALUE", quote(name))
 		}
-		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
-		name = strings.TrimSpace(name)
-		if !ok || name == "" || strings.ContainsAny(name, " \t\"'") {
-			return nil, fmt.Errorf("%s:%d: %s is not NAME=VALUE", path, n, quote(line))
-		}
-		value, err := envValue(strings.TrimSpace(value), func(name string) (string, bool) {
+		all[name], err = envValue(value, func(name string) (string, bool) {
 			if v, ok := lookup(name); ok {
 				return v, true
 			}
@@ -108,11 +100,14 @@ func readEnv(path string, lookup func(string) (string, bool)) (map[string]string
 			return v, ok
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %s: %w", path, n, name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		all[name] = value
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return all, in.Err()
+	return all, nil
 }
 
 func envValue(s string, lookup func(string) (string, bool)) (string, error) {

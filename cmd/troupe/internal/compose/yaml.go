@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -48,10 +50,10 @@ func Read(path string, lookup func(string) (string, bool)) (*Project, error) {
 		return nil, err
 	}
 	dir := filepath.Dir(full)
-	r := &reader{file: path, lookup: lookup}
+	r := &reader{file: path, dir: dir, lookup: lookup}
 	var p *Project
 	if strings.HasPrefix(filepath.Base(full), "Procfile") {
-		p = r.readProcfile(data, dir)
+		p = r.readProcfile(data)
 	} else {
 		// The .env beside the file has variables for ${VAR}. Variables of the caller go first.
 		if env, err := readEnv(filepath.Join(dir, ".env"), lookup); err == nil {
@@ -65,7 +67,7 @@ func Read(path string, lookup func(string) (string, bool)) (*Project, error) {
 		} else if !errors.Is(err, os.ErrNotExist) {
 			r.fault(nil, "%v", err)
 		}
-		p = r.readYAML(data, dir)
+		p = r.readYAML(data)
 	}
 	p.File, p.Dir = full, dir
 	if p.Named = p.Name != ""; !p.Named {
@@ -94,7 +96,7 @@ var (
 	yamlLine    = regexp.MustCompile(`^yaml: (?:unmarshal errors:\n)?\s*line (\d+): `)
 )
 
-func (r *reader) readYAML(data []byte, dir string) *Project {
+func (r *reader) readYAML(data []byte) *Project {
 	p := new(Project)
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
@@ -114,197 +116,120 @@ func (r *reader) readYAML(data []byte, dir string) *Project {
 		r.fault(nil, "the file is empty: write processes:, with a command for each")
 		return p
 	}
-	common := make(map[string]string) // environment of all programs
-	var programs *yaml.Node
-	r.mapping(doc.Content[0], "the file", []key{
-		{[]string{"name"}, func(n *yaml.Node) {
-			if r.text(&p.Name, "name")(n); p.Name != "" && !programName.MatchString(p.Name) {
-				r.fault(n, "name is %s, expected letters, digits, dots, dashes and underscores", quote(p.Name))
-			}
-		}},
-		{[]string{"version"}, func(n *yaml.Node) {
-			if v, ok := r.scalar(n, "version"); ok && v != "1" && !strings.HasPrefix(v, "0.") {
-				r.fault(n, "version is %s, and this troupe knows version 1 only", quote(v))
-			}
-		}},
-		{[]string{"env_file"}, func(n *yaml.Node) { r.envFiles(n, "env_file", dir, common) }},
-		{[]string{"environment"}, func(n *yaml.Node) { r.environment(n, "environment", common) }},
-		{[]string{"processes"}, func(n *yaml.Node) { programs = n }},
-	}, map[string]string{
-		"services": "write processes", "procs": "write processes", "programs": "write processes",
-		"volumes": "troupe runs programs, not containers", "networks": "troupe runs programs, not containers",
-		"log_location": "troupe logs NAME shows output; the server keeps it",
-	})
-	if programs == nil {
+	var d document
+	if r.mapping(doc.Content[0], theFile, &d); d.Processes == nil {
 		if len(r.errs) == 0 {
 			r.fault(doc.Content[0], "processes is missing: write processes:, with a command for each")
 		}
 		return p
 	}
-	for _, f := range r.fields(programs, "processes") {
-		name := f.key.Value
-		if !programName.MatchString(name) {
-			r.fault(f.key, "%s is not the name of a process: use letters, digits, dots, dashes and underscores", quote(name))
-			continue
+	p.Name = d.Name
+	for _, m := range r.members(d.Processes.Node, "processes") {
+		if name := m.key.Value; !programName.MatchString(name) {
+			r.fault(m.key, "%s is not the name of a process: use letters, digits, dots, dashes and underscores", quote(name))
+		} else {
+			p.Programs = append(p.Programs, r.program(m, &d))
 		}
-		p.Programs = append(p.Programs, r.program(f, dir, common))
 	}
 	if len(p.Programs) == 0 && len(r.errs) == 0 {
-		r.fault(programs, "processes is empty: write a name and a command for each")
+		r.fault(d.Processes.Node, "processes is empty: write a name and a command for each")
 	}
 	return p
 }
 
-// program reads an entry of processes.
-func (r *reader) program(f field, dir string, common map[string]string) *Program {
-	p := newProgram(f.key.Value, f.key.Line)
-	what := "processes." + p.Name
-	own, files := make(map[string]string), make(map[string]string)
-	restarts := new(restarts)
-	at := func(name string) string { return what + "." + name }
-	keys := []key{
-		{[]string{"command"}, func(n *yaml.Node) { p.Argv = r.command(n, at("command")) }},
-		{[]string{"description"}, r.text(&p.Description, at("description"))},
-		{[]string{"working_dir", "cwd"}, r.text(&p.Dir, at("working_dir"))},
-		{[]string{"environment", "env"}, func(n *yaml.Node) { r.environment(n, at("environment"), own) }},
-		{[]string{"env_file"}, func(n *yaml.Node) { r.envFiles(n, at("env_file"), dir, files) }},
-		{[]string{"depends_on"}, func(n *yaml.Node) { p.DependsOn = r.dependencies(n, at("depends_on")) }},
-		{[]string{"readiness_probe", "healthcheck"}, func(n *yaml.Node) { r.readiness(n, at("readiness_probe"), p) }},
-		{[]string{"ready_log_line"}, func(n *yaml.Node) {
-			r.readiness(&yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Column: n.Column, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: "log_line", Line: n.Line}, n}}, at("ready_log_line"), p)
-		}},
-		{[]string{"liveness_probe"}, func(n *yaml.Node) { r.liveness(n, at("liveness_probe"), p) }},
-		{[]string{"restart"}, func(n *yaml.Node) { r.restart(n, at("restart"), restarts) }},
-		{[]string{"availability"}, func(n *yaml.Node) {
-			r.mapping(n, at("availability"), append(r.restartKeys(at("availability"), restarts), key{[]string{"restart"}, func(n *yaml.Node) { r.restart(n, at("availability.restart"), restarts) }}), map[string]string{
-				"exit_on_failure": "run troupe up --abort-on-exit", "exit_on_end": "run troupe up --abort-on-exit",
-			})
-		}},
-		{[]string{"shutdown"}, func(n *yaml.Node) { r.shutdown(n, at("shutdown"), p) }},
-		{[]string{"limits"}, func(n *yaml.Node) { r.limits(n, at("limits"), p) }},
-		{[]string{"user"}, r.text(&p.User, at("user"))},
-		{[]string{"umask"}, func(n *yaml.Node) {
-			s, ok := alias(n).Value, true
-			if alias(n).Kind != yaml.ScalarNode || strings.Contains(s, "${") {
-				s, ok = r.scalar(n, at("umask"))
-			}
-			mask, err := strconv.ParseUint(strings.TrimPrefix(s, "0o"), 8, 32)
-			if ok && (err != nil || mask > 0o777) {
-				r.fault(n, "%s is %s, expected octal digits such as \"027\"", at("umask"), quote(s))
-			}
-			p.Umask = fmt.Sprintf("%03o", mask)
-		}},
-		{[]string{"no_new_privileges"}, r.boolean(&p.NoNewPrivs, at("no_new_privileges"))},
-		{[]string{"sandbox"}, func(n *yaml.Node) {
-			s, ok := r.scalar(n, at("sandbox"))
-			m, err := mode.Parse(s)
-			if ok && err != nil {
-				r.fault(n, "%s is %s, expected %s", at("sandbox"), quote(s), strings.Join(mode.Names, ", "))
-			}
-			p.Sandbox = m.String()
-		}},
-		{[]string{"replicas"}, func(n *yaml.Node) {
-			if v, ok := r.number(n, at("replicas"), 1, 500); ok {
-				p.Replicas = int(v)
-			}
-		}},
-		{[]string{"namespace"}, func(n *yaml.Node) { r.text(&p.Namespace, at("namespace"))(n) }},
-		{[]string{"tty", "is_tty"}, r.boolean(&p.TTY, at("tty"))},
-		{[]string{"disabled"}, r.boolean(&p.Disabled, at("disabled"))},
+// theFile names the mapping with all others in faults.
+const theFile = "the file"
+
+// The structs below have the keys of a file. Their values replace the defaults that a struct has before.
+type (
+	document struct {
+		Name        string     `keys:"name" is:"name"`
+		Version     string     `keys:"version" is:"version"`
+		EnvFile     envFiles   `keys:"env_file"`
+		Environment variables  `keys:"environment"`
+		Processes   *processes `keys:"processes"`
 	}
-	keys = append(keys, r.restartKeys(what, restarts)...)
-	keys = append(keys, r.durationKeys(&p.Timeout, what, "timeout")...)
-	r.mapping(f.value, what, keys, map[string]string{
-		"image": "troupe runs programs, not containers", "build": "troupe runs programs, not containers", "ports": "a program opens its ports itself; wait for one with readiness_probe: {tcp: HOST:PORT}",
-		"volumes": "troupe runs programs, not containers", "cmd": "write command", "entrypoint": "write command", "scale": "write replicas", "deploy": "write replicas", "stop_signal": "write shutdown: {signal: …}",
-		"stop_grace_period": "write shutdown: {timeout: …}", "mem_limit": "write limits: {memory: …}", "pids_limit": "write limits: {pids: …}", "ulimits": "write limits",
-		"log_location": "troupe logs NAME shows output; the server keeps it", "is_daemon": "run the program in the foreground", "vars": "write environment", "profiles": "write namespace",
-	})
-	maps.Copy(p.Env, common)
-	maps.Copy(p.Env, files)
-	maps.Copy(p.Env, own)
-	if len(p.Argv) == 0 {
-		r.fault(f.key, "%s has no command", what)
+	// An entry is a program, a member of processes.
+	entry struct {
+		Command      command      `keys:"command"`
+		Environment  variables    `keys:"environment,env"`
+		EnvFile      envFiles     `keys:"env_file"`
+		DependsOn    dependencies `keys:"depends_on"`
+		Readiness    *readiness   `keys:"readiness_probe,healthcheck"`
+		ReadyLogLine *logLine     `keys:"ready_log_line"`
+		Liveness     *liveness    `keys:"liveness_probe"`
+		Restart      restart      `keys:"restart"`
+		Availability availability `keys:"availability"`
+		Shutdown     shutdown     `keys:"shutdown"`
+		Limits       *limits      `keys:"limits"`
+		*Program                  // has the keys whose values are taken as they are
+		*restarts                 // below restart and availability, too
 	}
-	p.Restart = restarts.policy()
-	return p
+	shutdown struct {
+		Signal  protocol.Signal `keys:"signal" is:"stop signal"`
+		Timeout time.Duration   `keys:"timeout"`
+	}
+	// limits are protocol.ProcessLimits, with the keys of a file.
+	limits struct {
+		NoFile            *uint64  `keys:"nofile" range:"0"`
+		CPUSeconds        *uint64  `keys:"cpu_time" unit:"time"`
+		AddressSpaceBytes *uint64  `keys:"address_space" unit:"bytes"`
+		Processes         *uint64  `keys:"processes,nproc" range:"0"`
+		CoreBytes         *uint64  `keys:"core" unit:"bytes"`
+		FileSizeBytes     *uint64  `keys:"file_size,fsize" unit:"bytes"`
+		Nice              *int     `keys:"nice" range:"-20,19"`
+		OOMScoreAdj       *int     `keys:"oom_score_adj" range:"-1000,1000"`
+		MemoryBytes       *uint64  `keys:"memory,mem" unit:"bytes"`
+		PIDs              *uint64  `keys:"pids" range:"1"`
+		CPUs              *float64 `keys:"cpus,cpu" range:"0.01,100000"`
+	}
+)
+
+// words are the kinds of text that a file may have, by the tag is of a field: what a fault says is expected, and the function that checks
+// a text and returns what it stands for.
+var words = map[string]struct {
+	expected string
+	parse    func(string) (string, bool)
+}{
+	"name":      {"letters, digits, dots, dashes and underscores", func(s string) (string, bool) { return s, s == "" || programName.MatchString(s) }},
+	"version":   {"1, the only version that this troupe knows", func(s string) (string, bool) { return s, s == "1" || strings.HasPrefix(s, "0.") }},
+	"condition": {"process_started, process_healthy or process_completed_successfully (troupe waits for a success only)", func(s string) (string, bool) { return conditions[s], conditions[s] != "" }},
+	"restarts": {"a whole number from 1 to 1000, or unlimited", func(s string) (string, bool) {
+		v, err := strconv.Atoi(s)
+		return s, s == "unlimited" || err == nil && 1 <= v && v <= 1000
+	}},
+	"scheme": {"http or https", func(s string) (string, bool) {
+		s = strings.ToLower(s)
+		return s, s == "http" || s == "https"
+	}},
+	"URL": {"a URL such as http://127.0.0.1:8080/health", func(s string) (string, bool) {
+		u, err := url.Parse(s)
+		return s, err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+	}},
+	"address": {"HOST:PORT", func(s string) (string, bool) {
+		if _, err := strconv.Atoi(s); err == nil {
+			s = "127.0.0.1:" + s
+		}
+		_, port, err := net.SplitHostPort(s)
+		return s, err == nil && port != ""
+	}},
+	"stop signal": {"SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 or SIGKILL", func(s string) (string, bool) {
+		signal, err := sig.Parse(s)
+		return string(signal), err == nil && slices.Contains(stopSignals, signal)
+	}},
+	"umask": {`octal digits such as "027"`, func(s string) (string, bool) {
+		mask, err := strconv.ParseUint(strings.TrimPrefix(s, "0o"), 8, 32)
+		return fmt.Sprintf("%03o", mask), err == nil && mask <= 0o777
+	}},
+	"sandbox": {strings.Join(mode.Names, ", "), func(s string) (string, bool) {
+		m, err := mode.Parse(s)
+		return m.String(), err == nil
+	}},
 }
 
-// command reads a text for a shell, or a list: a program and its arguments.
-func (r *reader) command(n *yaml.Node, what string) []string {
-	n = alias(n)
-	if n.Kind == yaml.ScalarNode && n.Tag != "!!null" {
-		if s, ok := r.scalar(n, what); ok && strings.TrimSpace(s) == "" {
-			r.fault(n, "%s is empty", what)
-		} else if ok {
-			return []string{"sh", "-c", s}
-		}
-		return []string{""}
-	}
-	argv, ok := r.list(n, what, false)
-	if ok && (len(argv) == 0 || argv[0] == "") {
-		r.fault(n, "%s has no program", what)
-	}
-	if len(argv) == 0 {
-		argv = []string{""} // said already
-	}
-	return argv
-}
-
-// environment reads a mapping of names to values, or a list of NAME=VALUE. A name without a value has the value of
-// the caller's variable.
-func (r *reader) environment(n *yaml.Node, what string, to map[string]string) {
-	set := func(at *yaml.Node, name, value string) {
-		if name == "" || strings.ContainsAny(name, "=\x00") {
-			r.fault(at, "%s has %s, which is not the name of a variable", what, quote(name))
-			return
-		}
-		to[name] = value
-	}
-	inherit := func(at *yaml.Node, name string) {
-		if v, ok := r.lookup(name); ok {
-			set(at, name, v)
-		} else {
-			r.fault(at, "%s: %s has no value here, and is not set where troupe runs", what, name)
-		}
-	}
-	if alias(n).Kind == yaml.SequenceNode {
-		for _, one := range alias(n).Content {
-			if s, ok := r.scalar(one, what); ok {
-				if name, value, is := strings.Cut(s, "="); is {
-					set(one, name, value)
-				} else {
-					inherit(one, s)
-				}
-			}
-		}
-		return
-	}
-	for _, f := range r.fields(n, what) {
-		if v := alias(f.value); v.Kind == yaml.ScalarNode && v.Tag == "!!null" {
-			inherit(f.key, f.key.Value)
-		} else if s, ok := r.scalar(v, what+"."+f.key.Value); ok {
-			set(f.key, f.key.Value, s)
-		}
-	}
-}
-
-func (r *reader) envFiles(n *yaml.Node, what, dir string, to map[string]string) {
-	paths, ok := r.list(n, what, true)
-	if !ok {
-		return
-	}
-	for _, path := range paths {
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
-		}
-		env, err := readEnv(path, r.lookup)
-		if err != nil {
-			r.fault(n, "%s: %v", what, err)
-			continue
-		}
-		maps.Copy(to, env)
-	}
+// stopSignals are the signals for the end of a program.
+var stopSignals = []protocol.Signal{
+	protocol.SignalTerminate, protocol.SignalInterrupt, protocol.SignalQuit, protocol.SignalHangup, protocol.SignalUsr1, protocol.SignalUsr2, protocol.SignalKill,
 }
 
 var conditions = map[string]string{
@@ -313,106 +238,167 @@ var conditions = map[string]string{
 	"process_completed_successfully": Completed, "service_completed_successfully": Completed, "completed_successfully": Completed,
 }
 
-// dependencies reads a list of names, or a mapping of names to conditions.
-func (r *reader) dependencies(n *yaml.Node, what string) (all []Dependency) {
-	n = alias(n)
+// hints are the advice for unknown keys, by the struct without the key.
+var hints = map[reflect.Type]map[string]string{
+	reflect.TypeFor[document](): {
+		"services": "write processes", "procs": "write processes", "programs": "write processes",
+		"volumes": "troupe runs programs, not containers", "networks": "troupe runs programs, not containers",
+		"log_location": "troupe logs NAME shows output; the server keeps it",
+	},
+	reflect.TypeFor[entry](): {
+		"image": "troupe runs programs, not containers", "build": "troupe runs programs, not containers", "ports": "a program opens its ports itself; wait for one with readiness_probe: {tcp: HOST:PORT}",
+		"volumes": "troupe runs programs, not containers", "cmd": "write command", "entrypoint": "write command", "scale": "write replicas", "deploy": "write replicas", "stop_signal": "write shutdown: {signal: …}",
+		"stop_grace_period": "write shutdown: {timeout: …}", "mem_limit": "write limits: {memory: …}", "pids_limit": "write limits: {pids: …}", "ulimits": "write limits",
+		"log_location": "troupe logs NAME shows output; the server keeps it", "is_daemon": "run the program in the foreground", "vars": "write environment", "profiles": "write namespace",
+	},
+	reflect.TypeFor[availability](): {"exit_on_failure": "run troupe up --abort-on-exit", "exit_on_end": "run troupe up --abort-on-exit"},
+	reflect.TypeFor[shutdown]():     {"command": "a program is stopped by a signal", "parent_only": "the signal goes to the process group of the program"},
+	reflect.TypeFor[exec]():         {"working_dir": "a probe runs in the directory of the program"},
+	reflect.TypeFor[httpGet]():      {"headers": "a probe sends no headers", "status_code": "a probe takes the status 200 to 399 for a success"},
+	reflect.TypeFor[liveness]():     {"tcp": "write exec or http_get", "log_line": "write silence: TIME, for a program that always writes"},
+}
+
+// program reads a member of the processes of d.
+func (r *reader) program(m member, d *document) *Program {
+	p := newProgram(m.key.Value, m.key.Line)
+	what := "processes." + p.Name
+	k := new(restarts)
+	e := entry{
+		Program: p, restarts: k, Restart: newRestart(k), Availability: availability{k, newRestart(k)},
+		Shutdown: shutdown{p.StopSignal, p.StopTimeout},
+	}
+	r.mapping(m.value, what, &e)
+	switch {
+	case len(e.Command) == 0:
+		r.fault(m.key, "%s has no command", what)
+	case e.Readiness != nil && e.ReadyLogLine != nil:
+		r.fault(m.key, "%s has readiness_probe and ready_log_line: leave one out", what)
+	case e.ReadyLogLine != nil:
+		e.Readiness = &readiness{Line: *e.ReadyLogLine}
+	}
+	p.Argv, p.DependsOn = e.Command, e.DependsOn
+	for _, env := range []map[string]string{d.EnvFile, d.Environment, e.EnvFile, e.Environment} {
+		maps.Copy(p.Env, env)
+	}
+	if e.Readiness != nil {
+		p.Ready = e.Readiness.ready()
+	}
+	if e.Liveness != nil {
+		p.Liveness = e.Liveness.liveness()
+	}
+	p.Restart = e.policy()
+	p.StopSignal, p.StopTimeout = e.Shutdown.Signal, e.Shutdown.Timeout
+	p.Limits = (*protocol.ProcessLimits)(e.Limits)
+	return p
+}
+
+// Types with a form of their own.
+type (
+	processes    struct{ *yaml.Node }
+	command      []string // a text as a command becomes sh -c
+	variables    map[string]string
+	envFiles     map[string]string
+	dependencies []Dependency
+)
+
+func (p *processes) read(_ *reader, n *yaml.Node, _ string) { p.Node = n }
+
+// read reads a text for a shell, or a list: a program and its arguments.
+func (c *command) read(r *reader, n *yaml.Node, what string) {
+	*c = command{""} // the key is there, whatever its fault
+	if n.Kind == yaml.ScalarNode && !isNull(n) {
+		if s, ok := r.scalar(n, what); ok && strings.TrimSpace(s) == "" {
+			r.fault(n, "%s is empty", what)
+		} else if ok {
+			*c = command{"sh", "-c", s}
+		}
+		return
+	}
+	argv, ok := r.list(n, what, false)
+	if ok && (len(argv) == 0 || argv[0] == "") {
+		r.fault(n, "%s has no program", what)
+	} else if ok {
+		*c = argv
+	}
+}
+
+// read reads a mapping of names to values, or a list of NAME=VALUE. A name without a value has the value of the caller's variable.
+func (v *variables) read(r *reader, n *yaml.Node, what string) {
+	*v = make(variables)
+	set := func(at *yaml.Node, name, value string, valued bool) {
+		if !valued {
+			if value, valued = r.lookup(name); !valued {
+				r.fault(at, "%s: %s has no value here, and is not set where troupe runs", what, name)
+				return
+			}
+		}
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			r.fault(at, "%s has %s, which is not the name of a variable", what, quote(name))
+			return
+		}
+		(*v)[name] = value
+	}
+	if n.Kind == yaml.SequenceNode {
+		for _, one := range n.Content {
+			if s, ok := r.scalar(one, what); ok {
+				name, value, valued := strings.Cut(s, "=")
+				set(one, name, value, valued)
+			}
+		}
+		return
+	}
+	for _, m := range r.members(n, what) {
+		if isNull(alias(m.value)) {
+			set(m.key, m.key.Value, "", false)
+		} else if s, ok := r.scalar(m.value, what+"."+m.key.Value); ok {
+			set(m.key, m.key.Value, s, true)
+		}
+	}
+}
+
+func (v *envFiles) read(r *reader, n *yaml.Node, what string) {
+	*v = make(envFiles)
+	paths, _ := r.list(n, what, true)
+	for _, path := range paths {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(r.dir, path)
+		}
+		env, err := readEnv(path, r.lookup)
+		if err != nil {
+			r.fault(n, "%s: %v", what, err)
+		}
+		maps.Copy(*v, env)
+	}
+}
+
+// read reads a list of names, or a mapping of names to conditions. Function check chooses the conditions missing in the file.
+func (d *dependencies) read(r *reader, n *yaml.Node, what string) {
 	if n.Kind != yaml.MappingNode {
 		names, _ := r.list(n, what, true)
 		for i, name := range names {
-			line := n.Line
+			at := n
 			if n.Kind == yaml.SequenceNode {
-				line = n.Content[i].Line
+				at = n.Content[i]
 			}
-			all = append(all, Dependency{Name: name, Line: line}) // check chooses the condition
+			*d = append(*d, Dependency{Name: name, Line: at.Line})
 		}
-		return all
+		return
 	}
-	for _, f := range r.fields(n, what) {
-		d := Dependency{Name: f.key.Value, Line: f.key.Line}
-		at := what + "." + d.Name
-		r.mapping(f.value, at, []key{{[]string{"condition"}, func(n *yaml.Node) {
-			s, ok := r.scalar(n, at+".condition")
-			if d.Condition = conditions[s]; ok && d.Condition == "" {
-				hint := ""
-				if s == "process_completed" {
-					hint = ": troupe waits for a success only"
-				}
-				r.fault(n, "%s.condition is %s, expected %s, %s or %s%s", at, quote(s), Started, Healthy, Completed, hint)
-			}
-		}}}, nil)
-		all = append(all, d)
+	for _, m := range r.members(n, what) {
+		var one struct {
+			Condition string `keys:"condition" is:"condition"`
+		}
+		r.mapping(m.value, what+"."+m.key.Value, &one)
+		*d = append(*d, Dependency{m.key.Value, one.Condition, m.key.Line})
 	}
-	return all
+}
+
+func (s *shutdown) read(r *reader, n *yaml.Node, what string) {
+	if r.mapping(n, what, s); s.Timeout > time.Hour {
+		r.fault(n, "%s.timeout is %v, the limit is 1h", what, s.Timeout)
+	}
 }
 
 func millis(d time.Duration) *uint64 {
-	ms := uint64((d + time.Millisecond - 1) / time.Millisecond)
-	return &ms
-}
-
-// stopSignals are the signals for the end of a program.
-var stopSignals = []protocol.Signal{
-	protocol.SignalTerminate, protocol.SignalInterrupt, protocol.SignalQuit, protocol.SignalHangup, protocol.SignalUsr1, protocol.SignalUsr2, protocol.SignalKill,
-}
-
-func (r *reader) shutdown(n *yaml.Node, what string, p *Program) {
-	keys := append(r.durationKeys(&p.StopTimeout, what, "timeout"), key{[]string{"signal"}, func(n *yaml.Node) {
-		s, ok := r.scalar(n, what+".signal")
-		signal, err := sig.Parse(s)
-		if ok && (err != nil || !slices.Contains(stopSignals, signal)) {
-			r.fault(n, "%s.signal is %s, expected SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 or SIGKILL", what, quote(s))
-		}
-		p.StopSignal = signal
-	}})
-	r.mapping(n, what, keys, map[string]string{"command": "a program is stopped by a signal", "parent_only": "the signal goes to the process group of the program"})
-	if p.StopTimeout > time.Hour {
-		r.fault(n, "%s.timeout is %v, the limit is 1h", what, p.StopTimeout)
-	}
-}
-
-func (r *reader) limits(n *yaml.Node, what string, p *Program) {
-	l := new(protocol.ProcessLimits)
-	count := func(to **uint64, name string, least int64) func(*yaml.Node) {
-		return func(n *yaml.Node) {
-			if v, ok := r.number(n, what+"."+name, least, math.MaxInt64); ok {
-				u := uint64(v)
-				*to = &u
-			}
-		}
-	}
-	whole := func(to **int, name string, least, most int64) func(*yaml.Node) {
-		return func(n *yaml.Node) {
-			if v, ok := r.number(n, what+"."+name, least, most); ok {
-				i := int(v)
-				*to = &i
-			}
-		}
-	}
-	cpu := unsetTime
-	keys := []key{
-		{[]string{"memory", "mem"}, r.size(&l.MemoryBytes, what+".memory")},
-		{[]string{"cpus", "cpu"}, func(n *yaml.Node) {
-			s, ok := r.scalar(n, what+".cpus")
-			v, err := strconv.ParseFloat(s, 64)
-			if ok && (err != nil || v < 0.01 || v > 100_000) {
-				r.fault(n, "%s.cpus is %s, expected a number of CPUs such as 0.5", what, quote(s))
-			} else if ok {
-				l.CPUs = &v
-			}
-		}},
-		{[]string{"pids"}, count(&l.PIDs, "pids", 1)},
-		{[]string{"nofile"}, count(&l.NoFile, "nofile", 0)},
-		{[]string{"processes", "nproc"}, count(&l.Processes, "processes", 0)},
-		{[]string{"address_space"}, r.size(&l.AddressSpaceBytes, what+".address_space")},
-		{[]string{"core"}, r.size(&l.CoreBytes, what+".core")},
-		{[]string{"file_size", "fsize"}, r.size(&l.FileSizeBytes, what+".file_size")},
-		{[]string{"nice"}, whole(&l.Nice, "nice", -20, 19)},
-		{[]string{"oom_score_adj"}, whole(&l.OOMScoreAdj, "oom_score_adj", -1000, 1000)},
-	}
-	r.mapping(n, what, append(keys, r.durationKeys(&cpu, what, "cpu_time")...), nil)
-	if cpu >= 0 {
-		s := max(uint64(cpu/time.Second), 1)
-		l.CPUSeconds = &s
-	}
-	p.Limits = l
+	return new(uint64((d + time.Millisecond - 1) / time.Millisecond))
 }

@@ -319,7 +319,7 @@ func (c *Console) show() {
 		}
 	}
 	size := c.Size()
-	fmt.Fprint(c.Err, draw(c.at, c.Command+": "+lostText(d, c.hint()), int(size.Rows), int(size.Cols), !c.shown))
+	fmt.Fprint(c.Err, draw(c.at, c.Command+": "+show.LostFor(d)+c.hint(), int(size.Rows), int(size.Cols), !c.shown))
 	c.shown = true
 }
 

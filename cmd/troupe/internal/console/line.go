@@ -1,16 +1,6 @@
 package console
 
-import (
-	"strconv"
-	"time"
-
-	"github.com/b6f6fdd7/troupe/internal/show"
-)
-
-// lostText is the line about a lost connection.
-func lostText(since time.Duration, hint string) string {
-	return show.LostFor(since) + hint
-}
+import "strconv"
 
 // A place says where on the terminal the line is.
 type place int
@@ -27,29 +17,23 @@ func draw(at place, text string, rows, cols int, first bool) string {
 	if r := []rune(text); cols > 1 && len(r) >= cols {
 		text = string(r[:cols-1])
 	}
-	switch at {
-	case lastRow:
-		return "\x1b7\x1b[" + strconv.Itoa(rows) + ";1H\x1b[0;7m\x1b[2K" + text + "\x1b8"
-	case below:
-		room := ""
-		if first {
-			room = "\x1bD\x1b[A" // scrolls if the cursor is in the last row
-		}
-		return room + "\x1b7\x1b[B\r\x1b[0m\x1b[2K" + text + "\x1b8"
+	switch {
+	case at == lastRow:
+		return row(at, rows, "\x1b[0;7m\x1b[2K"+text)
+	case first: // IND scrolls if the cursor is in the last row
+		return "\x1bD\x1b[A" + row(at, rows, "\x1b[0m\x1b[2K"+text)
 	}
-	if first {
-		return "\r\n" + text + "\r\n"
-	}
-	return ""
+	return row(at, rows, "\x1b[0m\x1b[2K"+text)
 }
 
 // erase returns what removes the line.
-func erase(at place, rows int) string {
-	switch at {
-	case lastRow:
-		return "\x1b7\x1b[" + strconv.Itoa(rows) + ";1H\x1b[0m\x1b[2K\x1b8"
-	case below:
-		return "\x1b7\x1b[B\r\x1b[0m\x1b[2K\x1b8"
+func erase(at place, rows int) string { return row(at, rows, "\x1b[0m\x1b[2K") }
+
+// row returns what writes content in the row of a place other than ownLines.
+func row(at place, rows int, content string) string {
+	move := "\x1b[B\r"
+	if at == lastRow {
+		move = "\x1b[" + strconv.Itoa(rows) + ";1H"
 	}
-	return ""
+	return "\x1b7" + move + content + "\x1b8"
 }

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -195,39 +194,37 @@ func (s *scanner) alternateScreen() bool {
 	return slices.ContainsFunc(alternate, func(m string) bool { return slices.Contains(s.set, m) })
 }
 
-// restore returns the sequences that undo what the program has set.
-func (s *scanner) restore() []byte {
-	var b bytes.Buffer
-	for _, m := range slices.Backward(s.set) {
-		switch m {
-		case keypad:
-			b.WriteString("\x1b>")
-		case hidden:
-			b.WriteString("\x1b[?25h")
-		case keyCSI:
-			b.WriteString("\x1b[>4m")
-		default:
-			b.WriteString("\x1b[?" + m + "l")
+// sequence returns the sequence that sets a member of set, or unsets it.
+func (s *scanner) sequence(m string, on bool) string {
+	choose := func(set, unset string) string {
+		if on {
+			return set
 		}
+		return unset
 	}
-	b.WriteString("\x1b[0m")
-	return b.Bytes()
+	switch m {
+	case keypad:
+		return choose("\x1b=", "\x1b>")
+	case hidden:
+		return choose("\x1b[?25l", "\x1b[?25h")
+	case keyCSI:
+		return choose(s.keys, "\x1b[>4m")
+	}
+	return "\x1b[?" + m + choose("h", "l")
+}
+
+// restore returns the sequences that undo what the program has set.
+func (s *scanner) restore() (b []byte) {
+	for _, m := range slices.Backward(s.set) {
+		b = append(b, s.sequence(m, false)...)
+	}
+	return append(b, "\x1b[0m"...)
 }
 
 // again returns the sequences that set once more what restore undid.
-func (s *scanner) again() []byte {
-	var b bytes.Buffer
+func (s *scanner) again() (b []byte) {
 	for _, m := range s.set {
-		switch m {
-		case keypad:
-			b.WriteString("\x1b=")
-		case hidden:
-			b.WriteString("\x1b[?25l")
-		case keyCSI:
-			b.WriteString(s.keys)
-		default:
-			b.WriteString("\x1b[?" + m + "h")
-		}
+		b = append(b, s.sequence(m, true)...)
 	}
-	return b.Bytes()
+	return b
 }

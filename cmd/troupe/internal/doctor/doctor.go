@@ -277,15 +277,10 @@ func (f Facts) reach() []Line {
 	return lines
 }
 
-// count writes a number in groups of three digits.
+// count returns a limit for people.
 func count(n int64) string {
 	if n < 0 {
 		return "no limit"
 	}
-	s := fmt.Sprint(n)
-	var parts []string
-	for ; len(s) > 3; s = s[:len(s)-3] {
-		parts = append([]string{s[len(s)-3:]}, parts...)
-	}
-	return strings.Join(append([]string{s}, parts...), ",")
+	return show.Number(n)
 }

@@ -13,7 +13,7 @@ import (
 // BenchmarkView shows chunks of the wire with lines of 75 bytes.
 func BenchmarkView(b *testing.B) {
 	chunk := bytes.Repeat([]byte("00000001 the quick brown fox jumps over the lazy dog and runs away from it\n"), 128<<10/75)
-	v := &View{Printer: &Printer{Out: show.Out{Writer: io.Discard}, Names: []string{"web", "worker"}}}
+	v := NewView(&Printer{Out: show.Out{Writer: io.Discard}, Names: []string{"web", "worker"}}, 0)
 	b.SetBytes(int64(len(chunk)))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -20,37 +20,46 @@ type Line struct {
 	Open   bool            // the line has no newline yet
 }
 
-// An Assembler makes lines of the chunks of a process. Each stream has its own lines. The zero value has had no chunk.
-type Assembler struct {
-	chunks bool // pass each chunk on at once
-	open   map[protocol.Stream]*Line
-	holed  map[protocol.Stream]bool // the next line may have begun in a hole
+// An assembler makes lines of the output and the news of a process. Each stream has its own lines.
+type assembler struct {
+	// Fixed before the first chunk.
+	stream protocol.Stream // only this stream; zero: all
+	since  time.Time       // only lines of this time or later; zero: all
+	chunks bool            // pass each chunk on at once
+	all    bool            // as of News
+	yield  func(Line)      // gets each line. The text of a line may be a part of a chunk
+
+	open  map[protocol.Stream]*Line
+	holed map[protocol.Stream]bool // the next line may have begun in a hole
 }
 
-// Add adds a chunk, and calls yield with each complete line. The text of a line may be a part of the chunk.
-func (a *Assembler) Add(at time.Time, stream protocol.Stream, chunk []byte, yield func(Line)) {
+// output adds a chunk, and passes on each line that is complete.
+func (a *assembler) output(at time.Time, stream protocol.Stream, chunk []byte) {
+	if a.stream != 0 && a.stream != stream {
+		return
+	}
 	if a.chunks {
-		yield(Line{At: at, Stream: stream, Text: chunk, Open: true})
+		a.pass(Line{At: at, Stream: stream, Text: chunk, Open: true})
 		return
 	}
 	if a.open[stream] != nil || a.holed[stream] {
-		chunk = a.goOn(at, stream, chunk, yield)
+		chunk = a.goOn(at, stream, chunk)
 	}
 	for {
 		end := bytes.IndexByte(chunk, '\n')
 		if end < 0 || end > maxLine {
 			break
 		}
-		yield(Line{At: at, Stream: stream, Text: chunk[:end]})
+		a.pass(Line{At: at, Stream: stream, Text: chunk[:end]})
 		chunk = chunk[end+1:]
 	}
 	for len(chunk) > 0 {
-		chunk = a.goOn(at, stream, chunk, yield)
+		chunk = a.goOn(at, stream, chunk)
 	}
 }
 
 // goOn adds to the open line of a stream, which may begin here, until the line ends, and returns the rest of the chunk.
-func (a *Assembler) goOn(at time.Time, stream protocol.Stream, chunk []byte, yield func(Line)) (rest []byte) {
+func (a *assembler) goOn(at time.Time, stream protocol.Stream, chunk []byte) (rest []byte) {
 	l := a.open[stream]
 	if l == nil {
 		l = &Line{At: at, Stream: stream}
@@ -71,18 +80,39 @@ func (a *Assembler) goOn(at time.Time, stream protocol.Stream, chunk []byte, yie
 	if whole || len(l.Text) >= maxLine {
 		l.Open = !whole
 		delete(a.open, stream)
-		yield(*l)
+		a.pass(*l)
 	}
 	return rest
 }
 
-// Flush passes on the lines without an end.
-func (a *Assembler) Flush(yield func(Line)) {
+// pass passes on a line, unless it is too old.
+func (a *assembler) pass(l Line) {
+	if l.At.IsZero() || !l.At.Before(a.since) {
+		a.yield(l)
+	}
+}
+
+// news passes on a note about an event, if the event is news.
+func (a *assembler) news(e protocol.ReadEvent) {
+	if text := News(e, a.all); text != "" {
+		a.flush() // no line has parts of two runs
+		l := Line{Text: []byte(text)}
+		if e.AtMs != 0 {
+			l.At = time.UnixMilli(e.AtMs)
+		}
+		a.pass(l)
+	}
+}
+
+// flush passes on the lines without an end.
+func (a *assembler) flush() { a.end(true) }
+
+func (a *assembler) end(open bool) {
 	for _, stream := range []protocol.Stream{protocol.Stdout, protocol.Stderr, protocol.PTY} {
 		if l := a.open[stream]; l != nil {
-			l.Open = true
+			l.Open = open
 			delete(a.open, stream)
-			yield(*l)
+			a.pass(*l)
 		}
 	}
 }
@@ -90,20 +120,17 @@ func (a *Assembler) Flush(yield func(Line)) {
 // Missing stands for the part of a line that lies in a hole.
 const Missing = "…"
 
-// Hole passes on the lines that a hole cuts. The first line of each stream behind the hole may have begun within.
-func (a *Assembler) Hole(yield func(Line)) {
+// hole passes on the lines that a hole cuts. The first line of each stream behind the hole may have begun within.
+func (a *assembler) hole() {
 	for _, l := range a.open {
 		l.Text = append(l.Text, Missing...)
 	}
-	a.Flush(func(l Line) {
-		l.Open = false
-		yield(l)
-	})
+	a.end(false)
 	a.holed = map[protocol.Stream]bool{protocol.Stdout: true, protocol.Stderr: true, protocol.PTY: true}
 }
 
 // pending reports whether a line has no end yet.
-func (a *Assembler) pending() bool { return len(a.open) > 0 }
+func (a *assembler) pending() bool { return len(a.open) > 0 }
 
 // A tail keeps the last lines.
 type tail struct {

@@ -65,6 +65,12 @@ func (p *Printer) Flush() error {
 	return p.err
 }
 
+// Say prints news of a source after the lines before. A later call returns an error of Out.
+func (p *Printer) Say(source int, text string) {
+	_ = p.Print(source, Line{Text: []byte(text)})
+	_ = p.Flush()
+}
+
 // Tell writes a note about the output of a source to Notes, after the lines before.
 func (p *Printer) Tell(source int, text string) {
 	p.mu.Lock()

@@ -53,7 +53,7 @@ type reader struct {
 	Options
 	from  Source
 	send  func([]Line) error // an error at the end of the context
-	lines Assembler
+	lines assembler
 	tail  tail
 	batch []Line // not yet sent
 	after uint64 // all entries up to this seq were read
@@ -65,7 +65,9 @@ type reader struct {
 const maxBatch = 4096
 
 func newReader(from Source, o Options, send func([]Line) error) *reader {
-	return &reader{Options: o, from: from, send: send, lines: Assembler{chunks: o.Chunks}, after: o.After, tail: tail{most: o.Tail}}
+	s := &reader{Options: o, from: from, send: send, after: o.After, tail: tail{most: o.Tail}}
+	s.lines = assembler{stream: o.Stream, since: o.Since, chunks: o.Chunks, yield: s.yield}
+	return s
 }
 
 // read sends the lines of all output held by the server. A line without an end is left in s.lines if Options.Follow is set.
@@ -77,13 +79,13 @@ func (s *reader) read(ctx context.Context) error {
 	}
 	for done, err := false, error(nil); !done; {
 		if done, err = s.step(ctx); err != nil {
-			s.lines.Flush(s.yield)
+			s.lines.flush()
 			s.flush()
 			return err
 		}
 	}
 	if !s.Follow {
-		s.lines.Flush(s.yield)
+		s.lines.flush()
 	}
 	s.batch = append(s.batch, s.tail.lines...)
 	s.flush()
@@ -113,7 +115,7 @@ func (s *reader) seek(ctx context.Context) error {
 			return nil
 		case s.Reach > 0 && size >= s.Reach:
 			s.after = s.from.Last - max(span/growth, firstSpan) // the last span that is not too large
-			s.lines.Hole(s.yield)                               // the first line of each stream may have begun before
+			s.lines.hole()                                      // the first line of each stream may have begun before
 			return nil
 		}
 	}
@@ -170,19 +172,17 @@ func (s *reader) take(r *protocol.ProcessReadResult) {
 	events := r.Events
 	for i, c := range r.Chunks {
 		for len(events) > 0 && events[0].Seq < c.Seq {
-			s.event(events[0])
+			s.lines.news(events[0])
 			events = events[1:]
 		}
 		var at time.Time
 		if i < len(r.TimesMs) {
 			at = time.UnixMilli(r.TimesMs[i])
 		}
-		if s.Stream == 0 || c.Stream == s.Stream {
-			s.lines.Add(at, c.Stream, c.Chunk, s.yield)
-		}
+		s.lines.output(at, c.Stream, c.Chunk)
 	}
 	for _, e := range events {
-		s.event(e)
+		s.lines.news(e)
 	}
 }
 
@@ -190,7 +190,7 @@ func (s *reader) take(r *protocol.ProcessReadResult) {
 func (s *reader) gap(r *protocol.ProcessReadResult) {
 	switch {
 	case s.began || s.After > 0:
-		s.lines.Hole(s.yield)
+		s.lines.hole()
 		s.yield(Line{Text: []byte(Hole(client.GapError{FromSeq: s.after + 1, ToSeq: r.FirstSeq - 1, Reason: "the server no longer holds it"}))})
 	case s.Tail >= 0:
 	case len(r.TimesMs) > 0 && time.UnixMilli(r.TimesMs[0]).Before(s.Since):
@@ -200,18 +200,11 @@ func (s *reader) gap(r *protocol.ProcessReadResult) {
 	s.after = r.FirstSeq - 1
 }
 
-func (s *reader) event(e protocol.ReadEvent) {
-	if note := News(e, false); note != "" {
-		s.lines.Flush(s.yield) // no line has parts of two runs
-		s.yield(Line{At: time.UnixMilli(e.AtMs), Text: []byte(note)})
-	}
-}
-
-// yield sends a wanted line, or keeps a line for the tail.
+// yield sends a line, or keeps a line for the tail.
 func (s *reader) yield(l Line) {
 	l.Open = l.Open && !s.Bare
 	switch {
-	case l.Stream == 0 && s.Bare, !l.At.IsZero() && l.At.Before(s.Since):
+	case l.Stream == 0 && s.Bare:
 	case s.Tail >= 0:
 		s.tail.add(l)
 	default:
@@ -221,34 +214,23 @@ func (s *reader) yield(l Line) {
 	}
 }
 
-// A follower is the View of a reader that has read the history.
-type follower struct {
-	View
-	quiet *time.Timer // asks Source.Full; nil: nobody asks
-}
-
-// Output shows the lines that end in chunk.
-func (f *follower) Output(at time.Time, stream protocol.Stream, chunk []byte) error {
-	if f.quiet != nil {
-		f.quiet.Reset(fullTime)
-	}
-	return f.View.Output(at, stream, chunk)
-}
-
 // follow shows what comes after the history, until the process closes.
 func (s *reader) follow(ctx context.Context, source int, p *Printer) error {
-	f := &follower{View: View{Printer: p, Source: source, Stream: s.Stream, Since: s.Since, Open: true, lines: s.lines}}
-	f.await()
+	v := NewView(p, source)
+	v.waits = true
+	s.lines.yield, s.lines.all = v.lines.yield, v.lines.all
+	v.lines = s.lines
+	v.await()
 	if s.from.Full != nil {
-		f.quiet = time.AfterFunc(fullTime, func() {
+		v.quiet = time.AfterFunc(fullTime, func() {
 			if text := s.from.Full(ctx); text != "" { // a follower does not free the program
 				p.Tell(source, "the program waits: "+text)
 			}
 		})
-		defer f.quiet.Stop()
+		defer v.quiet.Stop()
 	}
-	err := s.from.Follow(ctx, s.after, f)
-	f.Flush()
+	err := s.from.Follow(ctx, s.after, v)
+	v.Flush()
 	if errors.Is(err, client.ErrProcessGone) {
 		return errGone
 	}

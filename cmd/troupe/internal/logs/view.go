@@ -94,39 +94,39 @@ func News(e protocol.ReadEvent, all bool) string {
 
 // A View is the Viewer that shows whole lines with a Printer.
 type View struct {
-	// Fixed before the first line.
-	Printer *Printer
-	Source  int             // of the Printer
-	Stream  protocol.Stream // only this stream; zero: all
-	Since   time.Time       // only lines of this time or later; zero: all
-	Open    bool            // show a line without an end after openTime, and go on with the line later
+	Source int // of the Printer, fixed
+
+	printer *Printer
+	waits   bool // show a line without an end after openTime, and go on with the line later
 
 	mu    sync.Mutex
-	lines Assembler
+	lines assembler
 	late  *time.Timer // shows the lines without an end; nil: none was there yet
+	quiet *time.Timer // asks Source.Full; nil: nobody asks
+}
+
+// NewView returns the View of a source of p.
+func NewView(p *Printer, source int) *View {
+	show := func(l Line) { _ = p.Print(source, l) } // the Printer remembers the error
+	return &View{Source: source, printer: p, lines: assembler{all: p.News, yield: show}}
 }
 
 // Output shows the lines that end in chunk.
 func (v *View) Output(at time.Time, stream protocol.Stream, chunk []byte) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.Stream == 0 || v.Stream == stream {
-		v.lines.Add(at, stream, chunk, v.line)
-		v.await()
+	if v.quiet != nil {
+		v.quiet.Reset(fullTime)
 	}
-	return v.Printer.Flush()
-}
-
-func (v *View) line(l Line) {
-	if l.At.IsZero() || !l.At.Before(v.Since) {
-		_ = v.Printer.Print(v.Source, l) // the Printer remembers the error
-	}
+	v.lines.output(at, stream, chunk)
+	v.await()
+	return v.printer.Flush()
 }
 
 // await has the lines without an end shown after openTime.
 func (v *View) await() {
 	switch {
-	case !v.Open || !v.lines.pending():
+	case !v.waits || !v.lines.pending():
 	case v.late == nil:
 		v.late = time.AfterFunc(openTime, v.Flush)
 	default:
@@ -138,25 +138,22 @@ func (v *View) await() {
 func (v *View) Flush() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.lines.Flush(v.line)
-	_ = v.Printer.Flush() // the Printer remembers the error
+	v.lines.flush()
+	_ = v.printer.Flush() // the Printer remembers the error
 }
 
 // News shows an event between two lines.
 func (v *View) News(e protocol.ReadEvent) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if text := News(e, v.Printer.News); text != "" {
-		v.lines.Flush(v.line) // no line has parts of two runs
-		v.line(Line{Text: []byte(text)})
-		_ = v.Printer.Flush() // the Printer remembers the error
-	}
+	v.lines.news(e)
+	_ = v.printer.Flush() // the Printer remembers the error
 }
 
 // Gap tells a hole, at its place.
 func (v *View) Gap(g client.GapError) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.lines.Hole(v.line)
-	v.Printer.Tell(v.Source, Hole(g))
+	v.lines.hole()
+	v.printer.Tell(v.Source, Hole(g))
 }

@@ -7,23 +7,35 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-func process(ids ...string) (all []Process) {
-	for _, id := range ids {
-		name, ended := strings.CutPrefix(id, "†")
-		all = append(all, Process{ID: name, Ended: ended})
+// session is a session with processes. One whose id begins with † has ended.
+func session(id, name string, processes ...string) (s protocol.SessionDetails) {
+	s.SessionID, s.Name = id, name
+	for _, id := range processes {
+		process, ended := strings.CutPrefix(id, "†")
+		s.List = append(s.List, info(process, ended, 0))
 	}
-	return all
+	return s
 }
 
-var some = []Session{
-	{"01234567-aaaa", "build", process("web", "db", "old", "a/b")},
-	{"01234567-bbbb", "deploy", process("web", "†old", "worker")},
-	{"fedcba98-cccc", "", process("lone", "†job")},
-	{"fedcba99-dddd", "twin", process("x")},
-	{"abcdefab-eeee", "twin", process("y", "†job")},
-	{"11111111-ffff", "dir/sub", process("z")},
+func info(id string, ended bool, started int64) (p protocol.ProcessInfoResult) {
+	p.ProcessID, p.State, p.StartedAtMs = id, string(protocol.StateRunning), started
+	if ended {
+		p.State = string(protocol.StateClosed)
+	}
+	return p
+}
+
+var some = []protocol.SessionDetails{
+	session("01234567-aaaa", "build", "web", "db", "old", "a/b"),
+	session("01234567-bbbb", "deploy", "web", "†old", "worker"),
+	session("fedcba98-cccc", "", "lone", "†job"),
+	session("fedcba99-dddd", "twin", "x"),
+	session("abcdefab-eeee", "twin", "y", "†job"),
+	session("11111111-ffff", "dir/sub", "z"),
 }
 
 func TestFindProcess(t *testing.T) {
@@ -62,8 +74,10 @@ func TestFindProcess(t *testing.T) {
 
 // Of ended processes with a name, the newest is meant. One that is alive counts before.
 func TestFindNewest(t *testing.T) {
-	at := func(id string, ended bool, started int64) []Process { return []Process{{id, ended, started}} }
-	all := []Session{{"aaaaaaaa1", "web", at("web", true, 5)}, {"bbbbbbbb1", "web", at("web", true, 9)}, {"cccccccc1", "web", at("web", true, 7)}}
+	all := []protocol.SessionDetails{session("aaaaaaaa1", "web"), session("bbbbbbbb1", "web"), session("cccccccc1", "web")}
+	for i, started := range []int64{5, 9, 7} {
+		all[i].List = append(all[i].List, info("web", true, started))
+	}
 	if got, err := FindProcess(all, "web"); err != nil || got.Session != "bbbbbbbb1" {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -73,7 +87,7 @@ func TestFindNewest(t *testing.T) {
 	if got := Processes(all, ""); !slices.Equal(got, []string{"web", "aaaaaaaa/web", "cccccccc/web"}) {
 		t.Errorf("%q", got)
 	}
-	all[0].Processes[0].Ended = false
+	all[0].List[0] = info("web", false, 5)
 	if got, err := FindProcess(all, "web"); err != nil || got.Session != "aaaaaaaa1" {
 		t.Errorf("one is alive: %v, %v", got, err)
 	}
@@ -114,13 +128,13 @@ func TestFindSession(t *testing.T) {
 		{"", "", "there are"},
 	} {
 		got, err := FindSession(some, c.text)
-		if got.ID != c.want || (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%q: %q, %v; want %q, %q", c.text, got.ID, err, c.want, c.err)
+		if (got == nil) != (c.want == "") || got != nil && got.SessionID != c.want || (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%q: %v, %v; want %q, %q", c.text, got, err, c.want, c.err)
 		}
 	}
 	// A name counts before an id. Both sessions stay reachable if the name of a session is the id of another.
-	all := []Session{{ID: "abc1"}, {ID: "def2", Name: "abc1"}}
-	if s, err := FindSession(all, "abc1"); err != nil || s.ID != "def2" {
+	all := []protocol.SessionDetails{session("abc1", ""), session("def2", "abc1")}
+	if s, err := FindSession(all, "abc1"); err != nil || s.SessionID != "def2" {
 		t.Errorf("%v, %v", s, err)
 	}
 }
@@ -162,17 +176,17 @@ func TestCompletion(t *testing.T) {
 func TestOffersAreUnderstood(t *testing.T) {
 	name := rapid.StringMatching(`[ab/]{0,3}`)
 	rapid.Check(t, func(t *rapid.T) {
-		var all []Session
+		var all []protocol.SessionDetails
 		for _, id := range rapid.SliceOfNDistinct(rapid.StringMatching(`[ab]{9,12}`), 0, 5, rapid.ID[string]).Draw(t, "ids") {
-			s := Session{ID: id, Name: name.Draw(t, "name")}
+			s := session(id, name.Draw(t, "name"))
 			for _, p := range rapid.SliceOfNDistinct(rapid.StringMatching(`[ab]{1,2}`), 0, 3, rapid.ID[string]).Draw(t, "processes") {
-				s.Processes = append(s.Processes, Process{p, rapid.Bool().Draw(t, "ended"), rapid.Int64Range(0, 2).Draw(t, "started")})
+				s.List = append(s.List, info(p, rapid.Bool().Draw(t, "ended"), rapid.Int64Range(0, 2).Draw(t, "started")))
 			}
 			all = append(all, s)
 		}
 		for _, s := range all {
-			if got, err := FindSession(all, Label(all, s.ID)); (err != nil || got.ID != s.ID) && !shadowed(all, s) {
-				t.Fatalf("label %q of %q: %q, %v", Label(all, s.ID), s.ID, got.ID, err)
+			if got, err := FindSession(all, Label(all, s.SessionID)); (err != nil || got.SessionID != s.SessionID) && !shadowed(all, s.SessionID) {
+				t.Fatalf("label %q of %q: %v, %v", Label(all, s.SessionID), s.SessionID, got, err)
 			}
 		}
 		for _, text := range Processes(all, "") {
@@ -183,7 +197,7 @@ func TestOffersAreUnderstood(t *testing.T) {
 	})
 }
 
-// shadowed reports whether the whole id of s is a name, or the beginning of another id.
-func shadowed(all []Session, s Session) bool {
-	return slices.ContainsFunc(all, func(o Session) bool { return o.Name == s.ID })
+// shadowed reports whether an id is the name of a session.
+func shadowed(all []protocol.SessionDetails, id string) bool {
+	return slices.ContainsFunc(all, func(o protocol.SessionDetails) bool { return o.Name == id })
 }

@@ -15,18 +15,18 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// policies are the restart policies, and the names that people know from elsewhere.
-var policies = map[string]string{
-	"permanent": "permanent", "always": "permanent",
-	"transient": "transient", "on-failure": "transient",
-	"temporary": "temporary", "never": "temporary", "no": "temporary",
+// Policies are the restart policies, by their names here and elsewhere.
+var Policies = map[string]string{
+	"permanent": protocol.RestartPermanent, "always": protocol.RestartPermanent, "unless-stopped": protocol.RestartPermanent, "unless_stopped": protocol.RestartPermanent,
+	"transient": protocol.RestartTransient, "on-failure": protocol.RestartTransient, "on_failure": protocol.RestartTransient,
+	"temporary": protocol.RestartTemporary, "never": protocol.RestartTemporary, "no": protocol.RestartTemporary, "false": protocol.RestartTemporary,
 }
 
 // Restart reads POLICY[:N[/PERIOD]], such as on-failure:5 or permanent:10/1m. N is how many restarts are allowed in the
 // period, or in all without a period. Without N, the server allows 5 in a minute.
 func Restart(s string) (*protocol.Restart, error) {
 	word, rest, counted := strings.Cut(s, ":")
-	policy, ok := policies[word]
+	policy, ok := Policies[word]
 	if !ok {
 		return nil, fmt.Errorf("%q is not a restart policy: write permanent (or always), transient (on-failure) or temporary (never), and how often if you like, such as on-failure:5 or permanent:10/1m", word)
 	}
@@ -50,81 +50,59 @@ func Restart(s string) (*protocol.Restart, error) {
 	return r, nil
 }
 
-// A limit sets a member of the limits to what a person wrote.
+// A limit is a member of the limits, with the name that a person writes.
 type limit struct {
 	name string
-	set  func(*protocol.ProcessLimits, string) error
+	at   any // **uint64, **int, **float64, or size
 }
 
-var limits = []limit{
-	{"memory", sized(func(l *protocol.ProcessLimits) **uint64 { return &l.MemoryBytes })},
-	{"cpus", func(l *protocol.ProcessLimits, s string) error {
-		n, err := strconv.ParseFloat(s, 64)
-		if err != nil {
-			return fmt.Errorf("%q is not a number of CPUs: write 2 or 0.5", s)
-		}
-		l.CPUs = &n
-		return nil
-	}},
-	{"pids", counted(func(l *protocol.ProcessLimits) **uint64 { return &l.PIDs })},
-	{"nofile", counted(func(l *protocol.ProcessLimits) **uint64 { return &l.NoFile })},
-	{"cpu-seconds", counted(func(l *protocol.ProcessLimits) **uint64 { return &l.CPUSeconds })},
-	{"address-space", sized(func(l *protocol.ProcessLimits) **uint64 { return &l.AddressSpaceBytes })},
-	{"processes", counted(func(l *protocol.ProcessLimits) **uint64 { return &l.Processes })},
-	{"core", sized(func(l *protocol.ProcessLimits) **uint64 { return &l.CoreBytes })},
-	{"file-size", sized(func(l *protocol.ProcessLimits) **uint64 { return &l.FileSizeBytes })},
-	{"nice", signed(func(l *protocol.ProcessLimits) **int { return &l.Nice })},
-	{"oom-score-adj", signed(func(l *protocol.ProcessLimits) **int { return &l.OOMScoreAdj })},
-}
+// A size is a limit in bytes.
+type size struct{ at **uint64 }
 
-func sized(at func(*protocol.ProcessLimits) **uint64) func(*protocol.ProcessLimits, string) error {
-	return func(l *protocol.ProcessLimits, s string) error {
-		n, err := show.ParseBytes(s)
-		*at(l) = &n
-		return err
-	}
-}
-
-func counted(at func(*protocol.ProcessLimits) **uint64) func(*protocol.ProcessLimits, string) error {
-	return func(l *protocol.ProcessLimits, s string) error {
-		n, err := strconv.ParseUint(s, 10, 63)
-		if err != nil {
-			return fmt.Errorf("%q is not a number", s)
-		}
-		*at(l) = &n
-		return nil
-	}
-}
-
-func signed(at func(*protocol.ProcessLimits) **int) func(*protocol.ProcessLimits, string) error {
-	return func(l *protocol.ProcessLimits, s string) error {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			return fmt.Errorf("%q is not a number", s)
-		}
-		*at(l) = &n
-		return nil
+func limitsOf(l *protocol.ProcessLimits) []limit {
+	return []limit{
+		{"memory", size{&l.MemoryBytes}}, {"cpus", &l.CPUs}, {"pids", &l.PIDs}, {"nofile", &l.NoFile}, {"cpu-seconds", &l.CPUSeconds},
+		{"address-space", size{&l.AddressSpaceBytes}}, {"processes", &l.Processes}, {"core", size{&l.CoreBytes}}, {"file-size", size{&l.FileSizeBytes}},
+		{"nice", &l.Nice}, {"oom-score-adj", &l.OOMScoreAdj},
 	}
 }
 
 // LimitNames are the names that Limit takes.
-func LimitNames() []string {
-	var names []string
-	for _, l := range limits {
+func LimitNames() (names []string) {
+	for _, l := range limitsOf(new(protocol.ProcessLimits)) {
 		names = append(names, l.name)
 	}
 	return names
 }
 
 // Limit sets the limit in NAME=VALUE, such as memory=512M.
-func Limit(l *protocol.ProcessLimits, s string) error {
+func Limit(l *protocol.ProcessLimits, s string) (err error) {
 	name, value, ok := strings.Cut(s, "=")
-	i := slices.IndexFunc(limits, func(known limit) bool { return known.name == name })
+	all := limitsOf(l)
+	i := slices.IndexFunc(all, func(known limit) bool { return known.name == name })
 	if !ok || i < 0 {
 		return fmt.Errorf("%q is not a limit: write NAME=VALUE with one of %s", s, strings.Join(LimitNames(), ", "))
 	}
-	if err := limits[i].set(l, value); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	switch to := all[i].at.(type) {
+	case size:
+		*to.at = new(uint64)
+		if **to.at, err = show.ParseBytes(value); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	case **uint64:
+		*to = new(uint64)
+		**to, err = strconv.ParseUint(value, 10, 63)
+	case **int:
+		*to = new(int)
+		**to, err = strconv.Atoi(value)
+	case **float64:
+		*to = new(float64)
+		if **to, err = strconv.ParseFloat(value, 64); err != nil {
+			return fmt.Errorf("%s: %q is not a number of CPUs: write 2 or 0.5", name, value)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %q is not a number", name, value)
 	}
 	return l.Validate()
 }
@@ -150,7 +128,7 @@ func Ready(s, dir string) (*protocol.Ready, error) {
 		r.TCP = arg
 		if _, e := strconv.ParseUint(arg, 10, 16); e == nil {
 			r.TCP = "127.0.0.1:" + arg
-		} else if host, port, ok := cutLast(arg, ":"); !ok || host == "" || port == "" {
+		} else if i := strings.LastIndexByte(arg, ':'); i < 1 || i == len(arg)-1 {
 			err = fmt.Errorf("%q is not an address: write tcp:8080 or tcp:HOST:8080", arg)
 		}
 	case "unix":
@@ -181,14 +159,6 @@ func Ready(s, dir string) (*protocol.Ready, error) {
 	return r, nil
 }
 
-func cutLast(s, sep string) (before, after string, ok bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
-}
-
 // Variable checks KEY=VALUE. For KEY alone, it returns the variable of the environment that lookup reads.
 func Variable(s string, lookup func(string) (string, bool)) (kv string, err error) {
 	k, _, ok := strings.Cut(s, "=")
@@ -205,10 +175,9 @@ func Variable(s string, lookup func(string) (string, bool)) (kv string, err erro
 	return k + "=" + v, nil
 }
 
-// EnvFile reads the lines of an environment file: KEY=VALUE, KEY for the variable of the environment that lookup reads,
-// # comments and empty lines. An export before and quotes around the value are left out.
-func EnvFile(text string, lookup func(string) (string, bool)) ([]string, error) {
-	var env []string
+// EnvLines calls set for each line NAME=VALUE of an environment file, without an export before it and without the spaces around name and
+// value; without =, valued is false. Empty lines and lines that begin with # are left out. An error has the number of its line.
+func EnvLines(text string, set func(name, value string, valued bool) error) error {
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
@@ -216,23 +185,31 @@ func EnvFile(text string, lookup func(string) (string, bool)) ([]string, error) 
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		line = strings.TrimSpace(strings.TrimPrefix(line, "export "))
-		if k, v, ok := strings.Cut(line, "="); ok {
-			k = strings.TrimSpace(k)
-			if strings.ContainsAny(k, " \t\"'") {
-				return nil, fmt.Errorf("line %d: %q is not the name of a variable: write KEY=VALUE", number, k)
-			}
-			v = strings.TrimSpace(v)
-			if n := len(v); n >= 2 && (v[0] == '"' || v[0] == '\'') && v[n-1] == v[0] {
-				v = v[1 : n-1]
-			}
-			line = k + "=" + v
+		name, value, valued := strings.Cut(strings.TrimSpace(strings.TrimPrefix(line, "export ")), "=")
+		name = strings.TrimSpace(name)
+		err := set(name, strings.TrimSpace(value), valued)
+		if strings.ContainsAny(name, " \t\"'") {
+			err = fmt.Errorf("%q is not the name of a variable: write KEY=VALUE", name)
 		}
-		kv, err := Variable(line, lookup)
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", number, err)
+			return fmt.Errorf("line %d: %w", number, err)
 		}
-		env = append(env, kv)
 	}
-	return env, nil
+	return nil
+}
+
+// EnvFile reads an environment file for troupe run, whose values are taken as they are, without quotes around them. KEY alone stands for
+// the variable of the environment that lookup reads.
+func EnvFile(text string, lookup func(string) (string, bool)) (env []string, err error) {
+	return env, EnvLines(text, func(k, v string, valued bool) error {
+		if n := len(v); n >= 2 && (v[0] == '"' || v[0] == '\'') && v[n-1] == v[0] {
+			v = v[1 : n-1]
+		}
+		if valued {
+			k += "=" + v
+		}
+		kv, err := Variable(k, lookup)
+		env = append(env, kv)
+		return err
+	})
 }

@@ -192,7 +192,7 @@ func (f *Flags) token(name string, s Server) func() (string, error) {
 			if err != nil {
 				return "", fmt.Errorf("token of server %s: %w", name, err)
 			}
-			if info, err := os.Stat(s.TokenFile); err == nil && info.Mode().Perm()&0o006 != 0 {
+			if OthersMay(0o006, s.TokenFile) {
 				f.note(fmt.Sprintf("other users of this machine can use the token in %s: run chmod o= on it", s.TokenFile))
 			}
 			return oneToken(name, s.TokenFile, data)
@@ -214,6 +214,12 @@ func (f *Flags) token(name string, s Server) func() (string, error) {
 		}
 	}
 	return client.TokenFromEnv
+}
+
+// OthersMay reports whether the mode of a file has one of the bits. "": there is no file.
+func OthersMay(bits os.FileMode, path string) bool {
+	info, err := os.Stat(path)
+	return path != "" && err == nil && info.Mode().Perm()&bits != 0
 }
 
 // tokenTime is how long a program may take to print a token. A person may have to unlock something.

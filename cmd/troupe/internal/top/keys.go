@@ -3,6 +3,7 @@ package top
 import (
 	tea "github.com/charmbracelet/bubbletea"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/sig"
 )
 
@@ -105,7 +106,7 @@ func (m *Model) fold() {
 	}
 	k := r.key
 	if r.process != nil { // the group or the session of the process
-		k = key{Ref{Session: r.key.Session}, r.process.info.Group}
+		k = key{pick.Ref{Session: r.key.Session}, r.process.info.Group}
 		m.at = k
 	}
 	m.table.folded[k] = !m.table.folded[k]

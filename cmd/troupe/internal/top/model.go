@@ -9,6 +9,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
@@ -20,12 +21,12 @@ type Source interface {
 	// Do does an action to a process, or to all processes of a session.
 	Do(ctx context.Context, a Action) error
 	// Command returns the program that shows a process in place of the table: "attach" or "logs".
-	Command(verb string, r Ref) tea.ExecCommand
+	Command(verb string, r pick.Ref) tea.ExecCommand
 }
 
 // An Action is something to do to a process.
 type Action struct {
-	Ref
+	pick.Ref
 	Verb   string // "signal", "stop", "kill" or "restart"
 	Signal string // of "signal"
 }
@@ -217,7 +218,7 @@ func (m *Model) build() {
 	if m.snapshot == nil {
 		return
 	}
-	m.rows = m.table.rows(m.snapshot.Sessions, m.processes)
+	m.rows = m.table.rows(m.snapshot, m.processes)
 	for i := range m.rows {
 		if m.rows[i].key == m.at {
 			m.cursor = i
@@ -254,7 +255,7 @@ func (m *Model) do(a Action) tea.Cmd {
 }
 
 // show runs a program in place of the table.
-func (m *Model) show(verb string, r Ref) tea.Cmd {
+func (m *Model) show(verb string, r pick.Ref) tea.Cmd {
 	m.away = true
 	return tea.Exec(m.source.Command(verb, r), func(err error) tea.Msg {
 		return did{verb + " " + r.Process, err, time.Now(), true}

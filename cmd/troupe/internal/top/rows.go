@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // An Order is an order of processes.
@@ -60,7 +62,7 @@ type row struct {
 
 // A key tells rows apart over time.
 type key struct {
-	Ref
+	pick.Ref
 	group string
 }
 
@@ -74,7 +76,7 @@ type table struct {
 }
 
 // rows returns the rows of the processes. A session without processes is shown, unless there is a filter.
-func (t *table) rows(sessions []Session, processes []process) []row {
+func (t *table) rows(s *Snapshot, processes []process) []row {
 	shown := make([]*process, 0, len(processes))
 	for i := range processes {
 		if p := &processes[i]; t.matches(p) {
@@ -103,30 +105,30 @@ func (t *table) rows(sessions []Session, processes []process) []row {
 		}
 		bySession[p.Session] = append(bySession[p.Session], p)
 	}
-	byID := make(map[string]*Session)
-	for i := range sessions {
-		s := &sessions[i]
-		byID[s.ID] = s
-		if bySession[s.ID] == nil && t.filter == "" {
-			order = append(order, s.ID)
+	byID := make(map[string]*protocol.SessionDetails)
+	for i := range s.Sessions {
+		id := s.Sessions[i].SessionID
+		byID[id] = &s.Sessions[i]
+		if bySession[id] == nil && t.filter == "" {
+			order = append(order, id)
 		}
 	}
 	var rows []row
 	for _, id := range order {
-		rows = t.session(rows, byID[id], bySession[id])
+		rows = t.session(rows, byID[id], s.At, bySession[id])
 	}
 	return rows
 }
 
 // session appends the rows of a session.
-func (t *table) session(rows []row, s *Session, list []*process) []row {
-	if len(list) == 1 && len(s.Processes) == 1 && list[0].info.Group == "" {
-		return append(rows, loneRow(list[0]))
+func (t *table) session(rows []row, s *protocol.SessionDetails, at time.Time, list []*process) []row {
+	if len(list) == 1 && len(s.List) == 1 && list[0].info.Group == "" {
+		return append(rows, loneRow(list[0], at))
 	}
 	head := len(rows)
-	k := key{Ref: Ref{Session: s.ID}}
-	rows = append(rows, row{key: k, title: fmt.Sprintf("%s · %s", cmp.Or(s.Name, s.ID[:min(8, len(s.ID))]), show.Count(len(list), "process")), state: s.State, why: s.Left, folded: t.folded[k], usage: unknownUsage})
-	if s.Omitted {
+	k := key{Ref: pick.Ref{Session: s.SessionID}}
+	rows = append(rows, row{key: k, title: fmt.Sprintf("%s · %s", cmp.Or(s.Name, s.SessionID[:min(8, len(s.SessionID))]), show.Count(len(list), "process")), state: s.State, why: why.Left(&s.SessionSummary, nil, at), folded: t.folded[k], usage: unknownUsage})
+	if s.ListOmitted {
 		rows[head].why = "too many processes for one answer: see troupe ps --session SESSION"
 	}
 	groups := make(map[string]bool) // that have their rows
@@ -143,27 +145,25 @@ func (t *table) session(rows []row, s *Session, list []*process) []row {
 			continue
 		}
 		groups[p.info.Group] = true
-		rows = t.group(rows, s, p.info.Group, list)
+		rows = t.group(rows, p.info.Group, list)
 	}
 	return rows
 }
 
 // loneRow is the row of the only process of a session, such as that of a troupe run.
-func loneRow(p *process) row {
+func loneRow(p *process, at time.Time) row {
 	r := processRow(p, 0)
 	if name := p.session.Name; name != "" && name != p.Process {
 		r.title = name + "/" + p.Process
 	}
-	if !pick.Ended(&p.info.ProcessInfo) {
-		r.why = why.Join(r.why, p.session.Left)
-	}
+	r.why = why.Join(r.why, why.Left(&p.session.SessionSummary, &p.info.ProcessInfo, at))
 	return r
 }
 
 // group appends the rows of a group.
-func (t *table) group(rows []row, s *Session, name string, list []*process) []row {
+func (t *table) group(rows []row, name string, list []*process) []row {
 	head, n := len(rows), 0
-	k := key{Ref{Session: s.ID}, name}
+	k := key{pick.Ref{Session: list[0].Session}, name}
 	rows = append(rows, row{key: k, depth: 1, folded: t.folded[k], usage: unknownUsage})
 	for _, p := range list {
 		if p.info.Group != name {
@@ -180,7 +180,7 @@ func (t *table) group(rows []row, s *Session, name string, list []*process) []ro
 }
 
 func processRow(p *process, depth int) row {
-	return row{key: key{Ref: p.Ref}, process: p, depth: depth, title: p.Process, state: why.State(p.info.State), why: p.why, usage: p.usage}
+	return row{key: key{Ref: p.Ref}, process: p, depth: depth, title: p.Process, state: why.State(p.info.State, p.info.Status), why: p.why, usage: p.usage}
 }
 
 func (t *table) matches(p *process) bool {
@@ -188,7 +188,7 @@ func (t *table) matches(p *process) bool {
 		return true
 	}
 	want := strings.ToLower(t.filter)
-	for _, text := range []string{p.Process, p.session.Name, p.Session, p.info.Group, why.State(p.info.State), p.why, show.Command(p.info.Argv)} {
+	for _, text := range []string{p.Process, p.session.Name, p.Session, p.info.Group, why.State(p.info.State, p.info.Status), p.why, show.Command(p.info.Argv)} {
 		if strings.Contains(strings.ToLower(text), want) {
 			return true
 		}

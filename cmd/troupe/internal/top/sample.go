@@ -3,6 +3,7 @@ package top
 import (
 	"time"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -11,20 +12,8 @@ import (
 type Snapshot struct {
 	At       time.Time
 	Took     time.Duration // how long the server took to answer
-	Sessions []Session
+	Sessions []protocol.SessionDetails
 }
-
-// A Session is a session with its processes.
-type Session struct {
-	ID, Name  string
-	State     string // as in protocol.SessionSummary
-	Left      string // why.Left
-	Omitted   bool   // the server has left out the processes, because there are too many
-	Processes []protocol.ProcessInfoResult
-}
-
-// A Ref names a process, or a whole session if Process is empty.
-type Ref struct{ Session, Process string }
 
 // unknown is a number that a row lacks.
 const unknown = -1
@@ -58,8 +47,8 @@ var unknownUsage = usage{unknown, unknown, unknown, unknown}
 
 // A process is a process of the last Snapshot, with its rates since the Snapshot before.
 type process struct {
-	Ref
-	session *Session
+	pick.Ref
+	session *protocol.SessionDetails
 	info    *protocol.ProcessInfoResult
 	age     time.Duration // unknown: it has not started
 	why     string
@@ -85,19 +74,19 @@ func count(p *protocol.ProcessInfoResult) counted {
 // A history has the counters of the last Snapshot, by process.
 type history struct {
 	at   time.Time
-	last map[Ref]counted
+	last map[pick.Ref]counted
 }
 
 // processes returns the processes of s with their rates since the Snapshot before, and remembers s.
 func (h *history) processes(s *Snapshot) []process {
 	seconds := s.At.Sub(h.at).Seconds()
-	now := make(map[Ref]counted)
+	now := make(map[pick.Ref]counted)
 	var list []process
 	for i := range s.Sessions {
 		session := &s.Sessions[i]
-		for j := range session.Processes {
-			info := &session.Processes[j]
-			p := process{Ref: Ref{session.ID, info.ProcessID}, session: session, info: info, age: unknown, why: why.Quiet(info), usage: unknownUsage}
+		for j := range session.List {
+			info := &session.List[j]
+			p := process{Ref: pick.Ref{Session: session.SessionID, Process: info.ProcessID}, session: session, info: info, age: unknown, why: why.Quiet(info), usage: unknownUsage}
 			if info.StartedAtMs > 0 {
 				p.age = max(0, s.At.Sub(time.UnixMilli(info.StartedAtMs)))
 			}

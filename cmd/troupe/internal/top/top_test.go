@@ -11,6 +11,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"pgregory.net/rapid"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -26,7 +27,7 @@ type fake struct {
 
 func (f *fake) Sample(context.Context) (*Snapshot, error) { return nil, errors.New("not used") }
 func (f *fake) Do(_ context.Context, a Action) error      { f.done = append(f.done, a); return f.err }
-func (f *fake) Command(verb string, r Ref) tea.ExecCommand {
+func (f *fake) Command(verb string, r pick.Ref) tea.ExecCommand {
 	f.shown = append(f.shown, verb+" "+r.Process)
 	return nil
 }
@@ -54,10 +55,13 @@ func site(seconds uint64) *Snapshot {
 	web.Viewers = []protocol.Viewer{{Role: protocol.RoleObserver, LagBytes: 3 << 10}}
 	job := sample("job", "closed", 2*time.Second, 0, 0, 100)
 	job.Status = &protocol.ExitStatus{ExitCode: 3}
-	return &Snapshot{At: start.Add(time.Duration(seconds) * time.Second), Took: time.Millisecond, Sessions: []Session{
-		{ID: "0b5e", Name: "shop", State: "detached", Processes: []protocol.ProcessInfoResult{db, web}},
-		{ID: "77aa", State: "attached", Processes: []protocol.ProcessInfoResult{job}},
+	return &Snapshot{At: start.Add(time.Duration(seconds) * time.Second), Took: time.Millisecond, Sessions: []protocol.SessionDetails{
+		session("0b5e", "shop", "detached", db, web), session("77aa", "", "attached", job),
 	}}
+}
+
+func session(id, name, state string, processes ...protocol.ProcessInfoResult) protocol.SessionDetails {
+	return protocol.SessionDetails{SessionSummary: protocol.SessionSummary{SessionID: id, Name: name, State: state}, List: processes}
 }
 
 func newModel(width, height int, snapshots ...*Snapshot) (*Model, *fake) {
@@ -117,7 +121,7 @@ func TestView(t *testing.T) {
    - group site · 2 processes                          60.0   72 MiB  2.0 KiB  3.0 KiB
      db                       running       1    12s   10.0   64 MiB      0 B
      web                      running       1    11s   50.0  8.0 MiB  2.0 KiB  3.0 KiB not ready yet: tcp 127.0.0.1:8080
- job                          ended         1    10s                      0 B          exit code 3
+ job                          failed        1    10s                      0 B          exit code 3
 
 
 by start · a attach  l logs  s signal  x stop  r restart  o order  / filter  ? help  q quit
@@ -130,7 +134,7 @@ by start · a attach  l logs  s signal  x stop  r restart  o order  / filter  ? 
    - group site · 2 …              60.0
      db               running      10.0
      web              running      50.0 not ready yet: tcp …
- job                  ended             exit code 3
+ job                  failed            exit code 3
 
 
 by start · a attach  l logs  s signal  x stop  r restart  o…
@@ -142,8 +146,8 @@ by start · a attach  l logs  s signal  x stop  r restart  o…
 func TestScreenFits(t *testing.T) {
 	hostile := site(3)
 	hostile.Sessions[0].Name = "\x1b[2Jred\x1b[31m\r\n"
-	hostile.Sessions[0].Processes[0].ProcessID = "日本語日本語日本語日本語日本語日本語日本語\x07"
-	hostile.Sessions[0].Processes[1].WaitsFor[0].Reason = "\x1b]0;title\x07"
+	hostile.Sessions[0].List[0].ProcessID = "日本語日本語日本語日本語日本語日本語日本語\x07"
+	hostile.Sessions[0].List[1].WaitsFor[0].Reason = "\x1b]0;title\x07"
 	rapid.Check(t, func(t *rapid.T) {
 		m, _ := newModel(rapid.IntRange(0, 150).Draw(t, "width"), rapid.IntRange(0, 30).Draw(t, "height"), site(1), hostile)
 		for range rapid.IntRange(0, 12).Draw(t, "keys") {
@@ -202,8 +206,8 @@ func TestRates(t *testing.T) {
 		}
 	}
 	restarted := site(16)
-	restarted.Sessions[0].Processes[1].Run = 2
-	restarted.Sessions[0].Processes[1].Usage.UserMs = 9_000_000
+	restarted.Sessions[0].List[1].Run = 2
+	restarted.Sessions[0].List[1].Usage.UserMs = 9_000_000
 	for _, p := range h.processes(restarted) {
 		if p.Process == "web" && p.cpu != unknown {
 			t.Errorf("after a restart web has %v%%", p.cpu)
@@ -273,7 +277,7 @@ func TestCursorStays(t *testing.T) {
 		t.Errorf("after other orders the cursor is at %q", r.key.Process)
 	}
 	without := site(3)
-	without.Sessions[0].Processes = without.Sessions[0].Processes[:1]
+	without.Sessions[0].List = without.Sessions[0].List[:1]
 	m.Update(sampled{snapshot: without})
 	if r := m.selected(); r == nil || r.key.Process == "web" {
 		t.Errorf("web has gone, and the cursor is at %+v", r)
@@ -343,7 +347,7 @@ func TestActions(t *testing.T) {
 	press(m, "x")
 	m.Update(press(m, "y")())
 	has(t, m, "stop job: no such luck")
-	r := Ref{"77aa", "job"}
+	r := pick.Ref{Session: "77aa", Process: "job"}
 	want := []Action{{r, "stop", ""}, {r, "kill", ""}, {r, "restart", ""}, {r, "signal", "hangup"}, {r, "stop", ""}}
 	if len(f.done) != len(want) {
 		t.Fatalf("done: %v", f.done)
@@ -437,15 +441,16 @@ func TestRefreshes(t *testing.T) {
 
 // The only program of a session has one row, which says how its owner has left.
 func TestLone(t *testing.T) {
-	lone := &Snapshot{At: start, Sessions: []Session{
-		{ID: "1", Name: "web", State: "detached", Left: "left 3m ago: the terminal is gone", Processes: []protocol.ProcessInfoResult{sample("web", "running", 0, 0, 1<<20, 0)}},
-		{ID: "2", Name: "build", State: "attached", Processes: []protocol.ProcessInfoResult{sample("make", "running", time.Second, 0, 1<<20, 0)}},
+	lone := &Snapshot{At: start, Sessions: []protocol.SessionDetails{
+		session("1", "web", "detached", sample("web", "running", 0, 0, 1<<20, 0)),
+		session("2", "build", "attached", sample("make", "running", time.Second, 0, 1<<20, 0)),
 	}}
+	lone.Sessions[0].Left, lone.Sessions[0].DetachedAtMs = "hangup", start.Add(-3*time.Minute).UnixMilli()
 	m, _ := newModel(120, 8, lone)
 	want(t, m, `
 2 sessions, 2 processes, 2 running · every 1s · build:7766
  PROCESS            STATE       RUN    AGE   CPU%      MEM    OUT/s      LAG WHY
->web                running       1     0s         1.0 MiB                   left 3m ago: the terminal is gone
+>web                running       1     0s         1.0 MiB                   client left 3m ago: hangup
  build/make         running       1     0s         1.0 MiB
 
 

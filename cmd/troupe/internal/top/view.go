@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // reversed is the style of the row under the cursor.
@@ -178,7 +179,7 @@ func (m *Model) row(l layout, r *row, selected bool) line {
 		fold, style = "- ", show.Bold
 	case r.failed():
 		style = show.Bad
-	case r.state == "ended":
+	case r.process.info.State == string(protocol.StateClosed):
 		style = show.Dim
 	}
 	if selected {

@@ -4,6 +4,7 @@ package why
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
@@ -15,12 +16,16 @@ import (
 // ends are the words of the wire for one end of a process, for which people read a single word.
 var ends = []string{string(protocol.StateClosed), supervision.Left.String()}
 
-// State returns the state of a process, or of a member of a group, in the word for people: ended once no other run follows.
-func State(state string) string {
-	if slices.Contains(ends, state) {
-		return "ended"
+// State returns the state of a process, or of a member of a group, in the word for people: once no other run follows, failed or ended. last
+// is how the last run ended; nil: unknown.
+func State(state string, last *protocol.ExitStatus) string {
+	switch {
+	case !slices.Contains(ends, state):
+		return state
+	case last != nil && last.ExitCode != 0 && !strings.HasSuffix(last.Reason, " by request"):
+		return "failed"
 	}
-	return state
+	return "ended"
 }
 
 // Left says of a process how long ago the owner of its session has left without closing the connection, and how. Empty: there is an
@@ -55,7 +60,7 @@ func Quiet(p *protocol.ProcessInfoResult) string {
 	return text
 }
 
-// Wait is Quiet for one of the things that a process waits for.
+// Wait is Quiet for a single wait of a process.
 func Wait(p *protocol.ProcessInfoResult, w protocol.Wait) string {
 	switch w.For {
 	case protocol.WaitOwner:
@@ -71,7 +76,7 @@ func Wait(p *protocol.ProcessInfoResult, w protocol.Wait) string {
 		return "stopped by a signal: continue it with troupe signal PROCESS CONT"
 	case protocol.WaitEnd:
 		if w.InMs > 0 {
-			return "ending: SIGKILL in " + in(w.InMs)
+			return "ending: SIGKILL in " + show.AgeMs(w.InMs)
 		}
 		return "ending"
 	case protocol.WaitReady:
@@ -80,10 +85,10 @@ func Wait(p *protocol.ProcessInfoResult, w protocol.Wait) string {
 		}
 		return "not ready yet: " + w.Reason
 	case protocol.WaitBackoff:
-		return paren("restarts in "+in(w.InMs), w.Reason)
+		return paren("restarts in "+show.AgeMs(w.InMs), w.Reason)
 	case protocol.WaitGroup:
 		if w.InMs > 0 {
-			return paren("group restarts in "+in(w.InMs), w.Reason)
+			return paren("group restarts in "+show.AgeMs(w.InMs), w.Reason)
 		}
 		return paren("waits for its group", w.Reason)
 	case protocol.WaitDescendants:
@@ -116,10 +121,6 @@ func Ended(s *protocol.ExitStatus) string {
 		text += ", timed out"
 	}
 	return paren(text, s.Reason)
-}
-
-func in(ms uint64) string {
-	return show.Age(time.Duration(min(ms, 1<<43)) * time.Millisecond)
 }
 
 func paren(text, reason string) string {

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -68,5 +69,21 @@ func TestLeft(t *testing.T) {
 	}
 	if got := Join("a", "") + Join("", "b") + Join("c", "d"); got != "abc; d" {
 		t.Error(got)
+	}
+}
+
+// A process has failed if its last run has, unless somebody has asked for the end.
+func TestState(t *testing.T) {
+	for want, c := range map[string]struct {
+		state string
+		last  *protocol.ExitStatus
+	}{
+		"running": {"running", &protocol.ExitStatus{ExitCode: 1}}, "exited": {"exited", &protocol.ExitStatus{ExitCode: 1}},
+		"ended": {"closed", nil}, "ended ": {"closed", &protocol.ExitStatus{}}, "ended  ": {"closed", &protocol.ExitStatus{ExitCode: 143, Signal: "SIGTERM", Reason: "terminated by request"}},
+		"failed": {"closed", &protocol.ExitStatus{ExitCode: 4}}, "failed ": {"left", &protocol.ExitStatus{ExitCode: 137, Reason: "no output for 5s"}},
+	} {
+		if got := State(c.state, c.last); got != strings.TrimSpace(want) {
+			t.Errorf("%s after %+v: %q, want %q", c.state, c.last, got, want)
+		}
 	}
 }

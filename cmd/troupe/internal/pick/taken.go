@@ -20,18 +20,6 @@ func ProgramEnded(p *protocol.ProcessInfo) bool {
 	return Ended(p)
 }
 
-// Of returns the sessions of Client.Sessions with protocol.DetailProcesses or more.
-func Of(list []protocol.SessionDetails) []Session {
-	all := make([]Session, len(list))
-	for i, s := range list {
-		all[i] = Session{ID: s.SessionID, Name: s.Name}
-		for _, p := range s.List {
-			all[i].Processes = append(all[i].Processes, Process{ID: p.ProcessID, Ended: Ended(&p.ProcessInfo), Started: p.StartedAtMs})
-		}
-	}
-	return all
-}
-
 // Taken returns the session that has the name of a new process: a process with the name runs there, or a command is about to start the
 // process. mine is the session of the new process, which has the name, too. Of two commands that call Taken at the same moment, each
 // after it has opened its session, the younger session finds the older. nil: the name is free.

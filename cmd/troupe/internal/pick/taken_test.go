@@ -9,7 +9,7 @@ import (
 
 // A name is taken by a process that runs, and by the session of a command that comes to its start first.
 func TestTaken(t *testing.T) {
-	session := func(id, name string, created int64, starting int, processes ...protocol.ProcessInfoResult) protocol.SessionDetails {
+	started := func(id, name string, created int64, starting int, processes ...protocol.ProcessInfoResult) protocol.SessionDetails {
 		s := protocol.SessionDetails{List: processes}
 		s.SessionID, s.Name, s.CreatedAtMs, s.State, s.Processes = id, name, created, protocol.SessionAttached, len(processes)+starting
 		return s
@@ -18,24 +18,24 @@ func TestTaken(t *testing.T) {
 		p.ProcessID, p.State = id, string(state)
 		return p
 	}
-	left := session("left", "web", 1, 0)
+	left := started("left", "web", 1, 0)
 	left.State = protocol.SessionDetached
-	mine := session("m", "web", 10, 0)
+	mine := started("m", "web", 10, 0)
 	for i, c := range []struct {
 		other protocol.SessionDetails
 		taken bool
 	}{
-		{session("a", "web", 1, 0, process("web", protocol.StateRunning)), true},
-		{session("a", "shop", 20, 0, process("web", protocol.StateRestarting)), true}, // of a project
-		{session("a", "web", 1, 0, process("web", protocol.StateClosed)), false},
-		{session("a", "web", 1, 0, process("web", protocol.StateDraining)), false},
-		{session("a", "web", 1, 0, process("db", protocol.StateRunning)), false},
-		{session("a", "shop", 1, 0), false},
-		{session("a", "web", 9, 0), true},   // it looks at the same moment, and is older
-		{session("a", "web", 10, 0), true},  // as old: the ids count
-		{session("z", "web", 10, 0), false}, //
-		{session("a", "web", 11, 0), false}, // it finds this one
-		{session("a", "web", 11, 1), true},  // it has looked before
+		{started("a", "web", 1, 0, process("web", protocol.StateRunning)), true},
+		{started("a", "shop", 20, 0, process("web", protocol.StateRestarting)), true}, // of a project
+		{started("a", "web", 1, 0, process("web", protocol.StateClosed)), false},
+		{started("a", "web", 1, 0, process("web", protocol.StateDraining)), false},
+		{started("a", "web", 1, 0, process("db", protocol.StateRunning)), false},
+		{started("a", "shop", 1, 0), false},
+		{started("a", "web", 9, 0), true},   // it looks at the same moment, and is older
+		{started("a", "web", 10, 0), true},  // as old: the ids count
+		{started("z", "web", 10, 0), false}, //
+		{started("a", "web", 11, 0), false}, // it finds this one
+		{started("a", "web", 11, 1), true},  // it has looked before
 		{left, false},                       // its command is gone
 	} {
 		by := Taken([]protocol.SessionDetails{c.other, mine}, "m", "web")

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
+)
+
+// A flagSection is a part of the help of troupe serve, with its flags in the order of their registration.
+type flagSection struct {
+	title string
+	*pflag.FlagSet
+}
+
+// sections makes the flags of troupe serve, in the order in which an operator needs them.
+func (o *serveOptions) sections() (all []flagSection) {
+	section := func(title string) *pflag.FlagSet {
+		f := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+		f.SortFlags = false
+		all = append(all, flagSection{title, f})
+		return f
+	}
+	f := section("Address")
+	f.StringVar(&o.listen, "listen", "ws://127.0.0.1:7766", "`URL` to listen at: ws://IP:PORT (port 0: any), wss://IP:PORT with --tls-cert, unix://PATH or stdio")
+	f.StringVar(&o.framing, "framing", "", "`how` messages are framed: lines (only on stdio), or length (4 bytes of length before each message; on stdio or a unix socket); default: lines on stdio, else websockets")
+	f.BoolVar(&o.insecure, "insecure", false, "allow an address that other machines can reach although no credential is asked: whoever can connect can run programs as you")
+	f.StringArrayVar(&o.allowOrigins, "allow-origin", nil, "accept web pages of this `origin`, such as https://example.org; may be repeated (default: none)")
+	f.StringVar(&o.credentials.tls.Certificate, "tls-cert", "", "PEM `FILE` with the server's certificate, for --listen wss://IP:PORT. The file is read at each connection")
+	f.StringVar(&o.credentials.tls.Key, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
+	f.BoolVar(&o.credentials.tls.AllowTLS12, "tls-1.2", false, "allow TLS 1.2 beside 1.3")
+	f.DurationVar(&o.exitWhenIdle, "exit-when-idle", 0, "end, with exit code 0, when for so long there was no connection, and no session had a program or the output of one; 0: serve until a signal comes")
+
+	f = section("Who may connect")
+	f.StringVar(&o.credentials.tokens, "auth-token-file", "", "accept the bearer tokens in `FILE`. A line is NAME TOKEN, or NAME sha256:HEX. The file is read at each connection")
+	f.StringVar(&o.credentials.jwtKeys, "auth-jwt-keys", "", "accept signed tokens (JWT) by the public keys in `FILE`: a JSON Web Key Set, or PEM. The algorithms are RS256, ES256 and EdDSA. The file is read at each connection")
+	f.StringVar(&o.credentials.jwtSecret, "auth-jwt-secret-file", "", "accept signed tokens (JWT, HS256) by the secret in `FILE`, of 32 bytes or more")
+	f.StringVar(&o.credentials.jwt.Issuer, "auth-jwt-issuer", "", "the `issuer` that signed tokens must name")
+	f.StringVar(&o.credentials.jwt.Audience, "auth-jwt-audience", "", "the `audience` that signed tokens must name")
+	f.DurationVar(&o.credentials.jwt.Skew, "auth-jwt-skew", 30*time.Second, "how far the clocks of issuer and server may differ")
+	f.StringVar(&o.credentials.tls.ClientCAs, "tls-client-ca", "", "accept client certificates issued by the certificates in the PEM `FILE`")
+	f.StringVar(&o.credentials.certificates, "tls-client-name", "cn", "which `name` in a client certificate counts: cn, dns, uri or email")
+	f.BoolVar(&o.credentials.unixUsers, "auth-unix-users", false, "accept every user that can open the unix socket, by the user's number")
+	f.StringVar(&o.credentials.roles, "auth-roles-file", "", "what identities may do beyond their own sessions: lines of `FILE` are NAME operator, or NAME observes NAME …. The file is read at each connection")
+	f.DurationVar(&o.credentials.maxShareTime, "max-share-time", 7*24*time.Hour, "how long the owner of a session may let others in by a token (troupe sessions share); 0: not at all. Only for servers that ask for credentials")
+
+	f = section("What identities may do")
+	f.StringVar(&o.users, "users-file", "", "as whom programs may run: lines of `FILE` are IDENTITY USER …, or IDENTITY default USER; the identity * is everybody, the user @server is this server's, and with @no-new-privs programs gain no privileges. Starts without a user and a default are refused. Calls about files are made as the default user. The file is read at each start. Needs a server that runs as root")
+	f.StringVar(&o.policy, "policy-file", "", "which programs, directories, files and variables identities may use: lines of `FILE` are IDENTITY WORD VALUE …, with the words run, never-run, cwd, read, write, hide and sandbox. Without a line for an identity, the lines of the identity * count; what no line allows is refused. The file is read at each use (docs/POLICY.md)")
+	f.BoolFunc("require-sandbox", "refuse programs and calls about files without a sandbox that confines files, whatever a client asks for. With --default-sandbox, programs get that one if their client names none. --require-sandbox=complete also refuses sandboxes that lack something here, as in most containers (troupe doctor tells)", func(s string) (err error) {
+		o.config.CompleteSandbox = s == "complete"
+		if o.config.RequireSandbox = o.config.CompleteSandbox; o.config.RequireSandbox {
+			return nil
+		}
+		if o.config.RequireSandbox, err = strconv.ParseBool(s); err != nil {
+			return errors.New("write --require-sandbox or --require-sandbox=complete")
+		}
+		return nil
+	})
+	f.Func("default-sandbox", "the sandbox of programs whose client names none: `SANDBOX` is read-only or workspace-write, each also with ,net; the workspace is the program's working directory (default: such programs are not confined)", func(s string) error {
+		m, err := mode.Parse(s)
+		o.config.DefaultSandbox = m.Sandbox
+		return err
+	})
+	f.BoolVar(&o.config.NoNewPrivs, "no-new-privs", false, "no program gains privileges, as with sudo and other set-user-ID programs")
+	f.BoolVar(&o.config.AllowHTTP, "allow-http", false, "let clients send HTTP requests from this machine, to any address that it can reach")
+
+	f = section("Record and log")
+	f.StringVar(&o.audit.where, "audit", "", "record who connects, starts programs and changes files, a line of JSON each: in a `FILE`, or stderr, syslog or journald (default: no record)")
+	f.BoolVar(&o.audit.argv, "audit-argv", true, "record all arguments of programs, which may hold secrets; --audit-argv=false: only the program")
+	f.StringVar(&o.audit.full, "audit-full", "refuse", "`what` happens while the record cannot be written: refuse (no program starts) or continue (the lines are counted)")
+	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
+
+	f = section("Limits of an identity (without credentials: of an address)")
+	f.IntVar(&o.maxConnectionsEach, "max-connections-each", 0, "how many connections an identity may have, or without credentials an address; 0: no limit of its own")
+	f.IntVar(&o.maxConnectionsEachAddress, "max-connections-each-address", 0, "how many connections an address, or a user of a unix socket, may have; 0: no limit of its own")
+	f.IntVar(&o.config.MaxSessionsEach, "max-sessions-each", 0, "how many sessions an identity may have, or without credentials an address; 0: only --max-sessions counts")
+	f.IntVar(&o.config.MaxProcessesEach, "max-processes-each", 0, "how many processes an identity may run in all its sessions, or without credentials an address; 0: no limit")
+	f.Float64Var(&o.config.MaxStartsEach, "max-starts-each", 0, "how many processes an identity may start in a second, or without credentials an address. A restart counts, and waits. 0: no limit")
+	f.IntVar(&o.config.StartsBurst, "max-starts-burst", 10, "how many starts of --max-starts-each may come at once")
+	f.Int64Var(&o.config.MaxOutputRateEach, "max-output-rate-each", 0, "how many `bytes` the programs of an identity, or without credentials of an address, may write in a second, all together; beyond it they wait; 0: no limit")
+	f.Int64Var(&o.config.MaxStdinRateEach, "max-stdin-rate-each", 0, "how many `bytes` of stdin the programs of an identity, or without credentials of an address, may get in a second, all together; beyond it writes to stdin wait; 0: no limit")
+	f.Int64Var(&o.config.MaxRetainedEach, "max-retained-each", 0, "`bytes` of output that the server holds in memory for the programs of an identity, or without credentials of an address, all together, without the first 64 KiB of each; beyond it they wait; 0: only --memory-budget counts")
+	f.Int64Var(&o.config.MaxSpooledEach, "max-spooled-each", 0, "`bytes` that the programs of an identity, or without credentials of an address, may spool, all together; 0: only --spool-budget counts")
+
+	f = section("Limits of the server")
+	f.IntVar(&o.config.MaxConnections, "max-connections", 10_000, "how many connections may have a session; a limit on connections never keeps a client from resuming because of its own dead connections")
+	f.IntVar(&o.config.MaxSessions, "max-sessions", 10_000, "how many sessions there may be")
+	f.Int64Var(&o.config.Budget, "memory-budget", 1<<30, "`bytes` that clients may make the server hold; negative: no bound. Half is for output (without the first 64 KiB of each process), a quarter for messages, requests and answers (without the first 64 KiB of each connection), an eighth for output that clients get only at a program's end (without the first 64 KiB of each program), an eighth for arguments and environments of processes (without the first 64 KiB of each session)")
+	f.BoolVar(&o.config.EvictForMemory, "evict-for-memory", false, "when --memory-budget is used up, end the session that has been without a connection the longest; default: programs wait")
+	f.Int64Var(&o.config.SpoolBudget, "spool-budget", 10<<30, "`bytes` that all programs together may spool")
+	f.StringVar(&o.config.SpoolDir, "spool-dir", "", "`directory` for output of programs whose client asked for a spool (default: the directory of temporary files)")
+
+	f = section("Sessions")
+	f.DurationVar(&o.config.DetachedTTL, "detached-ttl", 5*time.Minute, "how long a session lives without a connection; negative: forever")
+	f.DurationVar(&o.config.MaxDetachedTTL, "max-detached-ttl", 24*time.Hour, "the longest time that a client may ask for in place of --detached-ttl; troupe run asks for a day; negative: no limit")
+	f.DurationVar(&o.config.IdleTimeout, "idle-timeout", 0, "how long a session lives without a connection and without output; 0: only --detached-ttl counts")
+	f.DurationVar(&o.config.MaxAge, "max-session-age", 0, "how long a session lives, connected or not; 0: forever")
+
+	f = section("Programs")
+	f.IntVar(&o.config.MaxProcesses, "max-processes", 10_000, "how many processes a session may have, including ended processes whose output can still be read")
+	f.DurationVar(&o.config.MaxRunTime, "max-run-time", 0, "how long a run of a program may take, also if its client names no timeout; 0: no limit")
+	f.Func("max-limits", "the largest limits that a client may name, as `JSON`; nice and oomScoreAdj: the smallest. They also hold where --default-limits names none", limitsInto(&o.config.MaxLimits))
+	f.Func("default-limits", "limits of programs whose client names none, as `JSON`, such as {\"nofile\":1024}", limitsInto(&o.config.DefaultLimits))
+	f.Int64Var(&o.config.Retention, "retention", 1<<20, "`bytes` of the newest output that the server keeps of each process, whoever has read them; a process waits when its owner has not read so much")
+	f.Int64Var(&o.config.SpoolLimit, "spool-limit", 1<<30, "`bytes` that a program may spool; there is room for at least 140,000 pieces; 0: no spool")
+	f.DurationVar(&o.config.ClosedRetention, "closed-retention", 80*time.Second, "how long the output of a process can be read after its end")
+	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "time between SIGTERM and SIGKILL for programs that do not say another; when the server stops, the longest such time")
+	f.DurationVar(&o.config.DrainTimeout, "drain-timeout", 30*time.Second, "how long clients that go on reading may take for the output of a session that ends, after its programs have ended")
+	f.StringVar(&o.containment, "containment", "auto", "`how` the descendants of a program are found: auto, cgroup, marker or group")
+
+	f = section("Credentials with the flags of exec-server")
+	f.StringVar(&o.credentials.peer.mode, "ws-auth", "", "as exec-server: `MODE` is "+capabilityToken+" or "+signedBearerToken)
+	f.StringVar(&o.credentials.peer.tokenFile, "ws-token-file", "", "as exec-server: the `PATH` of a file with a single bearer token")
+	f.StringVar(&o.credentials.peer.tokenDigest, "ws-token-sha256", "", "as exec-server: the SHA-256 of a bearer token, in `HEX`")
+	f.StringVar(&o.credentials.peer.secretFile, "ws-shared-secret-file", "", "as exec-server: the `PATH` of the secret of signed tokens (HS256)")
+	f.StringVar(&o.credentials.peer.issuer, "ws-issuer", "", "as exec-server: the `ISSUER` that signed tokens must name")
+	f.StringVar(&o.credentials.peer.audience, "ws-audience", "", "as exec-server: the `AUDIENCE` that signed tokens must name")
+	f.Func("ws-max-clock-skew-seconds", "as exec-server: how many `SECONDS` the clocks of issuer and server may differ (default 30)", func(s string) error {
+		seconds, err := strconv.ParseUint(s, 10, 64)
+		switch {
+		case err != nil:
+			return errors.New("write a whole number of seconds, such as 30")
+		case seconds > 100*365*24*3600:
+			return errors.New("more than 100 years")
+		}
+		o.credentials.peer.skew = new(time.Duration(seconds) * time.Second)
+		return nil
+	})
+	return all
+}
+
+// helpWidth is how long a line of the help may be.
+const helpWidth = 96
+
+// printHelp prints the flags of troupe serve by sections.
+func printHelp(w io.Writer, sections []flagSection) {
+	fmt.Fprint(w, "usage: troupe serve [flags]\n\nServes clients until SIGTERM, SIGINT or SIGHUP, and prints its address when it is ready.\n"+
+		"Without flags only this machine can connect, and no credential is asked.\n"+
+		"docs/EXPOSE.md puts a server on a network, step by step.\n")
+	for _, s := range sections {
+		fmt.Fprintf(w, "\n%s:\n", s.title)
+		s.VisitAll(func(f *pflag.Flag) { printFlag(w, f) })
+	}
+}
+
+func printFlag(w io.Writer, f *pflag.Flag) {
+	takes, text := pflag.UnquoteUsage(f)
+	if takes == "int" || takes == "float" {
+		takes = "N"
+	}
+	fmt.Fprintf(w, "  --%s\n", strings.TrimSpace(f.Name+" "+takes))
+	switch f.DefValue {
+	case "", "0", "0s", "false", "[]":
+	default:
+		text += fmt.Sprintf(" (default %s)", f.DefValue)
+	}
+	const indent = "        "
+	line := indent
+	for word := range strings.FieldsSeq(text) {
+		if line != indent {
+			if len(line)+1+len(word) > helpWidth {
+				fmt.Fprintln(w, line)
+				line = indent
+			} else {
+				line += " "
+			}
+		}
+		line += word
+	}
+	fmt.Fprintln(w, line)
+}
