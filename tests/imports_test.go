@@ -84,6 +84,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/actors/process/launch", module + "/actors/process/life", "what runs does not depend on when"},
 		{"/actors/process/launch", module + "/actors/session", "actors meet by messages"},
 		{"/actors/process/denial", module + "/actors", "a pure machine"},
+		{"/actors/connection/queue", module, "a pure machine"},
 		{"/actors/connection/window", module + "/actors", "a pure machine"},
 		{"/actors/connection/window", "github.com/asynkron/protoactor-go", "a pure machine"},
 		{"/actors/process/stdin", "github.com/asynkron/protoactor-go", "a machine knows no actors"},

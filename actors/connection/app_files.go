@@ -76,8 +76,8 @@ func toURIs(params any) *protocol.Error {
 	return nil
 }
 
-func getAppMetadata(f *fileCalls, call *fileCall, p protocol.FsGetMetadataParams) error {
-	err := getMetadata(f, call, p)
+func getAppMetadata(call *fileCall, p protocol.FsGetMetadataParams) error {
+	err := getMetadata(call, p)
 	all := call.do
 	call.do = func(ctx context.Context) (any, error) {
 		result, err := all(ctx)

@@ -20,11 +20,6 @@ const (
 	pathCopies      = 3
 )
 
-// filesChanged is the message of a watch: its window has ended.
-type filesChanged struct{ watch *fileWatch }
-
-func (filesChanged) IgnoreDeadLetterLogging() {} // the connection may end within the window
-
 // fileWatch is a watch of fs/watch, as its connection sees the watch.
 type fileWatch struct {
 	id     string
@@ -35,7 +30,8 @@ type fileWatch struct {
 
 // watchFile handles fs/watch.
 func (c *connection) watchFile(ctx actor.Context, in inbound, p protocol.FsWatchParams) {
-	c.fileRequest(ctx, in, func(f *fileCalls, call *fileCall) error {
+	c.fileRequest(ctx, in, func(call *fileCall) error {
+		f := call.files
 		path, err := pathOf(p.Path)
 		if err != nil {
 			return err
@@ -50,7 +46,9 @@ func (c *connection) watchFile(ctx actor.Context, in inbound, p protocol.FsWatch
 		var until context.Context
 		until, w.cancel = context.WithCancel(f.ctx)
 		watcher, room := c.env.Watcher, f.room
-		call.watch = w
+		call.finish = func(c *connection, ctx actor.Context, result any, err error) {
+			c.fileWatched(ctx, call, w, result, err)
+		}
 		call.ruled = true
 		call.do = func(context.Context) (any, error) {
 			place, err := call.place(path, false)
@@ -81,20 +79,18 @@ func (f *fileCalls) reserve(w *fileWatch) error {
 
 // fileWatched answers fs/watch. Notifications come after the answer. An fs/unwatch may have come before:
 // then the answer is the same, and no notifications come.
-func (c *connection) fileWatched(ctx actor.Context, m fileDone) {
-	w := m.call.watch
+func (c *connection) fileWatched(ctx actor.Context, call *fileCall, w *fileWatch, result any, err error) {
 	current := c.files.watched[w.id] == w
-	if m.err != nil && current {
+	if err != nil && current {
 		delete(c.files.watched, w.id)
 		w.cancel()
-		c.fail(m.call.in, m.call.in.fileError(m.err))
+		c.fail(call.in, call.in.fileError(err))
 		return
 	}
-	c.respond(m.call.in, protocol.FsWatchResult{Path: w.path})
+	c.respond(call.in, protocol.FsWatchResult{Path: w.path})
 	if current {
-		self, root := ctx.Self(), ctx.ActorSystem().Root
-		w.watch = m.result.(*changes.Watch)
-		w.watch.Then(func() { root.Send(self, filesChanged{w}) })
+		w.watch = result.(*changes.Watch)
+		w.watch.Then(c.later(ctx, func(c *connection, _ actor.Context) { c.filesChanged(w) }))
 	}
 }
 
@@ -109,8 +105,7 @@ func (c *connection) unwatchFile(_ actor.Context, in inbound, p protocol.FsUnwat
 
 // filesChanged tells the client which files have changed. Until the notification is written, the watch
 // collects further changes.
-func (c *connection) filesChanged(m filesChanged) {
-	w := m.watch
+func (c *connection) filesChanged(w *fileWatch) {
 	if c.files.watched[w.id] != w {
 		return
 	}

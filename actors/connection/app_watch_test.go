@@ -61,11 +61,11 @@ func TestUnwatchWhileTheWatchBegins(t *testing.T) {
 	if err := c.files.reserve(again); err != nil {
 		t.Fatal(err)
 	}
-	c.fileWatched(nil, fileDone{call: &fileCall{watch: w}, err: context.Canceled})
+	c.fileWatched(nil, new(fileCall), w, nil, context.Canceled)
 	if answer, ok := c.writer.next(); !ok || answer.err != nil || answer.body != (protocol.FsWatchResult{Path: "/f"}) {
 		t.Errorf("fs/watch: %+v", answer)
 	}
-	c.filesChanged(filesChanged{w})
+	c.filesChanged(w)
 	if o, ok := c.writer.next(); ok {
 		t.Errorf("told after fs/unwatch: %+v", o)
 	}
@@ -80,7 +80,7 @@ func TestWatchThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := inbound{entry: methods[protocol.MethodFsWatch], wire: appServer}
-	c.fileWatched(nil, fileDone{call: &fileCall{in: in, watch: w}, err: context.DeadlineExceeded})
+	c.fileWatched(nil, &fileCall{in: in}, w, nil, context.DeadlineExceeded)
 	if answer, _ := c.writer.next(); answer.err == nil || c.files.watched["w"] != nil || !ended {
 		t.Errorf("%+v, %v", answer, c.files.watched)
 	}

@@ -12,6 +12,7 @@
 //   - writer.go: what is written, in which order
 //   - files.go, file_methods.go, app_files.go, app_watch.go: calls about files: whose turn it is, each method, and the same for the app-server
 //   - confine.go, rule.go: calls about files in a sandbox, as a user, or under the rules of the operator
+//   - queue: the pure machine that says which calls begin, about files and over HTTP
 //   - http.go, commands.go, machine_methods.go: http/request, the sister APIs, and what only codex asks for
 //   - stall.go, end.go: a client that does not read, and how a connection ends
 package connection
@@ -34,20 +35,26 @@ import (
 // Messages to a connection actor from its own goroutines and timers. Other actors send messages of
 // package message.
 type (
-	ended         struct{ err error } // reader or writer: the transport is gone
-	ponged        struct{}            // reader; at most one is on its way
-	pingDue       struct{}            // output has paused
-	listWritten   struct{}            // writer: the answers to process/list
-	groupsWritten struct{}            // writer: the last group/changed has been written
-	attachDue     struct{ token uint64 }
-	endDue        struct{} // the client had its time to read the end
-
+	ended     struct{ err error } // reader or writer: the transport is gone
+	ponged    struct{}            // reader; at most one is on its way
+	pingDue   struct{}            // output has paused
+	attachDue struct{ token uint64 }
+	endDue    struct{} // the client had its time to read the end
+	// goOn is from whoever was given a function by later: what the connection has waited for has happened.
+	goOn struct {
+		with func(*connection, actor.Context)
+	}
 )
 
-// The reader and the writer may end after the actor.
-func (ended) IgnoreDeadLetterLogging()         {}
-func (listWritten) IgnoreDeadLetterLogging()   {}
-func (groupsWritten) IgnoreDeadLetterLogging() {}
+// Those who send these messages may end after the actor.
+func (ended) IgnoreDeadLetterLogging() {}
+func (goOn) IgnoreDeadLetterLogging()  {}
+
+// later returns a function that has the actor go on with do. Any goroutine may call the function.
+func (c *connection) later(ctx actor.Context, do func(*connection, actor.Context)) func() {
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	return func() { root.Send(self, goOn{do}) }
+}
 
 const (
 	// deliveryBytes is how much output a process may send in a turn.
@@ -126,7 +133,7 @@ type connection struct {
 	finished uint64 // answers that waited for the server alone, since the beginning
 
 	groups        map[string]message.GroupChanged // by group id: news for the client
-	groupsWaiting bool                            // for groupsWritten
+	groupsWaiting bool                            // until the last news are written
 
 	streams map[string]*stream // by process id
 	window  window.Window[*stream]
@@ -188,23 +195,21 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.inbound(ctx, m)
 	case message.Reply:
 		c.reply(ctx, m)
-	case listWritten:
-		c.listWritten(ctx)
-	case eventsDue:
-		c.eventsDue(ctx, m)
-	case hostAsked:
-		c.hostAsked(ctx, m)
-	case fileDone, fileTurn, fileWritten, missingChanged, filesChanged:
-		c.receiveFiles(ctx, m)
-	case httpAnswered, httpDelta, httpWritten, httpDue:
-		c.receiveHTTP(ctx, m)
+	case fileDone:
+		c.fileDone(ctx, m)
+	case httpAnswered:
+		c.httpAnswered(ctx, m)
+	case httpDelta:
+		c.httpDelta(ctx, m)
+	case goOn:
+		m.with(c, ctx)
 
 	// The session.
 	case message.Attached:
 		c.attached(ctx, m)
 	case attachDue:
 		c.attachDue(ctx, m)
-	case message.ProcessStarting, message.ProcessAdded, message.ProcessRemoved, message.GroupChanged, groupsWritten, message.Expiring, message.Evicted:
+	case message.ProcessStarting, message.ProcessAdded, message.ProcessRemoved, message.GroupChanged, message.Expiring, message.Evicted:
 		c.receiveNews(ctx, m)
 
 	// Output, and how far the client has read.
@@ -243,9 +248,6 @@ func (c *connection) receiveNews(ctx actor.Context, m any) {
 		c.startOver(ctx, m.ID)
 	case message.GroupChanged:
 		c.groupChanged(ctx, m)
-	case groupsWritten:
-		c.groupsWaiting = false
-		c.tellGroups(ctx)
 	case message.Expiring:
 		c.notify(protocol.NotifySessionExpiring, protocol.SessionExpiringNotification(m))
 	case message.Evicted:
@@ -384,8 +386,10 @@ func (c *connection) tellGroups(ctx actor.Context) {
 	}
 	clear(c.groups)
 	c.groupsWaiting = true
-	self, root := ctx.Self(), ctx.ActorSystem().Root
-	c.writer.control(outgoing{written: func() { root.Send(self, groupsWritten{}) }})
+	c.writer.control(outgoing{written: c.later(ctx, func(c *connection, ctx actor.Context) {
+		c.groupsWaiting = false
+		c.tellGroups(ctx)
+	})})
 }
 
 func (c *connection) notify(method string, params any) {

@@ -253,8 +253,7 @@ func (c *connection) answerList(ctx actor.Context, l *listing, result any) {
 	for _, p := range l.asked {
 		c.answer(p, result, l.err)
 	}
-	self, root := ctx.Self(), ctx.ActorSystem().Root
-	c.writer.control(outgoing{held: held, written: func() { root.Send(self, listWritten{}) }})
+	c.writer.control(outgoing{held: held, written: c.later(ctx, (*connection).listWritten)})
 }
 
 // listWritten begins the next listing, if a request waits.

@@ -25,14 +25,14 @@ func malformed(uri string) error {
 
 // hidden returns what the call must not show: files of the server, if the operator demands a sandbox. These methods need none,
 // and a client can put links to such files into the directories that they search.
-func (call *fileCall) hidden(f *fileCalls) files.Hidden {
+func (call *fileCall) hidden() files.Hidden {
 	if !call.required {
 		return nil
 	}
-	return f.hidden
+	return call.files.hidden
 }
 
-func readConfig(f *fileCalls, call *fileCall, p protocol.EnvironmentConfigReadParams) error {
+func readConfig(call *fileCall, p protocol.EnvironmentConfigReadParams) error {
 	if err := malformed(p.Cwd); err != nil {
 		return err
 	}
@@ -43,47 +43,47 @@ func readConfig(f *fileCalls, call *fileCall, p protocol.EnvironmentConfigReadPa
 	if refused, ok := errors.AsType[*protocol.URIError](err); ok {
 		return refused.Wire(protocol.CodeInvalidParams)
 	}
-	call.large, call.readsAll = true, true
+	call.turn.Large, call.readsAll = true, true
 	call.do = func(ctx context.Context) (any, error) {
-		codexHome, err := configfiles.Home(f.home)
+		codexHome, err := configfiles.Home(call.files.home)
 		if err != nil {
 			return nil, protocol.Errorf(protocol.KindNotFound, protocol.CodeInternal, "failed to find Codex home: %v", err)
 		}
 		r := protocol.EnvironmentConfigReadResult{CodexHomeDir: protocol.FileURI(codexHome)}
-		home := protocol.FileURI(f.home)
+		home := protocol.FileURI(call.files.home)
 		r.UserHomeDir = &home
 		if host := configfiles.Hostname(); host != "" {
 			r.Hostname = &host
 		}
-		places := configfiles.Places{Codex: codexHome, System: configfiles.System, Hidden: call.hidden(f)}
-		r.Config, r.Requirements, err = configfiles.Read(ctx, places, cwd, p, call.hold(f.memory))
+		places := configfiles.Places{Codex: codexHome, System: configfiles.System, Hidden: call.hidden()}
+		r.Config, r.Requirements, err = configfiles.Read(ctx, places, cwd, p, call.hold)
 		return r, err
 	}
 	return nil
 }
 
-func discoverRoots(f *fileCalls, call *fileCall, p protocol.CapabilityRootsDiscoverParams) error {
+func discoverRoots(call *fileCall, p protocol.CapabilityRootsDiscoverParams) error {
 	for _, root := range p.Roots {
 		if err := malformed(root.Path); err != nil {
 			return err
 		}
 	}
-	call.large, call.readsAll = true, true
+	call.turn.Large, call.readsAll = true, true
 	call.do = func(ctx context.Context) (any, error) {
-		return capabilities.Roots(ctx, p.Roots, call.hidden(f), call.hold(f.memory))
+		return capabilities.Roots(ctx, p.Roots, call.hidden(), call.hold)
 	}
 	return nil
 }
 
-func discoverInstalled(f *fileCalls, call *fileCall, p protocol.CapabilitiesDiscoverParams) error {
-	call.large, call.readsAll = true, true
+func discoverInstalled(call *fileCall, p protocol.CapabilitiesDiscoverParams) error {
+	call.turn.Large, call.readsAll = true, true
 	call.do = func(ctx context.Context) (any, error) {
-		codexHome, err := configfiles.Home(f.home)
+		codexHome, err := configfiles.Home(call.files.home)
 		if err != nil {
 			return protocol.CapabilitiesDiscoverResult{Warnings: []string{"could not prewarm capability discovery: NotFound"}}, nil
 		}
-		homes := capabilities.Homes{Codex: codexHome, User: f.home, System: configfiles.System, Hidden: call.hidden(f)}
-		return capabilities.Installed(ctx, homes, call.hold(f.memory))
+		homes := capabilities.Homes{Codex: codexHome, User: call.files.home, System: configfiles.System, Hidden: call.hidden()}
+		return capabilities.Installed(ctx, homes, call.hold)
 	}
 	return malformed(p.Cwd)
 }

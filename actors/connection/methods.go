@@ -278,33 +278,33 @@ func ofSession[P any](decode decoder[P]) handler {
 // ofFiles returns the handler of requests about the filesystem. prepare says what the call does.
 func ofFiles[P interface {
 	Asked() (*protocol.Sandbox, error)
-}](decode decoder[P], prepare func(*fileCalls, *fileCall, P) error) handler {
+}](decode decoder[P], prepare func(*fileCall, P) error) handler {
 	return handles(decode, func(c *connection, ctx actor.Context, in inbound, p P) {
-		c.fileRequest(ctx, in, func(f *fileCalls, call *fileCall) error {
+		c.fileRequest(ctx, in, func(call *fileCall) error {
 			if err := call.confine(p); err != nil {
 				return err
 			}
-			return prepare(f, call, p)
+			return prepare(call, p)
 		})
 	})
 }
 
 // ofHandles is ofFiles for methods whose sandbox says nothing: the sandbox of fs/open counts, and what fs/watchMissing
 // tells. (sandbox wire §1.1.)
-func ofHandles[P any](decode decoder[P], prepare func(*fileCalls, *fileCall, P) error) handler {
+func ofHandles[P any](decode decoder[P], prepare func(*fileCall, P) error) handler {
 	return handles(decode, func(c *connection, ctx actor.Context, in inbound, p P) {
-		c.fileRequest(ctx, in, func(f *fileCalls, call *fileCall) error { return prepare(f, call, p) })
+		c.fileRequest(ctx, in, func(call *fileCall) error { return prepare(call, p) })
 	})
 }
 
 // ofMachine is ofFiles for methods that no jail serves.
-func ofMachine[P interface{ Unsupported() error }](decode decoder[P], prepare func(*fileCalls, *fileCall, P) error) handler {
+func ofMachine[P interface{ Unsupported() error }](decode decoder[P], prepare func(*fileCall, P) error) handler {
 	return handles(decode, func(c *connection, ctx actor.Context, in inbound, p P) {
-		c.fileRequest(ctx, in, func(f *fileCalls, call *fileCall) error {
+		c.fileRequest(ctx, in, func(call *fileCall) error {
 			if err := p.Unsupported(); err != nil {
 				return err
 			}
-			return prepare(f, call, p)
+			return prepare(call, p)
 		})
 	})
 }

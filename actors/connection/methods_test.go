@@ -101,7 +101,7 @@ func TestMethodsChangeByDefault(t *testing.T) {
 func TestMethodsThatReadChangeNoFile(t *testing.T) {
 	c := &connection{env: new(env.Env), files: newFileCalls(nil, nil), writer: newWriter(nil, nil, nil)}
 	c.writer.begin = func() {}
-	c.fileRequest(nil, inbound{method: "fs/foo", entry: &method{observer: reads}}, func(_ *fileCalls, call *fileCall) error {
+	c.fileRequest(nil, inbound{method: "fs/foo", entry: &method{observer: reads}}, func(call *fileCall) error {
 		return call.makes("file:///x", files.Call{Op: files.OpRemove})
 	})
 	if answer, _ := c.writer.next(); answer.err == nil || answer.err.Code != protocol.CodeInternal || c.files.pending() != 0 {

@@ -91,27 +91,20 @@ func (c *connection) environmentStatus(_ actor.Context, in inbound, _ struct{}) 
 	c.respond(in, protocol.EnvironmentStatusResult{Status: "ready"})
 }
 
-// hostAsked comes from the host with the end of a look; the answer to the request of the token waits for that.
-type hostAsked struct {
-	token  uint64
-	answer func(*connection, error)
-	err    error
-}
-
 // askHost makes a look that may wait for files, in a turn of the host, and then answers a request.
 func (c *connection) askHost(ctx actor.Context, in inbound, look func() error, answer func(*connection, error)) {
 	c.token++
 	token := c.token
 	c.pending[token] = pending{id: in.id, weight: in.weight, server: true}
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	c.env.Host.Ask(child.Spec{Owner: c.sessionID}, func(func(string)) error { return look() }, func(err error) { root.Send(self, hostAsked{token, answer, err}) })
-}
-
-func (c *connection) hostAsked(ctx actor.Context, m hostAsked) {
-	delete(c.pending, m.token)
-	c.finished++
-	m.answer(c, m.err)
-	c.mayClose(ctx)
+	c.env.Host.Ask(child.Spec{Owner: c.sessionID}, func(func(string)) error { return look() }, func(err error) {
+		root.Send(self, goOn{func(c *connection, ctx actor.Context) {
+			delete(c.pending, token)
+			c.finished++
+			answer(c, err)
+			c.mayClose(ctx)
+		}})
+	})
 }
 
 // tellServer answers server/info. The first time, the host must find out about sandboxes.

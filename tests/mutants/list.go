@@ -350,8 +350,8 @@ var mutants = []mutant{
 	{file: "actors/connection/files.go", old: `errors.Is(err, fs.ErrNotExist) && !app`, new: `errors.Is(err, fs.ErrNotExist)`, breaks: "a missing file is -32603 in the app-server"},
 	{file: "actors/connection/stall.go", old: `s.quiet >= stallParts`, new: `s.quiet > stallParts`, breaks: "a stalled connection is closed after stallTime"},
 	{file: "actors/connection/stall.go", old: `if working || released`, new: `if released`, breaks: "a connection that waits for the server has not stalled"},
-	{file: "actors/connection/files.go", old: `f.unwritten >= fileWindow`, new: `f.unwritten > fileWindow`, breaks: "no call about files begins while a window of answers is unwritten"},
-	{file: "actors/connection/files.go", old: `f.busy[call.handle] || call.large`, new: `call.large`, breaks: "calls about one handle run one at a time"},
+	{file: "actors/connection/queue/queue.go", old: `q.unwritten >= q.window`, new: `q.unwritten > q.window`, breaks: "no call about files begins while a window of answers is unwritten"},
+	{file: "actors/connection/queue/queue.go", old: `!q.busy[c.Key] && `, new: ``, breaks: "calls about one handle run one at a time"},
 	{file: "actors/connection/output.go", old: `(c.owns() || a.Of.hold) && !c.acks || a.Of.command`, new: `(c.owns() || a.Of.hold) || a.Of.command`, breaks: "a Pong acknowledges nothing for a client that does so"},
 	{file: "actors/connection/requests.go", old: `c.answerInTurn(p, m.Result, m.Err)
 	if m.Err`, new: `c.answer(p, m.Result, m.Err)
