@@ -3,17 +3,18 @@
 //
 // # Where to look
 //
-//   - methods.go: the table of all methods: who may send each, how a repeat is recognized, what the audit log has
+//   - methods.go: the table of methods: who may send each, how a repeat is recognized, what the audit log has
+//   - table.go, rows.go, dialect.go: what a row says; what the functions of rows of other packages use; a wire beside ours
 //   - inbound.go, admission.go: frames are decoded by the reader, and a client has a bounded number of requests
-//   - handshake.go, wires.go: initialize, and which wire the client speaks
+//   - handshake.go, greeting: initialize, and what the client is shown first
 //   - requests.go: requests go to sessions and processes, and answers come back
 //   - lists.go, events.go: lists over several processes and sessions, and server/events
 //   - output.go, window: subscriptions and deliveries; the pure machine window says whose turn it is, and what a Pong acknowledges
 //   - writer.go: what is written, in which order
-//   - files.go, file_methods.go, app_files.go, app_watch.go: calls about files: whose turn it is, each method, and the same for the app-server
+//   - files.go, file_methods.go: calls about files: whose turn it is, and each method
 //   - confine.go, rule.go: calls about files in a sandbox, as a user, or under the rules of the operator
 //   - queue: the pure machine that says which calls begin, about files and over HTTP
-//   - http.go, commands.go, machine_methods.go: http/request, the sister APIs, and what only codex asks for
+//   - http.go, programs.go: http/request; actors that run a program for the client alone
 //   - stall.go, end.go: a client that does not read, and how a connection ends
 package connection
 
@@ -86,6 +87,7 @@ const (
 type connection struct {
 	// Fixed at spawn.
 	env    *env.Env
+	table  *Table
 	troupe *actor.PID
 	conn   message.Conn
 	about  identity.About
@@ -103,20 +105,13 @@ type connection struct {
 
 	// Owned by Receive.
 	stage         stage
-	init          *protocol.InitializeParams // nil except while attaching, because the params may be large
-	initApp       *protocol.ClientInfoParams // of a client of the app-server, while attaching; else nil
-	initReq       pending                    // initialize, while attaching
-	resume        map[string]uint64          // resumeFrom, until initialized, without unknown processes
-	held          []inbound                  // while attaching
-	unnamed       []message.ProcessRef       // processes that resumeFrom does not name, until initialized
-	removedBefore []message.ProcessRemoved   // removed before the client attached; told after initialized
+	arriving      *arriving       // nil except while attaching
+	removedBefore []removedBefore // told after initialized
 	session       *actor.PID
 	sessionID     string
 	role          protocol.Role // "" until attached
 	guest         string        // the identity of a client with the token of a share; "": another client
 	acks          bool          // the client acknowledges by session/ack
-
-	experimental bool // a client of the app-server has the capability experimentalApi
 
 	token    uint64
 	pending  map[uint64]pending  // requests without an answer
@@ -125,9 +120,10 @@ type connection struct {
 	listing  *listing            // until its answers are written
 	starting map[string]*start   // by process id: processes that are being started
 
-	files    *fileCalls // nil: there was none
-	http     *httpCalls // nil: there was none
-	commands commands
+	files    *fileCalls          // nil: there was none
+	http     *httpCalls          // nil: there was none
+	programs map[string]*Program // by the id of the actor: until the writer has the end; nil: there was none
+	kept     any                 // of the rows of another package: see Kept
 
 	stall    stall  // while the reader waits for admission
 	finished uint64 // answers that waited for the server alone, since the beginning
@@ -146,14 +142,15 @@ type connection struct {
 	cut   uint64      // bytes of output that processes have left out at their end
 }
 
-// New makes the actor of a connection.
-func New(e *env.Env, troupe *actor.PID, m message.Connect) *actor.Props {
-	return e.Props(func() actor.Actor { return connectionOf(e, troupe, m) }, env.Escalated, actor.WithSupervisor(e.StopAtOnce))
+// New makes the actor of a connection, whose client may send the methods of t.
+func New(e *env.Env, t *Table, troupe *actor.PID, m message.Connect) *actor.Props {
+	return e.Props(func() actor.Actor { return connectionOf(e, t, troupe, m) }, env.Escalated, actor.WithSupervisor(e.StopAtOnce))
 }
 
-func connectionOf(e *env.Env, troupe *actor.PID, m message.Connect) *connection {
+func connectionOf(e *env.Env, t *Table, troupe *actor.PID, m message.Connect) *connection {
 	c := &connection{
 		env:      e,
+		table:    t,
 		troupe:   troupe,
 		conn:     m.Conn,
 		about:    m.About,
@@ -285,7 +282,7 @@ func (c *connection) start(ctx actor.Context) {
 	s.Run(root, self, "reader", func() {
 		fault("reader")
 		full := func() { root.Send(self, unread{}) }
-		incoming := incoming{origin: originOf(conn.RemoteAddr())}
+		incoming := incoming{table: c.table, origin: originOf(conn.RemoteAddr())}
 		for admit.wait(full) {
 			frame, err := conn.ReadMessage()
 			if err != nil {
@@ -326,7 +323,7 @@ func (c *connection) inbound(ctx actor.Context, in inbound) {
 	case c.stage == evicted:
 		c.admit.release(in.weight)
 	case c.stage == attaching:
-		c.held = append(c.held, in) // bounded by the admission
+		c.arriving.held = append(c.arriving.held, in) // bounded by the admission
 	case in.kind == protocol.Notification:
 		c.notification(ctx, in)
 		c.admit.release(in.weight)
@@ -340,12 +337,12 @@ func (c *connection) inbound(ctx actor.Context, in inbound) {
 
 func (c *connection) notification(ctx actor.Context, in inbound) {
 	switch m := in.entry; {
-	case !m.notification:
+	case !m.Notification:
 		c.violation(ctx, "unknown notification "+wireerr.Clip(in.method))
 	case in.err != nil:
 		c.violation(ctx, in.method+": "+in.err.Message)
 	default:
-		m.in(in.wire).handle(c, ctx, in)
+		m.in(in.wire).handle(Request{c, ctx, in})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -43,7 +44,7 @@ type fileCall struct {
 	turn  queue.Call[*fileCall]
 	do    func(context.Context) (any, error)
 	// finish answers the request, on the actor. Nil: the answer is the result of do.
-	finish func(c *connection, ctx actor.Context, result any, err error)
+	finish func(r Request, result any, err error)
 	change *audit.FileChange // for the audit log; nil: the call changes no file. Without Path: the file of the handle
 	held   int               // of the connection's memory, for the answer; owned by the goroutine until fileDone
 
@@ -74,9 +75,7 @@ type fileCalls struct {
 	watcher *changes.Watcher
 	ctx     context.Context // until the connection ends
 	cancel  context.CancelFunc
-	watches map[uint64]bool       // by watchId of fs/watchMissing: without a notification so far
-	watched map[string]*fileWatch // by watchId: from fs/watch to fs/unwatch
-	room    *budget.Part
+	watches map[uint64]bool // by watchId of fs/watchMissing: without a notification so far
 	waiter  *turns.Waiter   // for a turn, until it comes; nil: nothing waits
 	memory  *budget.Account // of the connection
 	home    string          // the user's directory
@@ -165,7 +164,7 @@ func (c *connection) filesOf() *fileCalls {
 func (c *connection) fileRequest(ctx actor.Context, in inbound, prepare func(*fileCall) error) {
 	call := c.filesOf().call(in)
 	err := prepare(call)
-	if err == nil && in.entry != nil && in.entry.observer.reads && call.change != nil && call.change.Path != "" {
+	if err == nil && in.entry != nil && in.entry.Observer.reads && call.change != nil && call.change.Path != "" {
 		err = protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "%s changes a file, and the table of methods says that it only reads", in.method)
 	}
 	if err != nil {
@@ -235,12 +234,15 @@ func (c *connection) fileDone(ctx actor.Context, m fileDone) {
 	call.in.params, call.do = nil, nil // the memory of both counts until the answer is written
 	switch {
 	case call.finish != nil:
-		call.finish(c, ctx, m.result, m.err)
+		call.finish(Request{c, ctx, call.in}, m.result, m.err)
 	case m.err != nil:
 		c.memory.Give(call.held)
 		c.fail(in, in.fileError(m.err))
 	default:
 		bytes = sizeOf(m.result)
+		if reword := in.entry.in(in.wire).reword; reword != nil {
+			m.result = reword(m.result)
+		}
 		c.writer.control(outgoing{id: in.id, weight: in.weight, body: m.result, held: call.held})
 	}
 	c.files.Done(&call.turn, bytes)
@@ -267,31 +269,34 @@ func (f *fileCalls) watch(id uint64) error {
 // watchMissing prepares fs/watchMissing. Each watch gives a single notification.
 func watchMissing(call *fileCall, p protocol.FsWatchMissingParams) error {
 	f := call.files
-	call.ruled = true
-	call.do = func(ctx context.Context) (any, error) {
-		missing, err := call.allToRead(p.Missing)
-		if err != nil {
-			return nil, err
-		}
-		present, err := call.allToRead(p.Present)
-		if err != nil {
-			return nil, err
-		}
-		return f.watcher.Missing(ctx, missing, present)
+	look := func(ctx context.Context, places []files.Place) (any, error) {
+		return f.watcher.Missing(ctx, places[:len(p.Missing)], places[len(p.Missing):])
 	}
-	call.finish = func(c *connection, ctx actor.Context, result any, err error) {
+	call.looks(look, func(r Request, result any, err error) {
 		if err != nil {
 			delete(f.watches, p.WatchID)
-			c.fail(call.in, call.in.fileError(err))
+			r.Fail(r.FileError(err))
 			return
 		}
-		c.respond(call.in, protocol.FsWatchMissingResult{Watching: true})
-		result.(*changes.Missing).Then(c.later(ctx, func(c *connection, _ actor.Context) {
+		r.Respond(protocol.FsWatchMissingResult{Watching: true})
+		result.(*changes.Missing).Then(r.Later(func(r Request) {
 			delete(f.watches, p.WatchID)
-			c.notify(protocol.NotifyMissingChanged, protocol.FsMissingChangedNotification{WatchID: p.WatchID})
+			r.c.notify(protocol.NotifyMissingChanged, protocol.FsMissingChangedNotification{WatchID: p.WatchID})
 		}))
-	}
+	}, p.Missing, p.Present)
 	return f.watch(p.WatchID)
+}
+
+// looks prepares a call that looks at places: do gets the places of URIs that the client may read, and finish answers.
+func (call *fileCall) looks(do func(context.Context, []files.Place) (any, error), finish func(r Request, result any, err error), uris ...[]string) {
+	call.ruled, call.finish = true, finish
+	call.do = func(ctx context.Context) (any, error) {
+		places, err := call.allToRead(slices.Concat(uris...))
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, places)
+	}
 }
 
 // sizeOf is about how large an answer is, in bytes.
@@ -311,22 +316,24 @@ func sizeOf(result any) int {
 	return 0
 }
 
-// fileError translates err for the wire of a request. The app-server has no codes for a missing file
-// and a missing permission.
+// fileError translates err for the wire of a request.
 // (exec-server wire §8.)
 func (in *inbound) fileError(err error) *protocol.Error {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return e
 	}
-	code, app := protocol.CodeInternal, in.entry.ofApp(in.wire)
-	if _, ok := errors.AsType[*files.Refusal](err); ok || errors.Is(err, rules.ErrRefused) || files.Forbidden(err) && !app {
+	code := protocol.CodeInternal
+	if _, ok := errors.AsType[*files.Refusal](err); ok || errors.Is(err, rules.ErrRefused) || files.Forbidden(err) {
 		code = protocol.CodeInvalidRequest
-	} else if errors.Is(err, fs.ErrNotExist) && !app {
+	} else if errors.Is(err, fs.ErrNotExist) {
 		code = protocol.CodeNotFound
 	}
 	refused := protocol.Errorf(files.Kind(err), code, "%s", files.Text(err))
 	if advised, ok := errors.AsType[*files.Advised](err); ok {
 		refused.Advise("%s", advised.Advice)
+	}
+	if d := in.entry.in(in.wire).dialect; d != nil {
+		d.FileError(err, refused)
 	}
 	return refused
 }

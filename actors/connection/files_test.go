@@ -61,7 +61,7 @@ func TestWrongSandboxIsRefusedFirst(t *testing.T) {
 		{protocol.MethodFsWriteBlock, protocol.FsWriteBlockParams{Confinement: asks, HandleID: long}, ignored},
 		{protocol.MethodFsClose, protocol.FsCloseParams{Confinement: asks, HandleID: long}, ignored},
 	} {
-		methods[test.method].handle(c, nil, inbound{params: test.params})
+		All.methods[test.method].handle(Request{c, nil, inbound{params: test.params}})
 		if answer, ok := c.writer.next(); !ok || answer.err == nil || answer.err.Message != test.want {
 			t.Errorf("%s: %v, want %s", test.method, answer.err, test.want)
 		}
@@ -144,7 +144,7 @@ func TestRecordHasTheUserOfFiles(t *testing.T) {
 	var want []string
 	do := func(method, user string, prepare func(*fileCall) error, has string) {
 		t.Helper()
-		call := &fileCall{in: inbound{method: method, entry: methods[method]}, files: f, user: user, leave: func() {}, enter: func(string) error { return nil }}
+		call := &fileCall{in: inbound{method: method, entry: All.methods[method]}, files: f, user: user, leave: func() {}, enter: func(string) error { return nil }}
 		if err := prepare(call); err != nil {
 			t.Fatal(err)
 		}

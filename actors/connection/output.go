@@ -12,16 +12,17 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// stream is the output of a process, or of a command, on this connection.
+// stream is the output of a process, or of a Program, on this connection.
 type stream struct {
 	out     window.Stream[*stream]
 	ref     message.ProcessRef
-	shown   bool              // a Subscribe was sent
-	acked   bool              // begins after the entry that the owner has acknowledged last; only the process knows which
-	hold    bool              // of the last process/subscribe
-	unnamed bool              // the client wants no notifications: the stream is for requests about the process
-	waiting *message.Delivery // its turn, in the window; nil: none
-	command *runningCommand   // nil: the stream is of a process
+	shown   bool               // a Subscribe was sent
+	acked   bool               // begins after the entry that the owner has acknowledged last; only the process knows which
+	hold    bool               // of the last process/subscribe
+	unnamed bool               // the client wants no notifications: the stream is for requests about the process
+	replay  *message.Subscribe // to send once the client has sent initialized; nil: none
+	waiting *message.Delivery  // its turn, in the window; nil: none
+	program *Program           // nil: the stream is of a process
 }
 
 func newStream(p message.ProcessRef) *stream {
@@ -159,14 +160,14 @@ func (c *connection) read(force bool) (p pending, ok bool) {
 
 // pass passes the waiting output of s to the writer, and then does what ask says.
 func (c *connection) pass(ctx actor.Context, s *stream, ask window.Ask) {
-	if s.command != nil {
-		c.passParcel(s.command)
+	if s.program != nil {
+		c.passParcel(s.program)
 	} else {
 		c.writer.output(outgoing{delivery: s.waiting})
 		s.waiting = nil
 	}
 	c.askRead(ctx, ask)
-	if s.command != nil {
+	if s.program != nil {
 		c.mayClose(ctx) // the parcel may have been the last answer
 	}
 }
@@ -221,7 +222,7 @@ func (p *pongs) read() uint64 {
 func (c *connection) ponged(ctx actor.Context) {
 	serial := c.pongs.read()
 	for a, ok := c.window.Pong(serial); ok; a, ok = c.window.Pong(serial) {
-		if (c.owns() || a.Of.hold) && !c.acks || a.Of.command != nil {
+		if (c.owns() || a.Of.hold) && !c.acks || a.Of.program != nil {
 			ctx.Request(a.Of.ref.PID, message.Ack{From: a.From, To: a.To})
 		}
 	}

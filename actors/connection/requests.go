@@ -7,7 +7,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
-	"github.com/b6f6fdd7/troupe/actors/peer/command/dialect"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -20,38 +19,38 @@ type pending struct {
 	starts    []string // process/start, group/start: the ids of the new processes
 	read      *protocol.ProcessReadParams
 	subscribe *protocol.ProcessSubscribeParams
-	lists     any             // in connection.lists: the params
-	list      *listing        // the request is a part of a list
-	session   *summary        // of list: the session of the process that is asked; nil: other parts
-	actor     string          // of list: the name of the actor that is asked
-	command   *runningCommand // nil: the request is not about a command
-	call      *dialect.Call   // to command; nil: the start of command
-	events    *eventsWait     // of server/events; nil: another request
-	server    bool            // the answer waits for the server alone
-	closes    bool            // session/close
+	lists     any         // in connection.lists: the params
+	list      *listing    // the request is a part of a list
+	session   *summary    // of list: the session of the process that is asked; nil: other parts
+	actor     string      // of list: the name of the actor that is asked
+	program   *Program    // nil: the request is not about a program
+	call      any         // to program; nil: the start of program
+	events    *eventsWait // of server/events; nil: another request
+	server    bool        // the answer waits for the server alone
+	closes    bool        // session/close
 }
 
-// begins reports whether p is the start of a command.
-func (p *pending) begins() bool { return p.command != nil && p.call == nil }
+// begins reports whether p is the start of a program.
+func (p *pending) begins() bool { return p.program != nil && p.call == nil }
 
 func (c *connection) request(ctx actor.Context, in inbound) {
 	m := in.entry
 	switch {
 	case in.err != nil: // of the frame or its params: before the order of the handshake
 		c.fail(in, in.err)
-	case m.notification:
+	case m.Notification:
 		c.fail(in, protocol.Errorf(protocol.KindMethod, protocol.CodeMethodNotFound, "%s is a notification: send it without id", in.method))
-	case m.early:
-		m.in(in.wire).handle(c, ctx, in)
-	case m.section.family == "":
+	case m.Early:
+		m.in(in.wire).handle(Request{c, ctx, in})
+	case m.section.Family == "":
 		c.fail(in, protocol.Errorf(protocol.KindMethod, protocol.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", wireerr.Clip(in.method)).
 			Advise("this server has no such method"))
-	case c.stage == opened && in.wire == appServer:
-		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "Not initialized"))
+	case c.stage == opened && in.wire == dialect:
+		c.fail(in, c.table.dialect.Early())
 	case c.stage == opened:
-		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "client must call initialize before using %s methods", m.section.family))
+		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "client must call initialize before using %s methods", m.section.Family))
 	case c.stage == attached:
-		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "client must send initialized before using %s methods", m.section.family))
+		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "client must send initialized before using %s methods", m.section.Family))
 	case m.in(in.wire).handle == nil:
 		c.fail(in, protocol.Errorf(protocol.KindMethod, protocol.CodeMethodNotFound, "method %q is not implemented by this server", wireerr.Clip(in.method)))
 	case !m.allows(c.role, c.guest != "", in.params):
@@ -61,10 +60,8 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 		}
 		c.refusal(in.method)(err.Message)
 		c.fail(in, err)
-	case in.wire == appServer && m.experimental && !c.experimental:
-		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "%s requires experimentalApi capability", in.method))
 	default:
-		m.in(in.wire).handle(c, ctx, in)
+		m.in(in.wire).handle(Request{c, ctx, in})
 	}
 }
 
@@ -256,7 +253,7 @@ func (c *connection) waiting() bool {
 func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pending) {
 	c.recordRequest(in)
 	c.token++
-	p.id, p.weight, p.server = in.id, in.weight, p.server || in.entry.server
+	p.id, p.weight, p.server = in.id, in.weight, p.server || in.entry.Server
 	c.pending[c.token] = p
 	ctx.Request(pid, message.Request{Token: c.token, Params: in.params, Guest: c.guest})
 }
@@ -275,7 +272,7 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 		c.finished++
 	}
 	if p.begins() && m.Err != nil {
-		c.commands.forget(p.command) // before the answer: the name is free again
+		c.forget(p.program) // before the answer: the name is free again
 	}
 	if p.list != nil {
 		c.described(ctx, p, m)
@@ -296,7 +293,7 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 		switch {
 		case p.subscribe != nil:
 			c.showAgain(ctx, p, m)
-		case p.begins(): // after the end of an earlier command with the same name
+		case p.begins(): // after the end of an earlier program with the same name
 			c.answerInTurn(p, m.Result, m.Err)
 		case p.closes: // after all output
 			c.flush(ctx, true)
