@@ -88,6 +88,8 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/actors/process/launch", module + "/actors/session", "actors meet by messages"},
 		{"/actors/process/denial", module + "/actors", "a pure machine"},
 		{"/actors/connection/queue", module, "a pure machine"},
+		{"/actors/connection/lists", module + "/actors", "a pure machine"},
+		{"/actors/connection/lists", "github.com/asynkron/protoactor-go", "a pure machine"},
 		{"/actors/connection/window", module + "/actors", "a pure machine"},
 		{"/actors/connection/window", "github.com/asynkron/protoactor-go", "a pure machine"},
 		{"/actors/process/stdin", "github.com/asynkron/protoactor-go", "a machine knows no actors"},

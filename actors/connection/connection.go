@@ -8,7 +8,8 @@
 //   - inbound.go, admission.go: frames are decoded by the reader, and a client has a bounded number of requests
 //   - handshake.go, greeting: initialize, and what the client is shown first
 //   - requests.go: requests go to sessions and processes, and answers come back
-//   - lists.go, events.go: lists over several processes and sessions, and server/events
+//   - lists.go, lists, events.go: lists over several processes and sessions, by a pure machine, and server/events
+//   - news.go: what a session tells everybody attached
 //   - output.go, window: subscriptions and deliveries; the pure machine window says whose turn it is, and what a Pong acknowledges
 //   - writer.go: what is written, in which order
 //   - files.go, file_methods.go: calls about files: whose turn it is, and each method
@@ -28,7 +29,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/budget"
-	"github.com/b6f6fdd7/troupe/internal/fifo"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -94,52 +94,26 @@ type connection struct {
 	writer *writer
 	admit  *admission
 	memory *budget.Account // for requests and answers
+	name   string          // of the actor; set by start
+	born   time.Time       // set by start, zero once the end is recorded
 
-	// For the record.
-	name      string    // of the actor; set by start
-	born      time.Time // set by start
-	endReason string    // why the connection ends; "": it does not, or the actor has failed
-
-	// Shared with the reader.
-	pongs pongs
+	pongs pongs // shared with the reader
 
 	// Owned by Receive.
-	stage         stage
-	arriving      *arriving       // nil except while attaching
-	removedBefore []removedBefore // told after initialized
-	session       *actor.PID
-	sessionID     string
-	role          protocol.Role // "" until attached
-	guest         string        // the identity of a client with the token of a share; "": another client
-	acks          bool          // the client acknowledges by session/ack
+	stage      stage
+	attachment // handshake.go: to which session, and as whom
+	requests   // requests.go: what has no answer
 
-	token    uint64
-	pending  map[uint64]pending  // requests without an answer
-	reads    fifo.Queue[pending] // answered once the window has room
-	lists    []pending           // process/list and session/list: all wait for listing
-	listing  *listing            // until its answers are written
-	starting map[string]*start   // by process id: processes that are being started
-
-	files    *fileCalls          // nil: there was none
-	http     *httpCalls          // nil: there was none
-	programs map[string]*Program // by the id of the actor: until the writer has the end; nil: there was none
+	files    *fileCalls          // files.go; nil: there was none
+	http     *httpCalls          // http.go; nil: there was none
+	programs map[string]*Program // programs.go: by the id of the actor, until the writer has the end; nil: there was none
 	kept     any                 // of the rows of another package: see Kept
 
-	stall    stall  // while the reader waits for admission
-	finished uint64 // answers that waited for the server alone, since the beginning
-
-	groups        map[string]message.GroupChanged // by group id: news for the client
-	groupsWaiting bool                            // until the last news are written
-
-	streams map[string]*stream // by process id
+	streams map[string]*stream // output.go: by process id
 	window  window.Window[*stream]
+	news    news // news.go: of groups
 
-	inputEnded bool // no more requests will come
-	broken     bool // the transport is
-
-	endAt env.Alarm   // the connection is stopped then
-	last  *closeFrame // in the stage evicted: how the connection ends; else nil
-	cut   uint64      // bytes of output that processes have left out at their end
+	ending // end.go
 }
 
 // New makes the actor of a connection, whose client may send the methods of t.
@@ -154,8 +128,7 @@ func connectionOf(e *env.Env, t *Table, troupe *actor.PID, m message.Connect) *c
 		troupe:   troupe,
 		conn:     m.Conn,
 		about:    m.About,
-		pending:  make(map[uint64]pending),
-		starting: make(map[string]*start),
+		requests: requests{pending: make(map[uint64]pending), starting: make(map[string]*start)},
 		streams:  make(map[string]*stream),
 		window:   window.New[*stream](e.Window),
 	}
@@ -225,30 +198,6 @@ func (c *connection) Receive(ctx actor.Context) {
 
 	default:
 		c.env.Unexpected(ctx, ctx.Self().GetId(), m)
-	}
-}
-
-// receiveNews handles the messages of a session to everybody attached.
-func (c *connection) receiveNews(ctx actor.Context, m any) {
-	switch m := m.(type) {
-	case message.ProcessStarting:
-		c.startOf(m.ID).told = true
-	case message.ProcessAdded:
-		if c.named() {
-			c.know(m.Process)
-		} else {
-			c.showNew(ctx, m.Process)
-		}
-		c.startOver(ctx, m.Process.ID)
-	case message.ProcessRemoved:
-		c.removed(ctx, m)
-		c.startOver(ctx, m.ID)
-	case message.GroupChanged:
-		c.groupChanged(ctx, m)
-	case message.Expiring:
-		c.notify(protocol.NotifySessionExpiring, protocol.SessionExpiringNotification(m))
-	case message.Evicted:
-		c.evicted(ctx, m)
 	}
 }
 
@@ -348,46 +297,6 @@ func (c *connection) notification(ctx actor.Context, in inbound) {
 
 // owns reports whether the client is the owner of the session.
 func (c *connection) owns() bool { return c.role == protocol.RoleOwner }
-
-// acknowledge passes a session/ack on to the processes.
-func (c *connection) acknowledge(ctx actor.Context, _ inbound, p protocol.SessionAckParams) {
-	if !c.acks {
-		return
-	}
-	for id, seq := range p.Processes {
-		if s := c.streams[id]; s != nil && (c.owns() || s.hold) {
-			ctx.Request(s.ref.PID, message.Ack{From: 0, To: seq})
-		}
-	}
-}
-
-// groupChanged keeps the newest news of each group until the writer has written the last news. A
-// slow client misses the news in between.
-func (c *connection) groupChanged(ctx actor.Context, m message.GroupChanged) {
-	if c.stage < attached || c.stage == evicted || !c.writer.caps.Groups {
-		return
-	}
-	if c.groups == nil {
-		c.groups = make(map[string]message.GroupChanged)
-	}
-	c.groups[m.GroupID] = m
-	c.tellGroups(ctx)
-}
-
-func (c *connection) tellGroups(ctx actor.Context) {
-	if c.groupsWaiting || len(c.groups) == 0 {
-		return
-	}
-	for _, m := range c.groups {
-		c.notify(protocol.NotifyGroupChanged, m.GroupChangedNotification)
-	}
-	clear(c.groups)
-	c.groupsWaiting = true
-	c.writer.control(outgoing{written: c.later(ctx, func(c *connection, ctx actor.Context) {
-		c.groupsWaiting = false
-		c.tellGroups(ctx)
-	})})
-}
 
 func (c *connection) notify(method string, params any) {
 	c.writer.control(outgoing{method: method, body: params})

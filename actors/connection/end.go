@@ -7,11 +7,22 @@ import (
 	"io"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // How a connection ends.
+
+// ending is what is known of the end of the connection.
+type ending struct {
+	endReason  string      // why the connection ends; "": it does not, or the actor has failed
+	inputEnded bool        // no more requests will come
+	broken     bool        // the transport is
+	endAt      env.Alarm   // the connection is stopped then
+	last       *closeFrame // in the stage evicted: how the connection ends; else nil
+	cut        uint64      // bytes of output that processes have left out at their end
+}
 
 // actorGone is for the end of the session, or of a Program of this connection.
 func (c *connection) actorGone(ctx actor.Context, pid *actor.PID) {
@@ -44,7 +55,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 
 // mayClose ends the connection once its input has ended and every request is answered.
 func (c *connection) mayClose(ctx actor.Context) {
-	if c.inputEnded && c.stage != attaching && c.stage != evicted && !c.waiting() && len(c.pending)+c.reads.Len()+len(c.lists)+c.files.pending()+c.http.pending()+c.ending() == 0 {
+	if c.inputEnded && c.stage != attaching && c.stage != evicted && !c.waiting() && len(c.pending)+c.reads.Len()+c.lists.pending()+c.files.pending()+c.http.pending()+c.programsEnding() == 0 {
 		c.closeFor(ctx, protocol.CloseNormal, "")
 	}
 }

@@ -11,6 +11,17 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
+// attachment is the session of the client.
+type attachment struct {
+	arriving      *arriving       // nil except in the stage attaching
+	removedBefore []removedBefore // told after initialized
+	session       *actor.PID
+	sessionID     string
+	role          protocol.Role // "" until attached
+	guest         string        // the identity of a client with the token of a share; "": another client
+	acks          bool          // the client acknowledges by session/ack
+}
+
 // arriving is a client that waits for its session.
 type arriving struct {
 	greeting.Greeting

@@ -82,7 +82,7 @@ func TestMethodsChangeByDefault(t *testing.T) {
 		{attached, protocol.RoleOwner, protocol.CodeInvalidRequest},
 		{opened, "", protocol.CodeInvalidRequest},
 	} {
-		c := &connection{env: new(env.Env), stage: test.stage, role: test.role, writer: newWriter(nil, nil, nil)}
+		c := &connection{env: new(env.Env), stage: test.stage, attachment: attachment{role: test.role}, writer: newWriter(nil, nil, nil)}
 		c.writer.begin = func() {}
 		handled = false
 		c.request(nil, inbound{kind: protocol.Request, method: foo.Name, entry: foo, params: protocol.ProcessWaitParams{}})

@@ -141,8 +141,8 @@ func measured(m *message.Delivery) window.Delivery {
 
 // flush passes output to the writer while the window has room; with force, all waiting output.
 func (c *connection) flush(ctx actor.Context, force bool) {
-	for p, ok := c.read(force); ok; p, ok = c.read(force) {
-		c.readAgain(ctx, p)
+	for r, ok := c.read(force); ok; r, ok = c.read(force) {
+		c.readAgain(ctx, r)
 	}
 	for s, ask, ok := c.window.Next(force); ok; s, ask, ok = c.window.Next(force) {
 		c.pass(ctx, s, ask)
@@ -151,9 +151,9 @@ func (c *connection) flush(ctx actor.Context, force bool) {
 }
 
 // read takes the first process/read that waited for room, if the window has room.
-func (c *connection) read(force bool) (p pending, ok bool) {
+func (c *connection) read(force bool) (r fullRead, ok bool) {
 	if c.window.Full() && !force {
-		return p, false
+		return r, false
 	}
 	return c.reads.Pop()
 }
@@ -232,6 +232,18 @@ func (c *connection) ponged(ctx actor.Context) {
 	}
 }
 
+// acknowledge passes a session/ack on to the processes.
+func (c *connection) acknowledge(ctx actor.Context, _ inbound, p protocol.SessionAckParams) {
+	if !c.acks {
+		return
+	}
+	for id, seq := range p.Processes {
+		if s := c.streams[id]; s != nil && (c.owns() || s.hold) {
+			ctx.Request(s.ref.PID, message.Ack{From: 0, To: seq})
+		}
+	}
+}
+
 // resubscribe subscribes again after the last entry passed to the writer.
 func (c *connection) resubscribe(ctx actor.Context, m message.Resubscribe) {
 	s := c.streams[m.Process.ID]
@@ -276,7 +288,7 @@ func (c *connection) removed(ctx actor.Context, m message.ProcessRemoved) {
 		c.writer.output(outgoing{method: protocol.NotifyClosed, body: protocol.ClosedNotification{ProcessID: m.ID, Seq: last + 2}})
 	}
 	for token, p := range c.pending {
-		if p.about && p.process == m.ID {
+		if p.of == s {
 			c.reply(ctx, message.Reply{Token: token, Err: wireerr.UnknownProcess(m.ID)})
 		}
 	}

@@ -41,7 +41,12 @@ func (r Request) Start(words Words, soon bool, props func(connection, troupe *ac
 	}
 	c.programs[pid.Id] = p
 	r.in.params = message.StartCommand{}
-	c.ask(r.ctx, pid, r.in, pending{program: p, server: soon})
+	c.ask(r.ctx, pid, r.in, pending{program: p, server: soon, then: func(c *connection, _ actor.Context, asked pending, m message.Reply) {
+		if m.Err != nil {
+			c.forget(p) // before the answer: the name is free again
+		}
+		c.answerInTurn(asked, m.Result, m.Err) // after the end of an earlier Program with the same name
+	}})
 	return p
 }
 
@@ -62,8 +67,8 @@ func (c *connection) forget(p *Program) {
 	}
 }
 
-// ending returns the number of Programs whose answer waits for the window.
-func (c *connection) ending() (n int) {
+// programsEnding returns the number of Programs whose answer waits for the window.
+func (c *connection) programsEnding() (n int) {
 	for _, p := range c.programs {
 		if p.parcel != nil && p.parcel.Answer != nil {
 			n++

@@ -204,7 +204,7 @@ func handles[P any](decode Decoder[P], do func(*connection, actor.Context, inbou
 // process, the answer is unknown; nil: an error.
 func ofProcess[P protocol.AboutProcess](unknown any) Handler {
 	return handles(Params, func(c *connection, ctx actor.Context, in inbound, p P) {
-		c.askProcess(ctx, in, pending{process: p.Process()}, unknown)
+		c.askProcess(ctx, in, p.Process(), pending{}, unknown)
 	})
 }
 
