@@ -21,6 +21,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"reflect"
 )
 
 // Kind says which of the four JSON-RPC messages a Message is.
@@ -76,6 +77,61 @@ type Codec interface {
 	AppendResponse(dst []byte, id ID, result any) ([]byte, error)
 	AppendFailure(dst []byte, id ID, e *Error) ([]byte, error)
 	AppendNotification(dst []byte, method string, params any) ([]byte, error)
+}
+
+// codec is one of the two encodings.
+type codec struct{ packed bool }
+
+func (c codec) AppendRequest(dst []byte, id ID, method string, params any) ([]byte, error) {
+	k := sinkOf(dst, c.packed)
+	k.object(members(2, params))
+	k.key(`"id":`)
+	err := k.id(id)
+	if err == nil {
+		err = k.call(method, params)
+	}
+	return k.end(dst, err)
+}
+
+func (c codec) AppendNotification(dst []byte, method string, params any) ([]byte, error) {
+	k := sinkOf(dst, c.packed)
+	k.object(members(1, params))
+	err := k.call(method, params)
+	return k.end(dst, err)
+}
+
+// members returns how many members a frame has: so many, and params unless nil.
+func members(n int, params any) int {
+	if params != nil {
+		n++
+	}
+	return n
+}
+
+func (c codec) AppendResponse(dst []byte, id ID, result any) ([]byte, error) {
+	k := sinkOf(dst, c.packed)
+	k.object(2)
+	k.key(`"id":`)
+	err := k.id(id)
+	if err == nil {
+		k.key(`"result":`)
+		err = k.body(result)
+	}
+	k.close('}')
+	return k.end(dst, err)
+}
+
+func (c codec) AppendFailure(dst []byte, id ID, e *Error) ([]byte, error) {
+	k := sinkOf(dst, c.packed)
+	k.object(2)
+	k.key(`"error":`)
+	err := k.value(reflect.ValueOf(e))
+	if err == nil {
+		k.key(`"id":`)
+		err = k.id(id)
+	}
+	k.close('}')
+	return k.end(dst, err)
 }
 
 // envelope has the members of a frame, before they are checked together.

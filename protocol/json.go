@@ -12,7 +12,7 @@ import (
 // member. (exec-server wire, introduction and §2.)
 var JSON Codec = jsonCodec{}
 
-type jsonCodec struct{}
+type jsonCodec struct{ codec }
 
 func (jsonCodec) Name() string { return "json" }
 func (jsonCodec) Binary() bool { return false }
@@ -105,125 +105,6 @@ func (jsonCodec) Unmarshal(payload []byte, v any) error {
 		return wrongParams(err)
 	}
 	return nil
-}
-
-func (jsonCodec) AppendRequest(dst []byte, id ID, method string, params any) ([]byte, error) {
-	b, err := id.append(append(dst, `{"id":`...))
-	if err != nil {
-		return dst, err
-	}
-	return appendCall(dst, append(b, ','), method, params)
-}
-
-func (jsonCodec) AppendNotification(dst []byte, method string, params any) ([]byte, error) {
-	return appendCall(dst, append(dst, '{'), method, params)
-}
-
-// appendCall appends the method, the params and the end of a frame to b. On error appendCall
-// returns dst, the slice before the frame.
-func appendCall(dst, b []byte, method string, params any) ([]byte, error) {
-	b = appendString(append(b, `"method":`...), method)
-	if params != nil {
-		var err error
-		if b, err = appendBody(append(b, `,"params":`...), params); err != nil {
-			return dst, err
-		}
-	}
-	return append(b, '}'), nil
-}
-
-func (jsonCodec) AppendResponse(dst []byte, id ID, result any) ([]byte, error) {
-	b, err := id.append(append(dst, `{"id":`...))
-	if err != nil {
-		return dst, err
-	}
-	if b, err = appendBody(append(b, `,"result":`...), result); err != nil {
-		return dst, err
-	}
-	return append(b, '}'), nil
-}
-
-func (jsonCodec) AppendFailure(dst []byte, id ID, e *Error) ([]byte, error) {
-	b, err := appendValue(append(dst, `{"error":`...), reflect.ValueOf(e))
-	if err == nil {
-		b, err = id.append(append(b, `,"id":`...))
-	}
-	if err != nil {
-		return dst, err
-	}
-	return append(b, '}'), nil
-}
-
-// appendBody appends params or a result.
-func appendBody(dst []byte, v any) ([]byte, error) {
-	switch v := v.(type) {
-	case OutputNotification:
-		return appendOutput(dst, &v)
-	case *OutputNotification:
-		return appendOutput(dst, v)
-	case ProcessReadResult:
-		return appendRead(dst, &v)
-	case *ProcessReadResult:
-		return appendRead(dst, v)
-	}
-	return appendValue(dst, reflect.ValueOf(v))
-}
-
-// The functions below encode and decode some types by hand, without the tables. Nearly every frame
-// is output or input, and a keystroke should cost no reflection. Tests prove that both ways agree.
-
-func appendOutput(dst []byte, n *OutputNotification) ([]byte, error) {
-	stream, err := n.Stream.name()
-	if err != nil {
-		return dst, err
-	}
-	dst = appendString(append(dst, `{"processId":`...), n.ProcessID)
-	dst = appendChunk(append(dst, ','), n.Seq, stream, n.Chunk)
-	if n.AtMs != 0 {
-		dst = append(strconv.AppendUint(append(dst[:len(dst)-1], `,"atMs":`...), n.AtMs, 10), '}')
-	}
-	return dst, nil
-}
-
-// appendChunk appends the members common to output and chunks, and the end of the object.
-func appendChunk(dst []byte, seq uint64, stream string, chunk []byte) []byte {
-	dst = strconv.AppendUint(append(dst, `"seq":`...), seq, 10)
-	dst = appendString(append(dst, `,"stream":`...), stream)
-	dst = appendBase64(append(dst, `,"chunk":`...), chunk)
-	return append(dst, '}')
-}
-
-func appendRead(dst []byte, r *ProcessReadResult) ([]byte, error) {
-	if r.detailed() {
-		return appendValue(dst, reflect.ValueOf(r))
-	}
-	dst = append(dst, `{"chunks":[`...)
-	for i := range r.Chunks {
-		c := &r.Chunks[i]
-		stream, err := c.Stream.name()
-		if err != nil {
-			return dst, err
-		}
-		dst = appendChunk(append(separate(dst), '{'), c.Seq, stream, c.Chunk)
-	}
-	dst = strconv.AppendUint(append(dst, `],"nextSeq":`...), r.NextSeq, 10)
-	dst = strconv.AppendBool(append(dst, `,"exited":`...), r.Exited)
-	dst = append(dst, `,"exitCode":`...)
-	if r.ExitCode != nil {
-		dst = strconv.AppendInt(dst, int64(*r.ExitCode), 10)
-	} else {
-		dst = append(dst, "null"...)
-	}
-	dst = strconv.AppendBool(append(dst, `,"closed":`...), r.Closed)
-	dst = append(dst, `,"failure":`...)
-	if r.Failure != nil {
-		dst = appendString(dst, *r.Failure)
-	} else {
-		dst = append(dst, "null"...)
-	}
-	dst = strconv.AppendBool(append(dst, `,"sandboxDenied":`...), r.SandboxDenied)
-	dst = strconv.AppendUint(append(dst, `,"firstSeq":`...), r.FirstSeq, 10)
-	return append(dst, '}'), nil
 }
 
 // errOdd makes the caller decode a payload with the tables instead.

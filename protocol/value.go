@@ -27,11 +27,20 @@ type table struct {
 }
 
 type member struct {
-	name  string
-	index []int
-	omit  bool // left out when empty
-	null  bool // null means absent
-	rules bool // the value has rules: see check
+	name   string
+	quoted string // name as the key of an object in JSON
+	index  []int
+	omit   bool // left out when empty
+	null   bool // null means absent
+	rules  bool // the value has rules: see check
+}
+
+// of returns the member of a struct. Only the first way is inlined, and nearly always taken.
+func (m *member) of(v reflect.Value) reflect.Value {
+	if len(m.index) == 1 {
+		return v.Field(m.index[0])
+	}
+	return v.FieldByIndex(m.index)
 }
 
 var tables sync.Map // reflect.Type → *table
@@ -59,9 +68,9 @@ func newTable(t reflect.Type) *table {
 		required[name] = f.Tag.Get("wire") == "required"
 		null := f.Tag.Get("wire") == ""
 		if options == "" {
-			tab.members = append(tab.members, member{name, f.Index, false, null, hasRules(f.Type)})
+			tab.members = append(tab.members, member{name, `"` + name + `":`, f.Index, false, null, hasRules(f.Type)})
 		} else {
-			sometimes = append(sometimes, member{name, f.Index, true, null, hasRules(f.Type)})
+			sometimes = append(sometimes, member{name, `"` + name + `":`, f.Index, true, null, hasRules(f.Type)})
 		}
 	}
 	tab.members = append(tab.members, sometimes...)
@@ -352,7 +361,7 @@ func decodeStruct(s source, v reflect.Value) error {
 		}
 		seen |= 1 << i
 		m := &tab.members[i]
-		if err := decodeMember(s, v.FieldByIndex(m.index), !m.null); err != nil {
+		if err := decodeMember(s, m.of(v), !m.null); err != nil {
 			return within(m.name, err)
 		}
 		return nil
@@ -429,7 +438,7 @@ func check(v reflect.Value) error {
 		}
 	case reflect.Struct:
 		for _, m := range tableOf(v.Type()).members {
-			member := v.FieldByIndex(m.index)
+			member := m.of(v)
 			if !m.rules || m.omit && empty(member) {
 				continue
 			}
