@@ -15,7 +15,8 @@
 //   - sandbox.go, sandbox_json.go, sandbox_policy.go: sandboxes
 //   - wire.go, repeat.go, errors.go, errorkind.go, id.go, signal.go: notifications, repeats, errors, names
 //   - codec.go, value.go: encoding of any type, by its fields and tags; a type has its rules in its method Validate, beside the type
-//   - json*.go, msgpack*.go, strict.go: the two encodings, and what they refuse
+//   - sink.go, source.go: what encodes and decodes, in either encoding; frequent messages by hand
+//   - json_*.go, msgpack_scan.go, strict.go: the two encodings as they are read, and what they refuse
 package protocol
 
 import (
@@ -79,8 +80,51 @@ type Codec interface {
 	AppendNotification(dst []byte, method string, params any) ([]byte, error)
 }
 
-// codec is one of the two encodings.
+// JSON is the codec of exec-server's dialect of JSON-RPC 2.0. A frame is a single object; there are
+// no batches. A "jsonrpc" member is not written, and is ignored when read, like every unknown
+// member. (exec-server wire, introduction and §2.)
+var JSON Codec = codec{}
+
+// Msgpack is the codec of the same messages in MessagePack: a frame is a single map, with the same
+// members as in JSON. Bytes are bin; no other type is accepted for bytes. A value kept undecoded,
+// such as ProcessStartParams.Sandbox, is kept as JSON. (Ours.)
+var Msgpack Codec = codec{packed: true}
+
 type codec struct{ packed bool }
+
+func (c codec) Name() string {
+	if c.packed {
+		return "msgpack"
+	}
+	return "json"
+}
+
+func (c codec) Binary() bool { return c.packed }
+
+func (c codec) Decode(frame []byte) (Message, error) {
+	m, err := decodeMessage(frame, c.packed)
+	if err != nil {
+		return Message{}, unreadable(err)
+	}
+	return m, nil
+}
+
+func (c codec) Unmarshal(payload []byte, v any) error {
+	switch v := v.(type) {
+	case *OutputNotification:
+		if decodeOutput(payload, c.packed, v) {
+			return nil
+		}
+	case *ProcessWriteParams:
+		if decodeWrite(payload, c.packed, v) {
+			return nil
+		}
+	}
+	if err := unmarshal(payload, c.packed, v); err != nil {
+		return wrongParams(err)
+	}
+	return nil
+}
 
 func (c codec) AppendRequest(dst []byte, id ID, method string, params any) ([]byte, error) {
 	k := sinkOf(dst, c.packed)
@@ -172,19 +216,9 @@ func unreadable(err error) *Error {
 	return e.detail(d)
 }
 
-func noObject(found kind) error {
-	detail := "a message is an object"
-	if found == kindArray {
-		detail = "found an array: batches are not supported"
-	}
-	return &detailed{"expected a JSON-RPC object", detail}
-}
-
 // HasMember reports whether a Payload of codec c is an object with a non-null member of this name.
 // HasMember allocates nothing in proportion to the payload.
 func HasMember(c Codec, payload []byte, name string) bool {
-	if c == Msgpack {
-		return unpacker{b: payload}.hasMember(name)
-	}
-	return scanner{b: payload}.hasMember(name)
+	s := source{b: payload, packed: c == Msgpack}
+	return s.hasMember(name)
 }

@@ -5,19 +5,7 @@ import (
 	"slices"
 )
 
-// unmarshalJSON decodes the single value in payload into the target of v.
-func unmarshalJSON(payload []byte, v any) error {
-	if payload == nil {
-		payload = []byte("null")
-	}
-	s := scanner{b: payload, purse: newPurse(payload)}
-	if err := unmarshal(&s, v); err != nil {
-		return err
-	}
-	return s.end()
-}
-
-// The methods below, with those in json_scan.go, make scanner a source.
+// The methods below, with those in json_scan.go, are the JSON of a source.
 
 func (s *scanner) kind() kind {
 	switch c := s.peek(); {
@@ -40,16 +28,6 @@ func (s *scanner) kind() kind {
 func (s *scanner) rawJSON() (json.RawMessage, error) {
 	raw, err := s.raw()
 	return slices.Clone(raw), err
-}
-
-// hasMember reports whether the next value is an object with a non-null member of this name. The
-// scanner does not move.
-func (s scanner) hasMember(name string) (found bool) {
-	err := s.object(func(key []byte) error {
-		found = found || string(key) == name && s.kind() != kindNull
-		return s.skip(0)
-	})
-	return found && err == nil
 }
 
 func (s *scanner) bytes(dst []byte) ([]byte, error) {
@@ -86,3 +64,5 @@ func (s *scanner) expectText() ([]byte, error) {
 	}
 	return s.text()
 }
+
+func unmarshalJSON(payload []byte, v any) error { return unmarshal(payload, false, v) }

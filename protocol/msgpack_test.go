@@ -349,7 +349,7 @@ func agreePacked[T any](t interface {
 }, payload []byte) {
 	t.Helper()
 	var byHand, byTable T
-	errHand, errTable := Msgpack.Unmarshal(payload, &byHand), unmarshalMsgpack(payload, &byTable)
+	errHand, errTable := Msgpack.Unmarshal(payload, &byHand), unmarshal(payload, true, &byTable)
 	if (errHand == nil) != (errTable == nil) || errHand == nil && !reflect.DeepEqual(byHand, byTable) {
 		t.Fatalf("%x:\nby hand  %+v, %v\nby table %+v, %v", payload, byHand, errHand, byTable, errTable)
 	}

@@ -816,10 +816,10 @@ var mutants = []mutant{
 	}
 `, new: ``, breaks: "programs with rules of Landlock rename files across directories", run: "^TestScopeKeepsRenames$"},
 	{file: "protocol/errors.go", old: `Data: e.Data, cause: e.cause}`, new: `Data: e.Data}`, breaks: "an error with another text keeps its cause", run: "^TestReword$"},
-	{file: "protocol/json_value.go", old: `raw, err := s.raw()
-		if err == nil {
-			err = s.end()
-		}
+	{file: "protocol/sink.go", old: `raw, err := s.raw() // also checks the depth
+	if err == nil {
+		err = s.end()
+	}
 `, new: `raw, err := s.raw()
 `, breaks: "a raw value is a single value of JSON", run: "^TestAppend"},
 	{file: "protocol/fileuri.go", old: `!a.Is6()`, new: `(a.Is6() && false)`, breaks: "the host in brackets of a file URI is an IPv6 address", run: "^TestParseFileURIRefuses$"},
