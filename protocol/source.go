@@ -180,7 +180,8 @@ func unmarshal(payload []byte, packed bool, v any) error {
 			payload = []byte{msgpcode.Nil}
 		}
 	}
-	s := source{b: payload, packed: packed, purse: newPurse(payload)}
+	s := source{b: payload, packed: packed}
+	s.purse = newPurse(payload)
 	target := reflect.ValueOf(v).Elem()
 	required := target.Kind() == reflect.Struct && tableOf(target.Type()).required != 0
 	if err := decodeMember(&s, target, required); err != nil {
@@ -191,7 +192,8 @@ func unmarshal(payload []byte, packed bool, v any) error {
 
 // decodeMessage splits a frame.
 func decodeMessage(frame []byte, packed bool) (Message, error) {
-	s := source{b: frame, packed: packed, tally: tally{strict: true}}
+	s := source{b: frame, packed: packed}
+	s.strict = true
 	if kind := s.kind(); kind != kindObject {
 		return Message{}, s.noMessage(kind)
 	}
@@ -220,8 +222,7 @@ func decodeMessage(frame []byte, packed bool) (Message, error) {
 			null := s.kind() == kindNull
 			var raw []byte
 			if raw, err = s.raw(); err == nil && !null {
-				m.Error = new(Error)
-				err = decodeValue(&source{b: raw, packed: packed}, reflect.ValueOf(m.Error).Elem())
+				m.Error, err = decodeError(raw, packed)
 			}
 		case "trace": // a W3C trace context; checked as in exec-server, then ignored
 			if k := s.kind(); k != kindNull && k != kindObject {
@@ -244,6 +245,13 @@ func decodeMessage(frame []byte, packed bool) (Message, error) {
 		return Message{}, err
 	}
 	return m.message()
+}
+
+// decodeError decodes the error of a frame. It has a source and a stack frame of its own: the goroutine of each connection keeps the
+// stack that decoding once took.
+func decodeError(raw []byte, packed bool) (*Error, error) {
+	s, e := source{b: raw, packed: packed}, new(Error)
+	return e, decodeValue(&s, reflect.ValueOf(e).Elem())
 }
 
 // noMessage returns the error of a frame with another value than an object.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"reflect"
 	"slices"
 	"strconv"
@@ -335,11 +336,7 @@ func decodeStruct(s *source, v reflect.Value) error {
 		return err
 	}
 	if missing := tab.required &^ seen; missing != 0 {
-		for i, m := range tab.members {
-			if missing>>i&1 != 0 {
-				return fmt.Errorf("missing field `%s`", m.name)
-			}
-		}
+		return fmt.Errorf("missing field `%s`", tab.members[bits.TrailingZeros64(missing)].name)
 	}
 	return validate(v)
 }
