@@ -101,9 +101,8 @@ func (c codec) Name() string {
 
 func (c codec) Binary() bool { return c.packed }
 
-func (c codec) Decode(frame []byte) (Message, error) {
-	m, err := decodeMessage(frame, c.packed)
-	if err != nil {
+func (c codec) Decode(frame []byte) (m Message, _ error) {
+	if err := decodeMessage(frame, c.packed, &m); err != nil {
 		return Message{}, unreadable(err)
 	}
 	return m, nil
@@ -185,26 +184,26 @@ type envelope struct {
 	params, result []byte
 }
 
-// message returns the envelope as one of the four messages.
-func (e *envelope) message() (Message, error) {
-	m := e.Message
+// message makes the envelope one of the four messages.
+func (e *envelope) message() error {
+	m := &e.Message
 	switch {
 	case e.named && m.ID.IsZero():
 		m.Kind, m.Payload, m.Error = Notification, e.params, nil
 	case e.named && len(m.ID.s) > maxID:
-		return Message{}, fmt.Errorf("`id` has %d bytes, the limit is %d", len(m.ID.s), maxID)
+		return fmt.Errorf("`id` has %d bytes, the limit is %d", len(m.ID.s), maxID)
 	case e.named:
 		m.Kind, m.Payload, m.Error = Request, e.params, nil
 	case e.result == nil && m.Error == nil:
-		return Message{}, &detailed{"missing field `error`", "a message has a method, a result or an error"}
+		return &detailed{"missing field `error`", "a message has a method, a result or an error"}
 	case m.ID.IsZero():
-		return Message{}, errors.New("missing field `id`")
+		return errors.New("missing field `id`")
 	case e.result != nil:
 		m.Kind, m.Payload, m.Error = Response, e.result, nil
 	default:
 		m.Kind = Failure
 	}
-	return m, nil
+	return nil
 }
 
 // unreadable returns the error of Decode. Its message is exec-server's text, if exec-server has one.

@@ -190,12 +190,12 @@ func unmarshal(payload []byte, packed bool, v any) error {
 	return s.end()
 }
 
-// decodeMessage splits a frame.
-func decodeMessage(frame []byte, packed bool) (Message, error) {
+// decodeMessage splits a frame into a zero Message.
+func decodeMessage(frame []byte, packed bool, into *Message) error {
 	s := source{b: frame, packed: packed}
 	s.strict = true
 	if kind := s.kind(); kind != kindObject {
-		return Message{}, s.noMessage(kind)
+		return s.noMessage(kind)
 	}
 
 	var m envelope
@@ -242,9 +242,11 @@ func decodeMessage(frame []byte, packed bool) (Message, error) {
 		err = s.end()
 	}
 	if err != nil {
-		return Message{}, err
+		return err
 	}
-	return m.message()
+	err = m.message()
+	*into = m.Message
+	return err
 }
 
 // decodeError decodes the error of a frame. It has a source and a stack frame of its own: the goroutine of each connection keeps the
