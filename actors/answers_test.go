@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
@@ -47,7 +46,7 @@ func TestProcessesAnswerTheirMethods(t *testing.T) {
 			protocol.MethodProcessResize:     protocol.ProcessResizeParams{Size: protocol.Size{Rows: 1, Cols: 1}},
 			protocol.MethodProcessSetRestart: protocol.ProcessSetRestartParams{Restart: protocol.Restart{Policy: protocol.RestartPermanent}},
 		}
-		for _, row := range connection.Table() {
+		for _, row := range Methods.Rows() {
 			name, params := row.Name, row.Params
 			if _, about := params[0].(protocol.AboutProcess); !about || name == protocol.MethodProcessStart {
 				continue

@@ -7,6 +7,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/peer"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -73,7 +74,7 @@ func (c *connections) connect(ctx actor.Context, m message.Connect) {
 	if live >= c.env.MaxConnections {
 		m.About.OnlyResumes = c.env.TooManyConnections()
 	}
-	if _, err := ctx.SpawnNamed(connection.New(c.env, c.troupe, m), message.NewName(message.ConnectionPrefix)); err != nil {
+	if _, err := ctx.SpawnNamed(connection.New(c.env, peer.Methods, c.troupe, m), message.NewName(message.ConnectionPrefix)); err != nil {
 		c.env.Log.Error("spawn connection", "remote", m.Conn.RemoteAddr(), "err", err)
 		c.refuse(ctx, m.Conn, protocol.CloseInternalError, "internal error")
 		return

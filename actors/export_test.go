@@ -3,9 +3,9 @@ package actors
 import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
-	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
+	"github.com/b6f6fdd7/troupe/actors/peer"
 )
 
 // Place is a place within a handler.
@@ -25,5 +25,5 @@ func (t *Troupe) System() *actor.ActorSystem {
 	return t.system
 }
 
-// Methods returns all methods with zero values of their params.
-func Methods() map[string][]any { return connection.Methods() }
+// Methods is the table of all methods.
+var Methods = peer.Methods

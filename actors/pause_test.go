@@ -30,7 +30,7 @@ func TestSmallRetentionDoesNotPause(t *testing.T) {
 		})
 		pid := spawnProcess(t, system, e, troupe, &protocol.Retention{Bytes: new(uint64(kept))})
 		ours, theirs := transport.Pipe("")
-		connection := system.Root.Spawn(connection.New(e, troupe, message.Connect{Conn: theirs}))
+		connection := system.Root.Spawn(connection.New(e, Methods, troupe, message.Connect{Conn: theirs}))
 		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`} {
 			if err := ours.WriteMessage([]byte(text), false); err != nil {
 				t.Fatal(err)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
-	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/share"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -341,7 +340,7 @@ func TestEveryFieldCanBeWrong(t *testing.T) {
 // requests returns the types of package protocol that a session or process takes.
 func requests() map[reflect.Type]bool {
 	types := make(map[reflect.Type]bool)
-	for method, params := range connection.Methods() {
+	for method, params := range actors.Methods.Params() {
 		switch kind, _, _ := strings.Cut(method, "/"); kind {
 		case "process", "group", "session":
 			for _, p := range params {

@@ -206,7 +206,7 @@ func TestWorkIsLinearInAMessage(t *testing.T) {
 		most  = 3 * large / small
 	)
 	table := costly()
-	known := actors.Methods()
+	known := actors.Methods.Params()
 	for method, params := range known {
 		if _, ok := table[method]; !ok {
 			table[method] = larges(params)

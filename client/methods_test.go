@@ -15,7 +15,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
-	"github.com/b6f6fdd7/troupe/actors/connection"
+	"github.com/b6f6fdd7/troupe/actors/peer"
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
@@ -170,7 +170,7 @@ func TestClientHasAllMethods(t *testing.T) {
 		t.Error(err)
 	}
 	sent := h.methods()
-	for method := range connection.Methods() {
+	for method := range peer.Methods.Params() {
 		switch has, reason := slices.Contains(sent, method), viaCall[method]; {
 		case !has && reason == "":
 			t.Errorf("no method of the client sends %s; add one", method)
@@ -179,7 +179,7 @@ func TestClientHasAllMethods(t *testing.T) {
 		}
 	}
 	for method := range viaCall {
-		if _, ok := connection.Methods()[method]; !ok {
+		if _, ok := peer.Methods.Params()[method]; !ok {
 			t.Errorf("viaCall has %s, which is not a method of the wire", method)
 		}
 	}

@@ -66,7 +66,7 @@ type Limit struct {
 }
 
 // MarshalJSON implements json.Marshaler.
-func (l Limit) MarshalJSON() ([]byte, error) { return appendBody(nil, l) }
+func (l Limit) MarshalJSON() ([]byte, error) { return appendJSON(nil, l) }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (l *Limit) UnmarshalJSON(b []byte) error { return unmarshalJSON(b, l) }

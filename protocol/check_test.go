@@ -22,7 +22,7 @@ func TestCheckIsUnmarshal(t *testing.T) {
 				t.Fatalf("%+v is right, and Check says %v", v.Elem(), err)
 			}
 			spoil(t, v.Elem())
-			encoded, err := appendBody(nil, v.Interface())
+			encoded, err := appendJSON(nil, v.Interface())
 			if err != nil {
 				return // nobody can send such a value
 			}

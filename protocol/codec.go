@@ -15,12 +15,14 @@
 //   - sandbox.go, sandbox_json.go, sandbox_policy.go: sandboxes
 //   - wire.go, repeat.go, errors.go, errorkind.go, id.go, signal.go: notifications, repeats, errors, names
 //   - codec.go, value.go: encoding of any type, by its fields and tags; a type has its rules in its method Validate, beside the type
-//   - json*.go, msgpack*.go, strict.go: the two encodings, and what they refuse
+//   - sink.go, source.go: what encodes and decodes, in either encoding; frequent messages by hand
+//   - json_*.go, msgpack_scan.go, strict.go: the two encodings as they are read, and what they refuse
 package protocol
 
 import (
 	"errors"
 	"fmt"
+	"reflect"
 )
 
 // Kind says which of the four JSON-RPC messages a Message is.
@@ -78,6 +80,103 @@ type Codec interface {
 	AppendNotification(dst []byte, method string, params any) ([]byte, error)
 }
 
+// JSON is the codec of exec-server's dialect of JSON-RPC 2.0. A frame is a single object; there are
+// no batches. A "jsonrpc" member is not written, and is ignored when read, like every unknown
+// member. (exec-server wire, introduction and §2.)
+var JSON Codec = codec{}
+
+// Msgpack is the codec of the same messages in MessagePack: a frame is a single map, with the same
+// members as in JSON. Bytes are bin; no other type is accepted for bytes. A value kept undecoded,
+// such as ProcessStartParams.Sandbox, is kept as JSON. (Ours.)
+var Msgpack Codec = codec{packed: true}
+
+type codec struct{ packed bool }
+
+func (c codec) Name() string {
+	if c.packed {
+		return "msgpack"
+	}
+	return "json"
+}
+
+func (c codec) Binary() bool { return c.packed }
+
+func (c codec) Decode(frame []byte) (m Message, _ error) {
+	if err := decodeMessage(frame, c.packed, &m); err != nil {
+		return Message{}, unreadable(err)
+	}
+	return m, nil
+}
+
+func (c codec) Unmarshal(payload []byte, v any) error {
+	switch v := v.(type) {
+	case *OutputNotification:
+		if decodeOutput(payload, c.packed, v) {
+			return nil
+		}
+	case *ProcessWriteParams:
+		if decodeWrite(payload, c.packed, v) {
+			return nil
+		}
+	}
+	if err := unmarshal(payload, c.packed, v); err != nil {
+		return wrongParams(err)
+	}
+	return nil
+}
+
+func (c codec) AppendRequest(dst []byte, id ID, method string, params any) ([]byte, error) {
+	k := sinkOf(dst, c.packed)
+	k.object(members(2, params))
+	k.key(`"id":`)
+	err := k.id(id)
+	if err == nil {
+		err = k.call(method, params)
+	}
+	return k.end(dst, err)
+}
+
+func (c codec) AppendNotification(dst []byte, method string, params any) ([]byte, error) {
+	k := sinkOf(dst, c.packed)
+	k.object(members(1, params))
+	err := k.call(method, params)
+	return k.end(dst, err)
+}
+
+// members returns how many members a frame has: so many, and params unless nil.
+func members(n int, params any) int {
+	if params != nil {
+		n++
+	}
+	return n
+}
+
+func (c codec) AppendResponse(dst []byte, id ID, result any) ([]byte, error) {
+	k := sinkOf(dst, c.packed)
+	k.object(2)
+	k.key(`"id":`)
+	err := k.id(id)
+	if err == nil {
+		k.key(`"result":`)
+		err = k.body(result)
+	}
+	k.close('}')
+	return k.end(dst, err)
+}
+
+func (c codec) AppendFailure(dst []byte, id ID, e *Error) ([]byte, error) {
+	k := sinkOf(dst, c.packed)
+	k.object(2)
+	k.key(`"error":`)
+	err := k.value(reflect.ValueOf(e))
+	if err == nil {
+		k.key(`"id":`)
+		err = k.id(id)
+	}
+	k.close('}')
+	return k.end(dst, err)
+}
+
 // envelope has the members of a frame, before they are checked together.
 type envelope struct {
 	Message
@@ -85,26 +184,26 @@ type envelope struct {
 	params, result []byte
 }
 
-// message returns the envelope as one of the four messages.
-func (e *envelope) message() (Message, error) {
-	m := e.Message
+// message makes the envelope one of the four messages.
+func (e *envelope) message() error {
+	m := &e.Message
 	switch {
 	case e.named && m.ID.IsZero():
 		m.Kind, m.Payload, m.Error = Notification, e.params, nil
 	case e.named && len(m.ID.s) > maxID:
-		return Message{}, fmt.Errorf("`id` has %d bytes, the limit is %d", len(m.ID.s), maxID)
+		return fmt.Errorf("`id` has %d bytes, the limit is %d", len(m.ID.s), maxID)
 	case e.named:
 		m.Kind, m.Payload, m.Error = Request, e.params, nil
 	case e.result == nil && m.Error == nil:
-		return Message{}, &detailed{"missing field `error`", "a message has a method, a result or an error"}
+		return &detailed{"missing field `error`", "a message has a method, a result or an error"}
 	case m.ID.IsZero():
-		return Message{}, errors.New("missing field `id`")
+		return errors.New("missing field `id`")
 	case e.result != nil:
 		m.Kind, m.Payload, m.Error = Response, e.result, nil
 	default:
 		m.Kind = Failure
 	}
-	return m, nil
+	return nil
 }
 
 // unreadable returns the error of Decode. Its message is exec-server's text, if exec-server has one.
@@ -116,19 +215,9 @@ func unreadable(err error) *Error {
 	return e.detail(d)
 }
 
-func noObject(found kind) error {
-	detail := "a message is an object"
-	if found == kindArray {
-		detail = "found an array: batches are not supported"
-	}
-	return &detailed{"expected a JSON-RPC object", detail}
-}
-
 // HasMember reports whether a Payload of codec c is an object with a non-null member of this name.
 // HasMember allocates nothing in proportion to the payload.
 func HasMember(c Codec, payload []byte, name string) bool {
-	if c == Msgpack {
-		return unpacker{b: payload}.hasMember(name)
-	}
-	return scanner{b: payload}.hasMember(name)
+	s := source{b: payload, packed: c == Msgpack}
+	return s.hasMember(name)
 }

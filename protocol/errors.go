@@ -3,7 +3,6 @@ package protocol
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 )
 
 // Error codes. The first four are JSON-RPC's, used as in exec-server.
@@ -75,7 +74,7 @@ func (e *Error) details() (d details) {
 }
 
 func (e *Error) detail(d details) *Error {
-	e.Data, _ = appendValue(nil, reflect.ValueOf(d)) // encoding strings and finite numbers never fails
+	e.Data, _ = appendJSON(nil, d) // encoding strings and finite numbers never fails
 	return e
 }
 

@@ -21,18 +21,12 @@ import (
 // brackets. (exec-server's parser has the same limit.)
 const maxDepth = 128
 
-// scanner reads JSON once from left to right. It checks every byte, also of skipped values, and
-// rejects strings other than UTF-8: replacing a broken character could run another program than
-// requested. It copies only strings with escapes. After an error its position is meaningless.
+// scanner is a source of JSON. It rejects strings other than UTF-8: replacing a broken character could run another program than
+// requested. It copies only strings with escapes.
 //
 // encoding/json is not used: it distinguishes neither null from absent nor the wrong member from
 // others, and its speed would limit the output.
-type scanner struct {
-	b []byte
-	i int // index of the next byte
-	purse
-	tally // of skipped values
-}
+type scanner source
 
 // peek skips blanks and returns the first byte of the next token, or 0 at the end of the input.
 func (s *scanner) peek() byte {
@@ -230,15 +224,15 @@ func (s *scanner) number() ([]byte, error) {
 		}
 		return s.i > from
 	}
-	oneOf := func(set string) bool {
-		if s.i < len(s.b) && strings.IndexByte(set, s.b[s.i]) >= 0 {
+	either := func(a, b byte) bool {
+		if s.i < len(s.b) && (s.b[s.i] == a || s.b[s.i] == b) {
 			s.i++
 			return true
 		}
 		return false
 	}
-	oneOf("-")
-	if oneOf("0") {
+	either('-', '-')
+	if either('0', '0') {
 		if some() {
 			s.i = start + 1
 			return nil, s.unexpected("no digit after 0", "invalid number", endOfValue)
@@ -246,11 +240,11 @@ func (s *scanner) number() ([]byte, error) {
 	} else if !some() {
 		return nil, s.unexpected("a digit", "invalid number", endOfValue)
 	}
-	if oneOf(".") && !some() {
+	if either('.', '.') && !some() {
 		return nil, s.unexpected("a digit", "invalid number", endOfValue)
 	}
-	if oneOf("eE") {
-		oneOf("+-")
+	if either('e', 'E') {
+		either('+', '-')
 		if !some() {
 			return nil, s.unexpected("a digit", "invalid number", endOfValue)
 		}

@@ -28,7 +28,8 @@ func BenchmarkPack(b *testing.B) {
 	b.Run("library", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			frame, _ = pack(frame[:0], func(p *packer) error { return p.enc.Encode(&theirs) })
+			k := sinkOf(frame[:0], true)
+			frame, _ = k.end(nil, k.p.enc.Encode(&theirs))
 		}
 	})
 }

@@ -11,21 +11,12 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// unpacker reads MessagePack once from left to right. It checks every byte, also of skipped values.
-// It rejects a length greater than the remaining bytes before using the length; it also rejects
-// non-string keys, strings other than UTF-8, and extensions. It copies nothing. After an error its
-// position is meaningless.
+// unpacker is a source of MessagePack. It rejects a length greater than the remaining bytes before using the length; it also rejects
+// non-string keys, strings other than UTF-8, and extensions. It copies nothing.
 //
 // The library's Decoder is not used. It reads a stream: it trusts lengths, copies bytes although a
 // Payload should alias the frame, and accepts bytes as strings and floats as integers.
-type unpacker struct {
-	b []byte
-	i int // index of the next byte
-	purse
-	tally // of skipped values
-
-	digits [32]byte // buffer for number
-}
+type unpacker source
 
 // item is the head of a value: its first byte, and its size if encoded.
 type item struct {
@@ -177,6 +168,11 @@ func (u *unpacker) text() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return u.utf8(it)
+}
+
+// utf8 moves past the bytes of a string after its head.
+func (u *unpacker) utf8(it item) ([]byte, error) {
 	t := u.b[u.i : u.i+int(it.n)]
 	if !utf8.Valid(t) {
 		return nil, fmt.Errorf("the string at byte %d is not UTF-8", u.i)
@@ -267,10 +263,15 @@ func (u *unpacker) object(visit func(key []byte) error) error {
 }
 
 func (u *unpacker) key() ([]byte, error) {
-	if k := u.kind(); k != kindText && k != 0 {
-		return nil, fmt.Errorf("the key at byte %d is not a string", u.i)
+	at := u.i
+	it, err := u.head()
+	switch {
+	case err != nil:
+		return nil, err
+	case it.kind != kindText:
+		return nil, fmt.Errorf("the key at byte %d is not a string", at)
 	}
-	return u.text()
+	return u.utf8(it)
 }
 
 func (u *unpacker) unit() bool {
@@ -337,16 +338,6 @@ func (u *unpacker) rawJSON() (json.RawMessage, error) {
 		return nil, fmt.Errorf("a value of %d bytes, the limit is %d", size, maxRaw)
 	}
 	return u.appendJSON(nil)
-}
-
-// hasMember reports whether the next value is a map with a non-null member of this name. The
-// unpacker does not move.
-func (u unpacker) hasMember(name string) (found bool) {
-	err := u.object(func(key []byte) error {
-		found = found || string(key) == name && u.kind() != kindNull
-		return u.skip(0)
-	})
-	return found && err == nil
 }
 
 // appendJSON moves past a value and appends the value as JSON. Bytes become base64.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"reflect"
 	"strings"
 )
 
@@ -115,7 +114,7 @@ func (s *Sandbox) JSON() json.RawMessage {
 	for _, root := range s.WorkspaceRoots {
 		params.WorkspaceRoots = append(params.WorkspaceRoots, fileURI(FileURI(root)))
 	}
-	raw, _ := appendValue(nil, reflect.ValueOf(params)) // encoding strings and numbers never fails
+	raw, _ := appendJSON(nil, params) // encoding strings and numbers never fails
 	return raw
 }
 

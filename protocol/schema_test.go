@@ -18,7 +18,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/actors/connection"
+	"github.com/b6f6fdd7/troupe/actors/peer"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -173,7 +173,7 @@ func cleaned(comments ...*ast.CommentGroup) string {
 
 // document is the whole schema: what a message may be, the types in it, and facts about methods.
 func (g *generator) document() *jsonschema.Schema {
-	rows := connection.Table()
+	rows := peer.Methods.Rows()
 	for _, r := range rows {
 		for _, p := range r.Params {
 			g.mark(reflect.TypeOf(p))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"reflect"
 	"slices"
 	"strconv"
@@ -27,11 +28,20 @@ type table struct {
 }
 
 type member struct {
-	name  string
-	index []int
-	omit  bool // left out when empty
-	null  bool // null means absent
-	rules bool // the value has rules: see check
+	name   string
+	quoted string // name as the key of an object in JSON
+	index  []int
+	omit   bool // left out when empty
+	null   bool // null means absent
+	rules  bool // the value has rules: see check
+}
+
+// of returns the member of a struct. Only the first way is inlined, and nearly always taken.
+func (m *member) of(v reflect.Value) reflect.Value {
+	if len(m.index) == 1 {
+		return v.Field(m.index[0])
+	}
+	return v.FieldByIndex(m.index)
 }
 
 var tables sync.Map // reflect.Type → *table
@@ -59,9 +69,9 @@ func newTable(t reflect.Type) *table {
 		required[name] = f.Tag.Get("wire") == "required"
 		null := f.Tag.Get("wire") == ""
 		if options == "" {
-			tab.members = append(tab.members, member{name, f.Index, false, null, hasRules(f.Type)})
+			tab.members = append(tab.members, member{name, `"` + name + `":`, f.Index, false, null, hasRules(f.Type)})
 		} else {
-			sometimes = append(sometimes, member{name, f.Index, true, null, hasRules(f.Type)})
+			sometimes = append(sometimes, member{name, `"` + name + `":`, f.Index, true, null, hasRules(f.Type)})
 		}
 	}
 	tab.members = append(tab.members, sometimes...)
@@ -115,34 +125,6 @@ func (p *purse) spend(n int) error {
 	return nil
 }
 
-// source reads encoded values from left to right. It has the parts of decoding that differ between
-// codecs. After an error its position is meaningless.
-type source interface {
-	// spend takes n bytes from the memory for decoding, or fails.
-	spend(n int) error
-	// kind returns the kind of the next value; 0 if there is none, or if the value is broken.
-	kind() kind
-	// skip moves past a value, of any kind, nested in depth others.
-	skip(depth int) error
-	// mismatch returns an error: the next value is not of the expected kind.
-	mismatch(expected string) error
-	// rawJSON moves past a value of any kind and returns a copy, as JSON.
-	rawJSON() (json.RawMessage, error)
-	// bytes moves past bytes and returns them in the capacity of dst, or in a new slice if dst is
-	// too small. The result is never nil. Another kind of value is an error.
-	bytes(dst []byte) ([]byte, error)
-	// unit moves past an object without members. For another value unit returns false.
-	unit() bool
-
-	// Each method below moves past a value of its kind; this kind must be next. The results of text
-	// and number are valid until the next call. A number is as in JSON, or NaN or infinite.
-	text() ([]byte, error)
-	number() ([]byte, error)
-	boolean() (bool, error)
-	array(visit func(i int) error) error       // visit must move past the element
-	object(visit func(key []byte) error) error // visit must move past the value of the member
-}
-
 type kind uint8
 
 const (
@@ -155,16 +137,9 @@ const (
 	kindObject
 )
 
-// unmarshal decodes the next value of s into the target of v.
-func unmarshal(s source, v any) error {
-	target := reflect.ValueOf(v).Elem()
-	required := target.Kind() == reflect.Struct && tableOf(target.Type()).required != 0
-	return decodeMember(s, target, required)
-}
-
 // decodeMember decodes a value into v. If not required, the value may be null; null leaves v
 // unchanged.
-func decodeMember(s source, v reflect.Value, required bool) error {
+func decodeMember(s *source, v reflect.Value, required bool) error {
 	if v.Type() == limitType {
 		limit := v.Addr().Interface().(*Limit)
 		if *limit = (Limit{Given: true, None: s.kind() == kindNull}); !limit.None {
@@ -178,7 +153,7 @@ func decodeMember(s source, v reflect.Value, required bool) error {
 }
 
 // decodeValue decodes a non-null value.
-func decodeValue(s source, v reflect.Value) error {
+func decodeValue(s *source, v reflect.Value) error {
 	switch v.Type() {
 	case rawType:
 		raw, err := s.rawJSON()
@@ -244,14 +219,14 @@ func decodeValue(s source, v reflect.Value) error {
 	return fmt.Errorf("protocol: %s is not a type of the wire", v.Type())
 }
 
-func decodeText(s source) ([]byte, error) {
+func decodeText(s *source) ([]byte, error) {
 	if s.kind() != kindText {
 		return nil, s.mismatch("a string")
 	}
 	return s.text()
 }
 
-func decodeInteger(s source, v reflect.Value) error {
+func decodeInteger(s *source, v reflect.Value) error {
 	expected := "i" + strconv.Itoa(v.Type().Bits())
 	if v.CanUint() {
 		expected = "u" + strconv.Itoa(v.Type().Bits())
@@ -278,7 +253,7 @@ func decodeInteger(s source, v reflect.Value) error {
 	return nil
 }
 
-func decodeFloat(s source, v reflect.Value) error {
+func decodeFloat(s *source, v reflect.Value) error {
 	if s.kind() != kindNumber {
 		return s.mismatch("f64")
 	}
@@ -294,7 +269,7 @@ func decodeFloat(s source, v reflect.Value) error {
 	return nil
 }
 
-func decodeSlice(s source, v reflect.Value) error {
+func decodeSlice(s *source, v reflect.Value) error {
 	if s.kind() != kindArray {
 		return s.mismatch("a sequence")
 	}
@@ -315,7 +290,7 @@ func decodeSlice(s source, v reflect.Value) error {
 	})
 }
 
-func decodeMap(s source, v reflect.Value) error {
+func decodeMap(s *source, v reflect.Value) error {
 	if s.kind() != kindObject {
 		return s.mismatch("a map")
 	}
@@ -336,7 +311,7 @@ func decodeMap(s source, v reflect.Value) error {
 	})
 }
 
-func decodeStruct(s source, v reflect.Value) error {
+func decodeStruct(s *source, v reflect.Value) error {
 	if s.kind() != kindObject {
 		return s.mismatch("struct " + peerName(v.Type()))
 	}
@@ -352,7 +327,7 @@ func decodeStruct(s source, v reflect.Value) error {
 		}
 		seen |= 1 << i
 		m := &tab.members[i]
-		if err := decodeMember(s, v.FieldByIndex(m.index), !m.null); err != nil {
+		if err := decodeMember(s, m.of(v), !m.null); err != nil {
 			return within(m.name, err)
 		}
 		return nil
@@ -361,11 +336,7 @@ func decodeStruct(s source, v reflect.Value) error {
 		return err
 	}
 	if missing := tab.required &^ seen; missing != 0 {
-		for i, m := range tab.members {
-			if missing>>i&1 != 0 {
-				return fmt.Errorf("missing field `%s`", m.name)
-			}
-		}
+		return fmt.Errorf("missing field `%s`", tab.members[bits.TrailingZeros64(missing)].name)
 	}
 	return validate(v)
 }
@@ -429,7 +400,7 @@ func check(v reflect.Value) error {
 		}
 	case reflect.Struct:
 		for _, m := range tableOf(v.Type()).members {
-			member := v.FieldByIndex(m.index)
+			member := m.of(v)
 			if !m.rules || m.omit && empty(member) {
 				continue
 			}

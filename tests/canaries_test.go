@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/actors/connection"
+	"github.com/b6f6fdd7/troupe/actors/peer"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
 	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/gorilla/websocket"
@@ -88,7 +88,7 @@ func plant(v any, wrong bool) any {
 // wrong types.
 func TestCanaries(t *testing.T) {
 	t.Parallel()
-	for _, all := range connection.Methods() {
+	for _, all := range peer.Methods.Params() {
 		for _, params := range all {
 			wantPlanted(t, reflect.TypeOf(params))
 		}

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/actors/connection"
+	"github.com/b6f6fdd7/troupe/actors/peer"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
 	"github.com/b6f6fdd7/troupe/internal/needs"
 )
@@ -120,7 +120,7 @@ func TestPolicyOfPrograms(t *testing.T) {
 	t.Run("ways to start", func(t *testing.T) {
 		c := s.in(t).session(nil)
 		known := []string{"protocol.ProcessStartParams", "protocol.GroupStartParams", "protocol.ProcessSpawnParams", "protocol.CommandExecParams", "protocol.FirstExecParams"}
-		for method, all := range connection.Methods() {
+		for method, all := range peer.Methods.Params() {
 			for _, params := range all {
 				if of := reflect.TypeOf(params); startsProgram(of) && !slices.Contains(known, of.String()) {
 					t.Errorf("%s starts a program with %v, and is missing in this test", method, of)

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/actors/connection"
+	"github.com/b6f6fdd7/troupe/actors/peer"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -71,7 +71,7 @@ func TestSandboxFileMethods(t *testing.T) {
 	t.Parallel()
 	// These do not look at sandbox: the sandbox of fs/open counts. The discoveries refuse what they cannot serve.
 	without := []string{"fs/readBlock", "fs/writeBlock", "fs/close", "fs/watchMissing", "capabilityRoots/discoverV1", "capabilities/discoverV2"}
-	for method, all := range connection.Methods() {
+	for method, all := range peer.Methods.Params() {
 		for _, params := range all {
 			of := reflect.TypeOf(params)
 			if of.Kind() != reflect.Struct {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/actors/connection"
+	"github.com/b6f6fdd7/troupe/actors/peer"
 )
 
 // choice is a sandbox that a client asks for, or none.
@@ -120,7 +120,7 @@ func TestRequiredSandboxHoldsForStarts(t *testing.T) {
 
 func testRequiredSandbox(t *testing.T, as func(*testing.T, func(*testing.T, int))) {
 	known := []string{"protocol.ProcessStartParams", "protocol.GroupStartParams", "protocol.ProcessSpawnParams", "protocol.CommandExecParams", "protocol.FirstExecParams"}
-	for method, all := range connection.Methods() {
+	for method, all := range peer.Methods.Params() {
 		for _, params := range all {
 			if of := reflect.TypeOf(params); startsProgram(of) && !slices.Contains(known, of.String()) {
 				t.Errorf("%s starts a program with %v, and is missing in this test", method, of)

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/actors/connection"
+	"github.com/b6f6fdd7/troupe/actors/peer"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
 	"github.com/b6f6fdd7/troupe/internal/needs"
 )
@@ -367,7 +367,7 @@ func TestStartsAsUsers(t *testing.T) {
 		},
 	}
 	found := 0
-	for method, all := range connection.Methods() {
+	for method, all := range peer.Methods.Params() {
 		for _, params := range all {
 			of := reflect.TypeOf(params)
 			if !startsProgram(of) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/connection/greeting"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -38,10 +39,10 @@ func (c *connection) recordEnd() {
 	c.born = time.Time{}
 }
 
-// recordNotAttached records that the initialize under way was refused.
-func (c *connection) recordNotAttached(err *protocol.Error) {
-	e := audit.SessionRefused{Who: c.who(), Role: audit.Text(c.init.Role), Reason: audit.Text(err.Message)}
-	if asked := c.init.ResumeSessionID; asked != nil {
+// recordNotAttached records that a client got no session.
+func (c *connection) recordNotAttached(g greeting.Greeting, err *protocol.Error) {
+	e := audit.SessionRefused{Who: c.who(), Role: audit.Text(g.Role), Reason: audit.Text(err.Message)}
+	if asked := g.ResumeSessionID; asked != nil {
 		e.Asked = audit.Text(*asked)
 	}
 	c.env.Audit.Put(e)
@@ -49,7 +50,7 @@ func (c *connection) recordNotAttached(err *protocol.Error) {
 
 // recordRequest records a request that is passed on, if the table has no other record of its method.
 func (c *connection) recordRequest(in inbound) {
-	if c.env.Audit == nil || in.entry.observer.reads || in.entry.record != asRequest {
+	if c.env.Audit == nil || in.entry.Observer.reads || in.entry.Record != AsRequest {
 		return
 	}
 	e := audit.Request{Who: c.who(), Method: in.method}

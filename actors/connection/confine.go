@@ -56,7 +56,7 @@ func (call *fileCall) by(ctx context.Context, writes bool) (files.Caller, error)
 	if !call.confines() && call.user == "" {
 		return files.Do, nil
 	}
-	if call.jails == nil {
+	if call.files.jails == nil {
 		return nil, protocol.Errorf(protocol.KindSandbox, protocol.CodeInternal, "this server confines no calls about files")
 	}
 	user, err := fileUser(call.user)
@@ -65,7 +65,7 @@ func (call *fileCall) by(ctx context.Context, writes bool) (files.Caller, error)
 	}
 	var view *remote.View
 	if call.confines() {
-		view, err = call.jails.view(ctx, call.sandbox, user)
+		view, err = call.files.jails.view(ctx, call.sandbox, user)
 	}
 	switch {
 	case err != nil:
@@ -81,7 +81,7 @@ func (call *fileCall) by(ctx context.Context, writes bool) (files.Caller, error)
 		call.as = &audit.User{Name: audit.Text(user.Name), UID: user.UID, GID: user.GID}
 		call.leave()
 	}
-	return call.jails.owner.Under(view), nil
+	return call.files.jails.owner.Under(view), nil
 }
 
 // fileUser looks up a user by name; nil for "", the user of the server. fileUser may wait for the database of users.

@@ -3,16 +3,19 @@
 //
 // # Where to look
 //
-//   - methods.go: the table of all methods: who may send each, how a repeat is recognized, what the audit log has
+//   - methods.go: the table of methods: who may send each, how a repeat is recognized, what the audit log has
+//   - table.go, rows.go, dialect.go: what a row says; what the functions of rows of other packages use; a wire beside ours
 //   - inbound.go, admission.go: frames are decoded by the reader, and a client has a bounded number of requests
-//   - handshake.go, wires.go: initialize, and which wire the client speaks
+//   - handshake.go, greeting: initialize, and what the client is shown first
 //   - requests.go: requests go to sessions and processes, and answers come back
-//   - lists.go, events.go: lists over several processes and sessions, and server/events
+//   - lists.go, lists, events.go: lists over several processes and sessions, by a pure machine, and server/events
+//   - news.go: what a session tells everybody attached
 //   - output.go, window: subscriptions and deliveries; the pure machine window says whose turn it is, and what a Pong acknowledges
 //   - writer.go: what is written, in which order
-//   - files.go, file_methods.go, app_files.go, app_watch.go: calls about files: whose turn it is, each method, and the same for the app-server
+//   - files.go, file_methods.go: calls about files: whose turn it is, and each method
 //   - confine.go, rule.go: calls about files in a sandbox, as a user, or under the rules of the operator
-//   - http.go, commands.go, machine_methods.go: http/request, the sister APIs, and what only codex asks for
+//   - queue: the pure machine that says which calls begin, about files and over HTTP
+//   - http.go, programs.go: http/request; actors that run a program for the client alone
 //   - stall.go, end.go: a client that does not read, and how a connection ends
 package connection
 
@@ -26,7 +29,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/budget"
-	"github.com/b6f6fdd7/troupe/internal/fifo"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -34,20 +36,26 @@ import (
 // Messages to a connection actor from its own goroutines and timers. Other actors send messages of
 // package message.
 type (
-	ended         struct{ err error } // reader or writer: the transport is gone
-	ponged        struct{}            // reader; at most one is on its way
-	pingDue       struct{}            // output has paused
-	listWritten   struct{}            // writer: the answers to process/list
-	groupsWritten struct{}            // writer: the last group/changed has been written
-	attachDue     struct{ token uint64 }
-	endDue        struct{} // the client had its time to read the end
-
+	ended     struct{ err error } // reader or writer: the transport is gone
+	ponged    struct{}            // reader; at most one is on its way
+	pingDue   struct{}            // output has paused
+	attachDue struct{ token uint64 }
+	endDue    struct{} // the client had its time to read the end
+	// goOn is from whoever was given a function by later: what the connection has waited for has happened.
+	goOn struct {
+		with func(*connection, actor.Context)
+	}
 )
 
-// The reader and the writer may end after the actor.
-func (ended) IgnoreDeadLetterLogging()         {}
-func (listWritten) IgnoreDeadLetterLogging()   {}
-func (groupsWritten) IgnoreDeadLetterLogging() {}
+// Those who send these messages may end after the actor.
+func (ended) IgnoreDeadLetterLogging() {}
+func (goOn) IgnoreDeadLetterLogging()  {}
+
+// later returns a function that has the actor go on with do. Any goroutine may call the function.
+func (c *connection) later(ctx actor.Context, do func(*connection, actor.Context)) func() {
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	return func() { root.Send(self, goOn{do}) }
+}
 
 const (
 	// deliveryBytes is how much output a process may send in a turn.
@@ -79,79 +87,48 @@ const (
 type connection struct {
 	// Fixed at spawn.
 	env    *env.Env
+	table  *Table
 	troupe *actor.PID
 	conn   message.Conn
 	about  identity.About
 	writer *writer
 	admit  *admission
 	memory *budget.Account // for requests and answers
+	name   string          // of the actor; set by start
+	born   time.Time       // set by start, zero once the end is recorded
 
-	// For the record.
-	name      string    // of the actor; set by start
-	born      time.Time // set by start
-	endReason string    // why the connection ends; "": it does not, or the actor has failed
-
-	// Shared with the reader.
-	pongs pongs
+	pongs pongs // shared with the reader
 
 	// Owned by Receive.
-	stage         stage
-	init          *protocol.InitializeParams // nil except while attaching, because the params may be large
-	initApp       *protocol.ClientInfoParams // of a client of the app-server, while attaching; else nil
-	initReq       pending                    // initialize, while attaching
-	resume        map[string]uint64          // resumeFrom, until initialized, without unknown processes
-	held          []inbound                  // while attaching
-	unnamed       []message.ProcessRef       // processes that resumeFrom does not name, until initialized
-	removedBefore []message.ProcessRemoved   // removed before the client attached; told after initialized
-	session       *actor.PID
-	sessionID     string
-	role          protocol.Role // "" until attached
-	guest         string        // the identity of a client with the token of a share; "": another client
-	acks          bool          // the client acknowledges by session/ack
+	stage      stage
+	attachment // handshake.go: to which session, and as whom
+	requests   // requests.go: what has no answer
 
-	experimental bool // a client of the app-server has the capability experimentalApi
+	files    *fileCalls          // files.go; nil: there was none
+	http     *httpCalls          // http.go; nil: there was none
+	programs map[string]*Program // programs.go: by the id of the actor, until the writer has the end; nil: there was none
+	kept     any                 // of the rows of another package: see Kept
 
-	token    uint64
-	pending  map[uint64]pending  // requests without an answer
-	reads    fifo.Queue[pending] // answered once the window has room
-	lists    []pending           // process/list and session/list: all wait for listing
-	listing  *listing            // until its answers are written
-	starting map[string]*start   // by process id: processes that are being started
-
-	files    *fileCalls // nil: there was none
-	http     *httpCalls // nil: there was none
-	commands commands
-
-	stall    stall  // while the reader waits for admission
-	finished uint64 // answers that waited for the server alone, since the beginning
-
-	groups        map[string]message.GroupChanged // by group id: news for the client
-	groupsWaiting bool                            // for groupsWritten
-
-	streams map[string]*stream // by process id
+	streams map[string]*stream // output.go: by process id
 	window  window.Window[*stream]
+	news    news // news.go: of groups
 
-	inputEnded bool // no more requests will come
-	broken     bool // the transport is
-
-	endAt env.Alarm   // the connection is stopped then
-	last  *closeFrame // in the stage evicted: how the connection ends; else nil
-	cut   uint64      // bytes of output that processes have left out at their end
+	ending // end.go
 }
 
-// New makes the actor of a connection.
-func New(e *env.Env, troupe *actor.PID, m message.Connect) *actor.Props {
-	return e.Props(func() actor.Actor { return connectionOf(e, troupe, m) }, env.Escalated, actor.WithSupervisor(e.StopAtOnce))
+// New makes the actor of a connection, whose client may send the methods of t.
+func New(e *env.Env, t *Table, troupe *actor.PID, m message.Connect) *actor.Props {
+	return e.Props(func() actor.Actor { return connectionOf(e, t, troupe, m) }, env.Escalated, actor.WithSupervisor(e.StopAtOnce))
 }
 
-func connectionOf(e *env.Env, troupe *actor.PID, m message.Connect) *connection {
+func connectionOf(e *env.Env, t *Table, troupe *actor.PID, m message.Connect) *connection {
 	c := &connection{
 		env:      e,
+		table:    t,
 		troupe:   troupe,
 		conn:     m.Conn,
 		about:    m.About,
-		pending:  make(map[uint64]pending),
-		starting: make(map[string]*start),
+		requests: requests{pending: make(map[uint64]pending), starting: make(map[string]*start)},
 		streams:  make(map[string]*stream),
 		window:   window.New[*stream](e.Window),
 	}
@@ -188,23 +165,21 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.inbound(ctx, m)
 	case message.Reply:
 		c.reply(ctx, m)
-	case listWritten:
-		c.listWritten(ctx)
-	case eventsDue:
-		c.eventsDue(ctx, m)
-	case hostAsked:
-		c.hostAsked(ctx, m)
-	case fileDone, fileTurn, fileWritten, missingChanged, filesChanged:
-		c.receiveFiles(ctx, m)
-	case httpAnswered, httpDelta, httpWritten, httpDue:
-		c.receiveHTTP(ctx, m)
+	case fileDone:
+		c.fileDone(ctx, m)
+	case httpAnswered:
+		c.httpAnswered(ctx, m)
+	case httpDelta:
+		c.httpDelta(ctx, m)
+	case goOn:
+		m.with(c, ctx)
 
 	// The session.
 	case message.Attached:
 		c.attached(ctx, m)
 	case attachDue:
 		c.attachDue(ctx, m)
-	case message.ProcessStarting, message.ProcessAdded, message.ProcessRemoved, message.GroupChanged, groupsWritten, message.Expiring, message.Evicted:
+	case message.ProcessStarting, message.ProcessAdded, message.ProcessRemoved, message.GroupChanged, message.Expiring, message.Evicted:
 		c.receiveNews(ctx, m)
 
 	// Output, and how far the client has read.
@@ -223,33 +198,6 @@ func (c *connection) Receive(ctx actor.Context) {
 
 	default:
 		c.env.Unexpected(ctx, ctx.Self().GetId(), m)
-	}
-}
-
-// receiveNews handles the messages of a session to everybody attached.
-func (c *connection) receiveNews(ctx actor.Context, m any) {
-	switch m := m.(type) {
-	case message.ProcessStarting:
-		c.startOf(m.ID).told = true
-	case message.ProcessAdded:
-		if c.named() {
-			c.know(m.Process)
-		} else {
-			c.showNew(ctx, m.Process)
-		}
-		c.startOver(ctx, m.Process.ID)
-	case message.ProcessRemoved:
-		c.removed(ctx, m)
-		c.startOver(ctx, m.ID)
-	case message.GroupChanged:
-		c.groupChanged(ctx, m)
-	case groupsWritten:
-		c.groupsWaiting = false
-		c.tellGroups(ctx)
-	case message.Expiring:
-		c.notify(protocol.NotifySessionExpiring, protocol.SessionExpiringNotification(m))
-	case message.Evicted:
-		c.evicted(ctx, m)
 	}
 }
 
@@ -283,7 +231,7 @@ func (c *connection) start(ctx actor.Context) {
 	s.Run(root, self, "reader", func() {
 		fault("reader")
 		full := func() { root.Send(self, unread{}) }
-		incoming := incoming{origin: originOf(conn.RemoteAddr())}
+		incoming := incoming{table: c.table, origin: originOf(conn.RemoteAddr())}
 		for admit.wait(full) {
 			frame, err := conn.ReadMessage()
 			if err != nil {
@@ -324,7 +272,7 @@ func (c *connection) inbound(ctx actor.Context, in inbound) {
 	case c.stage == evicted:
 		c.admit.release(in.weight)
 	case c.stage == attaching:
-		c.held = append(c.held, in) // bounded by the admission
+		c.arriving.held = append(c.arriving.held, in) // bounded by the admission
 	case in.kind == protocol.Notification:
 		c.notification(ctx, in)
 		c.admit.release(in.weight)
@@ -338,55 +286,17 @@ func (c *connection) inbound(ctx actor.Context, in inbound) {
 
 func (c *connection) notification(ctx actor.Context, in inbound) {
 	switch m := in.entry; {
-	case !m.notification:
+	case !m.Notification:
 		c.violation(ctx, "unknown notification "+wireerr.Clip(in.method))
 	case in.err != nil:
 		c.violation(ctx, in.method+": "+in.err.Message)
 	default:
-		m.in(in.wire).handle(c, ctx, in)
+		m.in(in.wire).handle(Request{c, ctx, in})
 	}
 }
 
 // owns reports whether the client is the owner of the session.
 func (c *connection) owns() bool { return c.role == protocol.RoleOwner }
-
-// acknowledge passes a session/ack on to the processes.
-func (c *connection) acknowledge(ctx actor.Context, _ inbound, p protocol.SessionAckParams) {
-	if !c.acks {
-		return
-	}
-	for id, seq := range p.Processes {
-		if s := c.streams[id]; s != nil && (c.owns() || s.hold) {
-			ctx.Request(s.ref.PID, message.Ack{From: 0, To: seq})
-		}
-	}
-}
-
-// groupChanged keeps the newest news of each group until the writer has written the last news. A
-// slow client misses the news in between.
-func (c *connection) groupChanged(ctx actor.Context, m message.GroupChanged) {
-	if c.stage < attached || c.stage == evicted || !c.writer.caps.Groups {
-		return
-	}
-	if c.groups == nil {
-		c.groups = make(map[string]message.GroupChanged)
-	}
-	c.groups[m.GroupID] = m
-	c.tellGroups(ctx)
-}
-
-func (c *connection) tellGroups(ctx actor.Context) {
-	if c.groupsWaiting || len(c.groups) == 0 {
-		return
-	}
-	for _, m := range c.groups {
-		c.notify(protocol.NotifyGroupChanged, m.GroupChangedNotification)
-	}
-	clear(c.groups)
-	c.groupsWaiting = true
-	self, root := ctx.Self(), ctx.ActorSystem().Root
-	c.writer.control(outgoing{written: func() { root.Send(self, groupsWritten{}) }})
-}
 
 func (c *connection) notify(method string, params any) {
 	c.writer.control(outgoing{method: method, body: params})

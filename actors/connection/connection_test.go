@@ -27,7 +27,7 @@ import (
 func TestConnectionLogsUnknownMessages(t *testing.T) {
 	fake.LogsUnknown(t, func(e *env.Env) actor.Actor {
 		_, theirs := transport.Pipe("")
-		return connectionOf(e, nil, message.Connect{Conn: theirs})
+		return connectionOf(e, All, nil, message.Connect{Conn: theirs})
 	})
 }
 
@@ -62,7 +62,7 @@ func TestConnectionRefusesAHole(t *testing.T) {
 		process := spawn(func() actor.Actor { return l })
 		ours, theirs := transport.Pipe("")
 		s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-		spawn(func() actor.Actor { return connectionOf(s, process, message.Connect{Conn: theirs}) })
+		spawn(func() actor.Actor { return connectionOf(s, All, process, message.Connect{Conn: theirs}) })
 		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`} {
 			if err := ours.WriteMessage([]byte(text), false); err != nil {
 				t.Fatal(err)
@@ -156,7 +156,7 @@ func TestGivenUpProcessesAreTold(t *testing.T) {
 				})
 				ours, theirs := transport.Pipe("")
 				s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-				spawn(func() actor.Actor { return connectionOf(s, session, message.Connect{Conn: theirs}) })
+				spawn(func() actor.Actor { return connectionOf(s, All, session, message.Connect{Conn: theirs}) })
 				for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test","resumeSessionId":"s","capabilities":{"gap":true}` + test.params + `}}`, `{"method":"initialized"}`} {
 					if err := ours.WriteMessage([]byte(text), false); err != nil {
 						t.Fatal(err)
@@ -207,7 +207,7 @@ func TestCloseCodes(t *testing.T) {
 			})
 			ours, theirs := transport.Pipe("")
 			s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-			pid := spawn(func() actor.Actor { return connectionOf(s, session, message.Connect{Conn: theirs}) })
+			pid := spawn(func() actor.Actor { return connectionOf(s, All, session, message.Connect{Conn: theirs}) })
 			if err := ours.WriteMessage([]byte(`{"id":1,"method":"initialize","params":{"clientName":"test"}}`), false); err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +263,7 @@ func TestPongsAcknowledgeNothingForClientsThatDo(t *testing.T) {
 		process := spawn(func() actor.Actor { return l })
 		ours, theirs := transport.Pipe("")
 		s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-		spawn(func() actor.Actor { return connectionOf(s, process, message.Connect{Conn: theirs}) })
+		spawn(func() actor.Actor { return connectionOf(s, All, process, message.Connect{Conn: theirs}) })
 		send := func(text string) {
 			if err := ours.WriteMessage([]byte(text), false); err != nil {
 				t.Fatal(err)
@@ -322,5 +322,5 @@ func TestStoppedConnectionIsCollected(t *testing.T) {
 	_, theirs := transport.Pipe("")
 	conn := &held{theirs}
 	e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-	fake.CollectedOnceStopped(t, "a stopped connection", New(e, actor.NewPID("nonhost", "troupe"), message.Connect{Conn: conn}), weak.Make(conn))
+	fake.CollectedOnceStopped(t, "a stopped connection", New(e, All, actor.NewPID("nonhost", "troupe"), message.Connect{Conn: conn}), weak.Make(conn))
 }

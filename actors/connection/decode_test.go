@@ -17,7 +17,7 @@ func TestWeightOfARequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	frame := fmt.Appendf(nil, `{"id":1,"method":"process/start","params":{"processId":"p","cwd":"file:///","env":{},"tty":false,"argv":%s}}`, argv)
-	if in := (&incoming{codec: protocol.JSON}).decode(frame); in.err != nil || in.weight < 16*strings {
+	if in := (&incoming{table: All, codec: protocol.JSON}).decode(frame); in.err != nil || in.weight < 16*strings {
 		t.Errorf("a request of %d bytes with %d strings weighs %d: %v", len(frame), strings, in.weight, in.err)
 	}
 }

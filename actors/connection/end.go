@@ -7,18 +7,29 @@ import (
 	"io"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // How a connection ends.
 
-// actorGone is for the end of the session, or of a command of this connection.
+// ending is what is known of the end of the connection.
+type ending struct {
+	endReason  string      // why the connection ends; "": it does not, or the actor has failed
+	inputEnded bool        // no more requests will come
+	broken     bool        // the transport is
+	endAt      env.Alarm   // the connection is stopped then
+	last       *closeFrame // in the stage evicted: how the connection ends; else nil
+	cut        uint64      // bytes of output that processes have left out at their end
+}
+
+// actorGone is for the end of the session, or of a Program of this connection.
 func (c *connection) actorGone(ctx actor.Context, pid *actor.PID) {
 	if c.session.Equal(pid) {
 		c.evicted(ctx, message.Evicted{Reason: "the session has ended"})
 	}
-	c.commandGone(ctx, pid)
+	c.programGone(ctx, pid)
 }
 
 // ended stops the actor. If only the input has ended, the requests before the end are answered first.
@@ -44,7 +55,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 
 // mayClose ends the connection once its input has ended and every request is answered.
 func (c *connection) mayClose(ctx actor.Context) {
-	if c.inputEnded && c.stage != attaching && c.stage != evicted && !c.waiting() && len(c.pending)+c.reads.Len()+len(c.lists)+c.files.pending()+c.http.pending()+c.commands.ending() == 0 {
+	if c.inputEnded && c.stage != attaching && c.stage != evicted && !c.waiting() && len(c.pending)+c.reads.Len()+c.lists.pending()+c.files.pending()+c.http.pending()+c.programsEnding() == 0 {
 		c.closeFor(ctx, protocol.CloseNormal, "")
 	}
 }
@@ -63,7 +74,7 @@ func (c *connection) end() {
 		c.files.end(c.env.FileTurns)
 	}
 	c.http.end()
-	c.commands.giveBack()
+	c.giveBackParcels()
 	if c.writer != nil {
 		c.writer.stop()
 	}

@@ -10,12 +10,6 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// eventsDue is for the server/events of the token: there is an event, or waitMs has passed.
-type eventsDue struct{ token uint64 }
-
-// IgnoreDeadLetterLogging: an event may come after the end of the actor.
-func (eventsDue) IgnoreDeadLetterLogging() {}
-
 // eventsWait is a server/events that waits.
 type eventsWait struct {
 	question journal.Question
@@ -43,23 +37,23 @@ func (c *connection) readEvents(ctx actor.Context, in inbound, p protocol.Server
 		return
 	}
 	c.token++
-	due := eventsDue{c.token}
-	self, root := ctx.Self(), ctx.ActorSystem().Root
+	token := c.token
+	due := c.later(ctx, func(c *connection, ctx actor.Context) { c.eventsDue(ctx, token) })
 	q.AfterUs = result.NextUs
 	c.pending[c.token] = pending{id: in.id, weight: in.weight, events: &eventsWait{
 		question: q,
-		timer:    env.After(ctx, env.FromMillis(p.WaitMs), due),
-		cancel:   c.env.Journal.Wait(q, func() { root.Send(self, due) }),
+		timer:    time.AfterFunc(env.FromMillis(p.WaitMs), due),
+		cancel:   c.env.Journal.Wait(q, due),
 	}}
 }
 
-// eventsDue answers a server/events that waits.
-func (c *connection) eventsDue(ctx actor.Context, m eventsDue) {
-	p, ok := c.pending[m.token]
+// eventsDue answers a server/events that waits: there is an event, or waitMs has passed.
+func (c *connection) eventsDue(ctx actor.Context, token uint64) {
+	p, ok := c.pending[token]
 	if !ok {
 		return // both have come, the event and the end of waitMs
 	}
-	delete(c.pending, m.token)
+	delete(c.pending, token)
 	p.events.stop()
 	c.tellEvents(p, c.env.Journal.Read(p.events.question))
 	c.mayClose(ctx)

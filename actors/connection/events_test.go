@@ -24,7 +24,7 @@ func TestEventsWait(t *testing.T) {
 		e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(), Journal: journal.New(100)}
 		troupe := spawn(func() actor.Actor { return &crowd{} })
 		ours, theirs := transport.Pipe("")
-		spawn(func() actor.Actor { return connectionOf(e, troupe, message.Connect{Conn: theirs}) })
+		spawn(func() actor.Actor { return connectionOf(e, All, troupe, message.Connect{Conn: theirs}) })
 		send := func(text string) {
 			t.Helper()
 			if err := ours.WriteMessage([]byte(text), false); err != nil {

@@ -32,14 +32,14 @@ func (call *fileCall) about(id string) error {
 	if len(id) > protocol.FsMaxHandleID {
 		return protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "file handle ID must not exceed %d bytes", protocol.FsMaxHandleID)
 	}
-	call.handle, call.ruled, call.serves = "handle "+id, true, true // the file was opened under the rule
+	call.turn.Key, call.ruled, call.serves = "handle "+id, true, true // the file was opened under the rule
 	return nil
 }
 
 // byHandle returns do for a call that enters the filesystem of a handle first, unless another process holds the file.
-func (f *fileCalls) byHandle(call *fileCall, id string, do func(context.Context) (any, error)) func(context.Context) (any, error) {
+func (call *fileCall) byHandle(id string, do func(context.Context) (any, error)) func(context.Context) (any, error) {
 	return func(ctx context.Context) (any, error) {
-		file, known := f.handles.Find(id)
+		file, known := call.files.handles.Find(id)
 		call.as, _ = file.Note.(*audit.User)
 		switch {
 		case file.Elsewhere:
@@ -71,28 +71,28 @@ func empty(do func(context.Context) error) func(context.Context) (any, error) {
 	return func(ctx context.Context) (any, error) { return protocol.Empty{}, do(ctx) }
 }
 
-func readFile(f *fileCalls, call *fileCall, p protocol.FsReadFileParams) error {
-	call.large = true
-	c := files.Call{Op: files.OpOpen, NoLinks: p.NoFollow(), Hold: call.hold(f.memory)}
+func readFile(call *fileCall, p protocol.FsReadFileParams) error {
+	call.turn.Large = true
+	c := files.Call{Op: files.OpOpen, NoLinks: p.NoFollow(), Hold: call.hold}
 	return call.works(p.Path, c, func(ctx context.Context, by files.Caller, c files.Call) (any, error) {
 		data, err := files.ReadFile(ctx, by, c, maxReadFile)
 		return protocol.FsReadFileResult{Data: data}, err
 	})
 }
 
-func writeFile(_ *fileCalls, call *fileCall, p protocol.FsWriteFileParams) error {
+func writeFile(call *fileCall, p protocol.FsWriteFileParams) error {
 	c := files.Call{Op: files.OpOpen, Mode: protocol.FsReplace, NoLinks: p.NoFollow()}
 	return call.works(p.Path, c, func(ctx context.Context, by files.Caller, c files.Call) (any, error) {
 		return protocol.Empty{}, files.WriteFile(ctx, by, c, p.Data)
 	})
 }
 
-func openFile(f *fileCalls, call *fileCall, p protocol.FsOpenParams) error {
+func openFile(call *fileCall, p protocol.FsOpenParams) error {
 	if err := call.about(p.HandleID); err != nil {
 		return err
 	}
 	err := call.works(p.Path, files.Call{Op: files.OpOpen, Mode: p.Mode}, func(ctx context.Context, by files.Caller, c files.Call) (any, error) {
-		return protocol.FsOpenResult{HandleID: p.HandleID}, f.handles.Open(ctx, p.HandleID, call.as, by, c)
+		return protocol.FsOpenResult{HandleID: p.HandleID}, call.files.handles.Open(ctx, p.HandleID, call.as, by, c)
 	})
 	if call.change != nil {
 		call.change.Handle = audit.Text(p.HandleID)
@@ -100,79 +100,79 @@ func openFile(f *fileCalls, call *fileCall, p protocol.FsOpenParams) error {
 	return err
 }
 
-func readBlock(f *fileCalls, call *fileCall, p protocol.FsReadBlockParams) error {
+func readBlock(call *fileCall, p protocol.FsReadBlockParams) error {
 	if err := call.about(p.HandleID); err != nil {
 		return err
 	}
-	call.do = f.byHandle(call, p.HandleID, func(context.Context) (any, error) {
-		if err := call.hold(f.memory)(int(p.Len)); err != nil {
+	call.do = call.byHandle(p.HandleID, func(context.Context) (any, error) {
+		if err := call.hold(int(p.Len)); err != nil {
 			return nil, err
 		}
-		chunk, eof, err := f.handles.Read(p.HandleID, p.Offset, int(p.Len))
+		chunk, eof, err := call.files.handles.Read(p.HandleID, p.Offset, int(p.Len))
 		return protocol.FsReadBlockResult{Chunk: chunk, EOF: eof}, err
 	})
 	return checkBlock("read", p.Len)
 }
 
-func writeBlock(f *fileCalls, call *fileCall, p protocol.FsWriteBlockParams) error {
+func writeBlock(call *fileCall, p protocol.FsWriteBlockParams) error {
 	if err := call.about(p.HandleID); err != nil {
 		return err
 	}
-	call.do = f.byHandle(call, p.HandleID, empty(func(context.Context) error { return f.handles.Write(p.HandleID, p.Offset, p.Chunk) }))
+	call.do = call.byHandle(p.HandleID, empty(func(context.Context) error { return call.files.handles.Write(p.HandleID, p.Offset, p.Chunk) }))
 	return checkBlock("write", uint64(len(p.Chunk)))
 }
 
-func closeFile(f *fileCalls, call *fileCall, p protocol.FsCloseParams) error {
+func closeFile(call *fileCall, p protocol.FsCloseParams) error {
 	call.change = &audit.FileChange{Handle: audit.Text(p.HandleID)}
-	call.do = f.byHandle(call, p.HandleID, empty(func(ctx context.Context) error { return f.handles.Close(ctx, p.HandleID) }))
+	call.do = call.byHandle(p.HandleID, empty(func(ctx context.Context) error { return call.files.handles.Close(ctx, p.HandleID) }))
 	return call.about(p.HandleID)
 }
 
-func createDirectory(_ *fileCalls, call *fileCall, p protocol.FsCreateDirectoryParams) error {
+func createDirectory(call *fileCall, p protocol.FsCreateDirectoryParams) error {
 	return call.makes(p.Path, files.Call{Op: files.OpCreateDirectory, NoLinks: p.NoFollow(), Recursive: unlessFalse(p.Recursive)})
 }
 
-func getMetadata(_ *fileCalls, call *fileCall, p protocol.FsGetMetadataParams) error {
+func getMetadata(call *fileCall, p protocol.FsGetMetadataParams) error {
 	return call.makes(p.Path, files.Call{Op: files.OpStat, NoLinks: p.NoFollow()})
 }
 
-func canonicalize(_ *fileCalls, call *fileCall, p protocol.FsCanonicalizeParams) error {
+func canonicalize(call *fileCall, p protocol.FsCanonicalizeParams) error {
 	return call.makes(p.Path, files.Call{Op: files.OpCanonicalize})
 }
 
-func readDirectory(f *fileCalls, call *fileCall, p protocol.FsReadDirectoryParams) error {
-	call.large = true
-	return call.makes(p.Path, files.Call{Op: files.OpReadDirectory, Hold: call.hold(f.memory)})
+func readDirectory(call *fileCall, p protocol.FsReadDirectoryParams) error {
+	call.turn.Large = true
+	return call.makes(p.Path, files.Call{Op: files.OpReadDirectory, Hold: call.hold})
 }
 
-func walk(f *fileCalls, call *fileCall, p protocol.FsWalkParams) error {
-	call.large = true
-	return call.makes(p.Path, files.Call{Op: files.OpWalk, Walk: &p.Options, Hold: call.hold(f.memory)})
+func walk(call *fileCall, p protocol.FsWalkParams) error {
+	call.turn.Large = true
+	return call.makes(p.Path, files.Call{Op: files.OpWalk, Walk: &p.Options, Hold: call.hold})
 }
 
-func remove(_ *fileCalls, call *fileCall, p protocol.FsRemoveParams) error {
+func remove(call *fileCall, p protocol.FsRemoveParams) error {
 	return call.makes(p.Path, files.Call{Op: files.OpRemove, NoLinks: p.NoFollow(), Recursive: unlessFalse(p.Recursive), Force: unlessFalse(p.Force)})
 }
 
-func copyFile(f *fileCalls, call *fileCall, p protocol.FsCopyParams) error {
-	c := files.Call{Op: files.OpCopy, Recursive: p.Recursive, Hold: call.hold(f.memory)}
+func copyFile(call *fileCall, p protocol.FsCopyParams) error {
+	c := files.Call{Op: files.OpCopy, Recursive: p.Recursive, Hold: call.hold}
 	return call.moves(p.SourcePath, p.DestinationPath, c)
 }
 
-func statEntry(_ *fileCalls, call *fileCall, p protocol.FsStatParams) error {
+func statEntry(call *fileCall, p protocol.FsStatParams) error {
 	return call.makes(p.Path, files.Call{Op: files.OpEntry, Follow: p.Follow})
 }
 
-func list(f *fileCalls, call *fileCall, p protocol.FsListParams) error {
-	call.large = true
-	return call.makes(p.Path, files.Call{Op: files.OpList, Hold: call.hold(f.memory)})
+func list(call *fileCall, p protocol.FsListParams) error {
+	call.turn.Large = true
+	return call.makes(p.Path, files.Call{Op: files.OpList, Hold: call.hold})
 }
 
-func rename(_ *fileCalls, call *fileCall, p protocol.FsRenameParams) error {
+func rename(call *fileCall, p protocol.FsRenameParams) error {
 	return call.moves(p.SourcePath, p.DestinationPath, files.Call{Op: files.OpRename})
 }
 
-func symlink(_ *fileCalls, call *fileCall, p protocol.FsSymlinkParams) error {
+func symlink(call *fileCall, p protocol.FsSymlinkParams) error {
 	if p.Target == "" || strings.Contains(p.Target, "\x00") {
 		return protocol.WrongParams("target %q is not a target of a link: expected a path", p.Target)
 	}
@@ -180,25 +180,9 @@ func symlink(_ *fileCalls, call *fileCall, p protocol.FsSymlinkParams) error {
 }
 
 // setMetadata sets only permission bits: nobody makes a set-user-ID program of the server's user with it.
-func setMetadata(_ *fileCalls, call *fileCall, p protocol.FsSetMetadataParams) error {
+func setMetadata(call *fileCall, p protocol.FsSetMetadataParams) error {
 	if p.Mode != nil && *p.Mode > 0o777 {
 		return protocol.WrongParams("mode %#o has bits other than those of permission: expected 0 to 0777", *p.Mode)
 	}
 	return call.makes(p.Path, files.Call{Op: files.OpSetMetadata, Bits: p.Mode, ModifiedAtMs: p.ModifiedAtMs})
-}
-
-func watchMissing(f *fileCalls, call *fileCall, p protocol.FsWatchMissingParams) error {
-	call.ruled = true
-	call.do = func(ctx context.Context) (any, error) {
-		missing, err := call.allToRead(p.Missing)
-		if err != nil {
-			return nil, err
-		}
-		present, err := call.allToRead(p.Present)
-		if err != nil {
-			return nil, err
-		}
-		return f.watcher.Missing(ctx, missing, present)
-	}
-	return f.watch(p.WatchID)
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/connection/queue"
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/changes"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
@@ -28,42 +30,34 @@ const (
 	maxWatches = 64
 )
 
-// Messages to a connection: from the goroutine of a call, from the writer, and from a watch.
-type (
-	fileDone struct {
-		call   *fileCall
-		result any
-		err    error
-	}
-	fileWritten    struct{ call *fileCall }
-	fileTurn       struct{} // env.FileTurns may have a turn now
-	missingChanged struct{ watchID uint64 }
-)
+// fileDone is from the goroutine of a call.
+type fileDone struct {
+	call   *fileCall
+	result any
+	err    error
+}
 
 // fileCall is a request about the filesystem.
 type fileCall struct {
-	in     inbound
-	do     func(context.Context) (any, error)
-	c      files.Call        // that do makes, with paths alone as its places; zero: another
-	handle string            // calls with the same handle run in the order sent; "": no handle
-	watch  *fileWatch        // of fs/watch; nil: another method
+	in    inbound
+	files *fileCalls
+	turn  queue.Call[*fileCall]
+	do    func(context.Context) (any, error)
+	// finish answers the request, on the actor. Nil: the answer is the result of do.
+	finish func(r Request, result any, err error)
 	change *audit.FileChange // for the audit log; nil: the call changes no file. Without Path: the file of the handle
-	bytes  int               // of its answer
 	held   int               // of the connection's memory, for the answer; owned by the goroutine until fileDone
 
-	sandbox *protocol.Sandbox // that the client asks for; nil: none
-	jails   *jails
-
-	large    bool // the answer may be large: a single such call until its answer is written
-	serves   bool // a process of user can make the call
-	ruled    bool // do obeys the rule
-	readsAll bool // do reads files wherever they are, and changes none
-	// required: the operator demands a sandbox. byDefault: programs without one get one, and those of all defaults read
-	// everything. Both are owned by the goroutine.
-	required, byDefault bool
+	sandbox  *protocol.Sandbox // that the client asks for; nil: none. Owned by the goroutine once the call has begun
+	serves   bool              // a process of user can make the call
+	ruled    bool              // do obeys the rule
+	readsAll bool              // do reads files wherever they are, and changes none
 
 	// The fields below are owned by the goroutine.
 
+	// required: the operator demands a sandbox. byDefault: programs without one get one, and those of all defaults read
+	// everything.
+	required, byDefault bool
 	// enter says that the call may wait for a filesystem, and leave that it waits for another process instead: as of
 	// turns.Turn.
 	enter func(filesystem string) error
@@ -76,28 +70,32 @@ type fileCall struct {
 // fileCalls has the calls about files of a connection. Calls wait for disks, so each has a goroutine.
 // The admission bounds the calls in waiting.
 type fileCalls struct {
-	handles   *files.Handles
-	watcher   *changes.Watcher
-	ctx       context.Context // until the connection ends
-	cancel    context.CancelFunc
-	waiting   []*fileCall
-	running   int
-	busy      map[string]bool       // by fileCall.handle: a call is running
-	large     bool                  // a large call is running, or its answer is not written
-	unwritten int                   // bytes of answers
-	watches   map[uint64]bool       // by watchId: without a notification so far
-	watched   map[string]*fileWatch // by watchId: from fs/watch to fs/unwatch
-	room      *budget.Part          // for the paths of fs/changed; nil before the first fs/watch
-	waiter    *turns.Waiter         // for a turn, until fileTurn comes; nil: nothing waits
-	memory    *budget.Account       // of the connection
-	home      string                // the user's directory
-	hidden    files.Hidden          // files of the server
-	jails     *jails                // nil: no call is confined, in tests
+	queue.Queue[*fileCall]
+	handles *files.Handles
+	watcher *changes.Watcher
+	ctx     context.Context // until the connection ends
+	cancel  context.CancelFunc
+	watches map[uint64]bool // by watchId of fs/watchMissing: without a notification so far
+	waiter  *turns.Waiter   // for a turn, until it comes; nil: nothing waits
+	memory  *budget.Account // of the connection
+	home    string          // the user's directory
+	hidden  files.Hidden    // files of the server
+	jails   *jails          // nil: no call is confined, in tests
 }
 
 func newFileCalls(watcher *changes.Watcher, memory *budget.Account) *fileCalls {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &fileCalls{handles: new(files.Handles), watcher: watcher, ctx: ctx, cancel: cancel, busy: make(map[string]bool), watches: make(map[uint64]bool), memory: memory}
+	return &fileCalls{
+		Queue:   queue.New[*fileCall](maxFileCalls, fileWindow),
+		handles: new(files.Handles), watcher: watcher, ctx: ctx, cancel: cancel, watches: make(map[uint64]bool), memory: memory,
+	}
+}
+
+// call returns a new call for a request.
+func (f *fileCalls) call(in inbound) *fileCall {
+	call := &fileCall{in: in, files: f}
+	call.turn.Of = call
+	return call
 }
 
 // holdTime is how long a call waits for memory for its answer. Not long: others wait for its turn.
@@ -106,18 +104,16 @@ const holdTime = 3 * time.Second
 // encoded returns the memory of n bytes in an answer: the bytes themselves, and their base64.
 func encoded(n int) int { return n * 7 / 3 }
 
-// hold takes memory for n bytes of an answer.
-func (call *fileCall) hold(memory *budget.Account) files.Hold {
-	return func(n int) error {
-		n = encoded(n)
-		if n < 0 {
-			memory.Give(-n)
-		} else if err := memory.Take(n, holdTime); err != nil {
-			return tryLater(err)
-		}
-		call.held += n
-		return nil
+// hold takes memory for n bytes of the answer.
+func (call *fileCall) hold(n int) error {
+	n = encoded(n)
+	if n < 0 {
+		call.files.memory.Give(-n)
+	} else if err := call.files.memory.Take(n, holdTime); err != nil {
+		return tryLater(err)
 	}
+	call.held += n
+	return nil
 }
 
 // tryLater is the error of a call for whose answer there is no memory.
@@ -148,45 +144,11 @@ func (f *fileCalls) pending() int {
 	if f == nil {
 		return 0
 	}
-	return len(f.waiting) + f.running
+	return f.Waiting() + f.Running()
 }
 
-// take returns the next call that may run now, if turn allows. nil: no call may run.
-func (f *fileCalls) take(turn func() bool) *fileCall {
-	if f.running >= maxFileCalls || f.unwritten >= fileWindow {
-		return nil
-	}
-	for i, call := range f.waiting {
-		if f.busy[call.handle] || call.large && f.large {
-			continue
-		}
-		if !turn() {
-			return nil
-		}
-		f.waiting = append(f.waiting[:i], f.waiting[i+1:]...)
-		f.running++
-		f.busy[call.handle] = call.handle != ""
-		f.large = f.large || call.large
-		return call
-	}
-	return nil
-}
-
-// done is when a call has an answer.
-func (f *fileCalls) done(call *fileCall) {
-	f.running--
-	delete(f.busy, call.handle)
-	f.unwritten += call.bytes
-}
-
-// written is called when the answer of a call has been passed to the kernel.
-func (f *fileCalls) written(call *fileCall) {
-	f.unwritten -= call.bytes
-	f.large = f.large && !call.large
-}
-
-// fileRequest takes a request about the filesystem. prepare sets up the call.
-func (c *connection) fileRequest(ctx actor.Context, in inbound, prepare func(*fileCalls, *fileCall) error) {
+// filesOf returns the calls about files of the connection.
+func (c *connection) filesOf() *fileCalls {
 	if c.files == nil {
 		c.files = newFileCalls(c.env.Watcher, c.memory)
 		if c.env.FileJails != nil {
@@ -195,125 +157,101 @@ func (c *connection) fileRequest(ctx actor.Context, in inbound, prepare func(*fi
 		c.files.hidden = c.env.Hidden
 		c.files.home, _ = protocol.ParseFileURI(c.env.Info.UserHomeDir) // the server's own URI is valid
 	}
-	call := &fileCall{in: in, jails: c.files.jails}
-	err := prepare(c.files, call)
-	if err == nil && in.entry != nil && in.entry.observer.reads && call.change != nil && call.change.Path != "" {
+	return c.files
+}
+
+// fileRequest takes a request about the filesystem. prepare sets up the call.
+func (c *connection) fileRequest(ctx actor.Context, in inbound, prepare func(*fileCall) error) {
+	call := c.filesOf().call(in)
+	err := prepare(call)
+	if err == nil && in.entry != nil && in.entry.Observer.reads && call.change != nil && call.change.Path != "" {
 		err = protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "%s changes a file, and the table of methods says that it only reads", in.method)
 	}
 	if err != nil {
 		c.fail(in, in.fileError(err))
 		return
 	}
-	c.files.waiting = append(c.files.waiting, call)
+	c.files.Add(&call.turn)
 	c.runFiles(ctx)
 }
 
-// runFiles begins all calls that may begin.
+// runFiles begins all calls that may begin, while there are turns for them.
 func (c *connection) runFiles(ctx actor.Context) {
-	self, root, fault := ctx.Self(), ctx.ActorSystem().Root, c.faultOf(ctx.Self())
-	var refused *protocol.Error
-	turn := func() bool {
-		if c.files.waiter != nil {
-			return false
+	self, root, f := ctx.Self(), ctx.ActorSystem().Root, c.files
+	for call, ok := f.Next(); ok && f.waiter == nil; call, ok = f.Next() {
+		w := &turns.Waiter{Told: c.later(ctx, (*connection).fileTurn)}
+		has, refused := c.env.FileTurns.Take(f.Running(), w)
+		switch {
+		case refused != nil:
+			f.Begin(call)
+			root.Send(self, fileDone{call.Of, nil, refused})
+		case has:
+			f.Begin(call)
+			c.runFile(ctx, call.Of)
+		default:
+			f.waiter = w
 		}
-		w := &turns.Waiter{Told: func() { root.Send(self, fileTurn{}) }}
-		ok, err := c.env.FileTurns.Take(c.files.running, w)
-		if refused = err; !ok && err == nil {
-			c.files.waiter = w
-		}
-		return ok || err != nil
-	}
-	for call := c.files.take(turn); call != nil; call = c.files.take(turn) {
-		if refused != nil {
-			ctx.Send(self, fileDone{call, nil, refused})
-			continue
-		}
-		until, recorded, refused, identity, policy := c.files.ctx, c.recordFile(call), c.refusal(call.in.method), c.who().Identity, c.env.Rules
-		c.env.Run(root, self, "file", func() {
-			c.env.FileTurns.Run(func(turn *turns.Turn) {
-				fault("file")
-				call.enter, call.leave = func(filesystem string) error { return turn.Enter(until, filesystem) }, turn.Leave
-				user, err := c.env.FileUser(identity)
-				if call.user = user; err == nil {
-					err = call.byUser()
-				}
-				if err != nil {
-					refused(err.Message)
-					root.Send(self, fileDone{call, nil, err})
-					return
-				}
-				call.rule = policy.Of(identity)
-				call.required, call.byDefault = c.env.RequireSandbox, c.env.DefaultSandbox != nil
-				if call.rule != nil {
-					call.required = call.required || call.rule.MustConfine()
-					call.byDefault = call.byDefault || call.rule.Sandbox() != nil
-				}
-				result, failed := any(nil), call.mayRun()
-				if failed == nil {
-					result, failed = call.do(until)
-				}
-				recorded(failed)
-				root.Send(self, fileDone{call, result, failed})
-			})
-		})
 	}
 }
 
+// runFile has a goroutine make a call that has a turn.
+func (c *connection) runFile(ctx actor.Context, call *fileCall) {
+	self, root, fault, e := ctx.Self(), ctx.ActorSystem().Root, c.faultOf(ctx.Self()), c.env
+	until, recorded, refused, who := c.files.ctx, c.recordFile(call), c.refusal(call.in.method), c.about.Identity.Name
+	e.Run(root, self, "file", func() {
+		e.FileTurns.Run(func(turn *turns.Turn) {
+			fault("file")
+			call.enter, call.leave = func(filesystem string) error { return turn.Enter(until, filesystem) }, turn.Leave
+			if err := call.asFor(e, who); err != nil {
+				refused(err.Message)
+				root.Send(self, fileDone{call, nil, err})
+				return
+			}
+			result, err := any(nil), call.mayRun()
+			if err == nil {
+				result, err = call.do(until)
+			}
+			recorded(err)
+			root.Send(self, fileDone{call, result, err})
+		})
+	})
+}
+
+// fileTurn is when there may be a turn for a call.
 func (c *connection) fileTurn(ctx actor.Context) {
-	w, before := c.files.waiter, c.files.running
+	w, before := c.files.waiter, c.files.Running()
 	c.files.waiter = nil
 	c.runFiles(ctx)
-	if c.files.running == before && c.files.waiter == nil {
+	if c.files.Running() == before && c.files.waiter == nil {
 		c.env.FileTurns.Forget(w)
-	}
-}
-
-// receiveFiles handles the messages of calls about files and of watches.
-func (c *connection) receiveFiles(ctx actor.Context, m any) {
-	switch m := m.(type) {
-	case fileDone:
-		c.fileDone(ctx, m)
-	case fileTurn:
-		c.fileTurn(ctx)
-	case fileWritten:
-		c.fileWritten(ctx, m)
-	case missingChanged:
-		c.missingChanged(m)
-	case filesChanged:
-		c.filesChanged(m)
 	}
 }
 
 func (c *connection) fileDone(ctx actor.Context, m fileDone) {
 	c.finished++
-	self, root := ctx.Self(), ctx.ActorSystem().Root
-	asked, isWatch := m.call.in.params.(protocol.FsWatchMissingParams)
-	m.call.in.params, m.call.do = nil, nil // the memory of both counts until the answer is written
+	call, bytes := m.call, 0
+	in := call.in
+	call.in.params, call.do = nil, nil // the memory of both counts until the answer is written
 	switch {
-	case m.call.watch != nil:
-		c.fileWatched(ctx, m)
+	case call.finish != nil:
+		call.finish(Request{c, ctx, call.in}, m.result, m.err)
 	case m.err != nil:
-		if isWatch {
-			delete(c.files.watches, asked.WatchID)
-		}
-		c.memory.Give(m.call.held)
-		c.fail(m.call.in, m.call.in.fileError(m.err))
-	case isWatch:
-		c.respond(m.call.in, protocol.FsWatchMissingResult{Watching: true})
-		m.result.(*changes.Missing).Then(func() { root.Send(self, missingChanged{asked.WatchID}) })
+		c.memory.Give(call.held)
+		c.fail(in, in.fileError(m.err))
 	default:
-		m.call.bytes = sizeOf(m.result)
-		c.writer.control(outgoing{id: m.call.in.id, weight: m.call.in.weight, body: m.result, held: m.call.held})
+		bytes = sizeOf(m.result)
+		if reword := in.entry.in(in.wire).reword; reword != nil {
+			m.result = reword(m.result)
+		}
+		c.writer.control(outgoing{id: in.id, weight: in.weight, body: m.result, held: call.held})
 	}
-	c.files.done(m.call)
-	c.writer.control(outgoing{written: func() { root.Send(self, fileWritten{m.call}) }})
+	c.files.Done(&call.turn, bytes)
+	c.writer.control(outgoing{written: c.later(ctx, func(c *connection, ctx actor.Context) {
+		c.files.Written(&call.turn)
+		c.runFiles(ctx)
+	})})
 	c.runFiles(ctx)
 	c.mayClose(ctx)
-}
-
-func (c *connection) fileWritten(ctx actor.Context, m fileWritten) {
-	c.files.written(m.call)
-	c.runFiles(ctx)
 }
 
 // watch adds a watch, unless the connection has maxWatches.
@@ -328,9 +266,37 @@ func (f *fileCalls) watch(id uint64) error {
 	return nil
 }
 
-func (c *connection) missingChanged(m missingChanged) {
-	delete(c.files.watches, m.watchID)
-	c.notify(protocol.NotifyMissingChanged, protocol.FsMissingChangedNotification{WatchID: m.watchID})
+// watchMissing prepares fs/watchMissing. Each watch gives a single notification.
+func watchMissing(call *fileCall, p protocol.FsWatchMissingParams) error {
+	f := call.files
+	look := func(ctx context.Context, places []files.Place) (any, error) {
+		return f.watcher.Missing(ctx, places[:len(p.Missing)], places[len(p.Missing):])
+	}
+	call.looks(look, func(r Request, result any, err error) {
+		if err != nil {
+			delete(f.watches, p.WatchID)
+			r.Fail(r.FileError(err))
+			return
+		}
+		r.Respond(protocol.FsWatchMissingResult{Watching: true})
+		result.(*changes.Missing).Then(r.Later(func(r Request) {
+			delete(f.watches, p.WatchID)
+			r.c.notify(protocol.NotifyMissingChanged, protocol.FsMissingChangedNotification{WatchID: p.WatchID})
+		}))
+	}, p.Missing, p.Present)
+	return f.watch(p.WatchID)
+}
+
+// looks prepares a call that looks at places: do gets the places of URIs that the client may read, and finish answers.
+func (call *fileCall) looks(do func(context.Context, []files.Place) (any, error), finish func(r Request, result any, err error), uris ...[]string) {
+	call.ruled, call.finish = true, finish
+	call.do = func(ctx context.Context) (any, error) {
+		places, err := call.allToRead(slices.Concat(uris...))
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, places)
+	}
 }
 
 // sizeOf is about how large an answer is, in bytes.
@@ -350,22 +316,24 @@ func sizeOf(result any) int {
 	return 0
 }
 
-// fileError translates err for the wire of a request. The app-server has no codes for a missing file
-// and a missing permission.
+// fileError translates err for the wire of a request.
 // (exec-server wire §8.)
 func (in *inbound) fileError(err error) *protocol.Error {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return e
 	}
-	code, app := protocol.CodeInternal, in.entry.ofApp(in.wire)
-	if _, ok := errors.AsType[*files.Refusal](err); ok || errors.Is(err, rules.ErrRefused) || files.Forbidden(err) && !app {
+	code := protocol.CodeInternal
+	if _, ok := errors.AsType[*files.Refusal](err); ok || errors.Is(err, rules.ErrRefused) || files.Forbidden(err) {
 		code = protocol.CodeInvalidRequest
-	} else if errors.Is(err, fs.ErrNotExist) && !app {
+	} else if errors.Is(err, fs.ErrNotExist) {
 		code = protocol.CodeNotFound
 	}
 	refused := protocol.Errorf(files.Kind(err), code, "%s", files.Text(err))
 	if advised, ok := errors.AsType[*files.Advised](err); ok {
 		refused.Advise("%s", advised.Advice)
+	}
+	if d := in.entry.in(in.wire).dialect; d != nil {
+		d.FileError(err, refused)
 	}
 	return refused
 }

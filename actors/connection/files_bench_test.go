@@ -37,32 +37,32 @@ func BenchmarkFileCalls(b *testing.B) {
 		prepare func(*fileCall) error
 	}{
 		{"getMetadata", func(call *fileCall) error {
-			return getMetadata(f, call, protocol.FsGetMetadataParams{Path: uri("file")})
+			return getMetadata(call, protocol.FsGetMetadataParams{Path: uri("file")})
 		}},
 		{"getMetadata-nolinks", func(call *fileCall) error {
-			return getMetadata(f, call, protocol.FsGetMetadataParams{Path: uri("file"), FsLinks: protocol.FsLinks{FollowSymlinks: &no}})
+			return getMetadata(call, protocol.FsGetMetadataParams{Path: uri("file"), FsLinks: protocol.FsLinks{FollowSymlinks: &no}})
 		}},
-		{"stat", func(call *fileCall) error { return statEntry(f, call, protocol.FsStatParams{Path: uri("file")}) }},
+		{"stat", func(call *fileCall) error { return statEntry(call, protocol.FsStatParams{Path: uri("file")}) }},
 		{"canonicalize", func(call *fileCall) error {
-			return canonicalize(f, call, protocol.FsCanonicalizeParams{Path: uri("file")})
+			return canonicalize(call, protocol.FsCanonicalizeParams{Path: uri("file")})
 		}},
-		{"list", func(call *fileCall) error { return list(f, call, protocol.FsListParams{Path: uri("")}) }},
+		{"list", func(call *fileCall) error { return list(call, protocol.FsListParams{Path: uri("")}) }},
 		{"readDirectory", func(call *fileCall) error {
-			return readDirectory(f, call, protocol.FsReadDirectoryParams{Path: uri("")})
+			return readDirectory(call, protocol.FsReadDirectoryParams{Path: uri("")})
 		}},
-		{"readFile", func(call *fileCall) error { return readFile(f, call, protocol.FsReadFileParams{Path: uri("file")}) }},
+		{"readFile", func(call *fileCall) error { return readFile(call, protocol.FsReadFileParams{Path: uri("file")}) }},
 		{"writeFile", func(call *fileCall) error {
-			return writeFile(f, call, protocol.FsWriteFileParams{Path: uri("file"), Data: []byte("hello")})
+			return writeFile(call, protocol.FsWriteFileParams{Path: uri("file"), Data: []byte("hello")})
 		}},
 		{"copy", func(call *fileCall) error {
-			return copyFile(f, call, protocol.FsCopyParams{SourcePath: uri("file"), DestinationPath: uri("other")})
+			return copyFile(call, protocol.FsCopyParams{SourcePath: uri("file"), DestinationPath: uri("other")})
 		}},
 		{"rename", func(call *fileCall) error {
-			return rename(f, call, protocol.FsRenameParams{SourcePath: uri("x"), DestinationPath: uri("x")})
+			return rename(call, protocol.FsRenameParams{SourcePath: uri("x"), DestinationPath: uri("x")})
 		}},
 		{"setMetadata", func(call *fileCall) error {
 			mode := uint64(0o644)
-			return setMetadata(f, call, protocol.FsSetMetadataParams{Path: uri("file"), Mode: &mode})
+			return setMetadata(call, protocol.FsSetMetadataParams{Path: uri("file"), Mode: &mode})
 		}},
 	} {
 		for _, under := range []struct {
@@ -72,7 +72,7 @@ func BenchmarkFileCalls(b *testing.B) {
 			b.Run(c.name+"/"+under.name, func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					call := &fileCall{rule: under.rule, enter: func(string) error { return nil }, leave: func() {}}
+					call := &fileCall{files: f, rule: under.rule, enter: func(string) error { return nil }, leave: func() {}}
 					if err := c.prepare(call); err != nil {
 						b.Fatal(err)
 					}

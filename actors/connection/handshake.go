@@ -2,61 +2,56 @@ package connection
 
 import (
 	"cmp"
-	"fmt"
-	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/connection/greeting"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-func (c *connection) initialize(ctx actor.Context, in inbound, p protocol.InitializeParams) {
+// attachment is the session of the client.
+type attachment struct {
+	arriving      *arriving       // nil except in the stage attaching
+	removedBefore []removedBefore // told after initialized
+	session       *actor.PID
+	sessionID     string
+	role          protocol.Role // "" until attached
+	guest         string        // the identity of a client with the token of a share; "": another client
+	acks          bool          // the client acknowledges by session/ack
+}
+
+// arriving is a client that waits for its session.
+type arriving struct {
+	greeting.Greeting
+	in   inbound   // initialize, without its params
+	held []inbound // what has come since: bounded by the admission
+}
+
+// removedBefore is a process that was removed before the client attached. The client has read it up to the seq after.
+type removedBefore struct {
+	message.ProcessRemoved
+	after uint64
+}
+
+// initialize asks for a session.
+func (c *connection) initialize(ctx actor.Context, in inbound, g greeting.Greeting) {
 	if c.stage != opened {
-		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "initialize may only be sent once per connection"))
-		return
-	}
-	c.attach(ctx, in, p)
-}
-
-// initializeApp handles initialize of the app-server wire.
-func (c *connection) initializeApp(ctx actor.Context, in inbound, p protocol.ClientInfoParams) {
-	name := p.ClientInfo.Name
-	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
-	switch {
-	case c.stage != opened:
-		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "Already initialized"))
-	case c.guest != "": // the app-server has no session that guests could share
-		c.fail(in, protocol.Errorf(protocol.KindRole, protocol.CodeInvalidRequest, "the token of a share is not for clients of the app-server: send initialize with clientName"))
-	case strings.ContainsFunc(name, control):
-		// This error has no data, because clients compare all of it with the peer's.
-		c.fail(in, &protocol.Error{
-			Code:    protocol.CodeInvalidRequest,
-			Message: fmt.Sprintf("Invalid clientInfo.name: '%s'. Must be a valid HTTP header value.", wireerr.Clip(name)),
-		})
-	default:
-		params := protocol.InitializeParams{ClientName: name, Token: p.Token}
-		p.Token = ""
-		c.initApp = &p
-		c.attach(ctx, in, params)
-	}
-}
-
-// attach asks for a session.
-func (c *connection) attach(ctx actor.Context, in inbound, p protocol.InitializeParams) {
-	if p.Token != "" && !c.about.ReadsToken { // a client may think that the token says who it is
-		err := protocol.WrongParams("token is only for length-prefixed frames on a socket: on a websocket send the header Authorization, and elsewhere no credential")
-		if in.wire == appServer {
-			err = wrongInApp(err)
+		err := protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "initialize may only be sent once per connection")
+		if in.wire == dialect {
+			err = c.table.dialect.Again()
 		}
 		c.fail(in, err)
 		return
 	}
-	p.Token = "" // the transport has checked the token
-	m := message.Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session, From: c.ownerKey(), Identity: c.about.Identity}
-	if p.ResumeSessionID != nil {
-		if m.SessionID = *p.ResumeSessionID; m.SessionID == "" {
+	if err := g.Check(&c.about, c.table.dialect); err != nil {
+		c.fail(in, err)
+		return
+	}
+	m := message.Attach{Role: g.Role, Takeover: g.Takeover, Options: g.Session, From: c.ownerKey(), Identity: c.about.Identity}
+	if g.ResumeSessionID != nil {
+		if m.SessionID = *g.ResumeSessionID; m.SessionID == "" {
 			c.fail(in, wireerr.UnknownSession(""))
 			return
 		}
@@ -68,7 +63,9 @@ func (c *connection) attach(ctx actor.Context, in inbound, p protocol.Initialize
 	}
 	c.token++
 	m.Token = c.token
-	c.stage, c.init, c.initReq = attaching, &p, pending{id: in.id, weight: in.weight}
+	g.Token = "" // the transport has checked the token
+	in.params = nil
+	c.stage, c.arriving = attaching, &arriving{in: in, Greeting: g}
 	ctx.Request(c.troupe, m)
 	env.After(ctx, attachTime, attachDue{c.token})
 }
@@ -80,10 +77,11 @@ func (c *connection) ownerKey() string {
 }
 
 func (c *connection) attachFailed(ctx actor.Context, err *protocol.Error) {
-	c.recordNotAttached(err)
-	c.stage, c.init, c.initApp = opened, nil, nil
-	c.answer(c.initReq, nil, err)
-	c.replayHeld(ctx)
+	a := c.arriving
+	c.recordNotAttached(a.Greeting, err)
+	c.stage, c.arriving = opened, nil
+	c.fail(a.in, err)
+	c.again(ctx, a.held)
 }
 
 // attachDue gives up on a session without an answer for attachTime.
@@ -93,15 +91,15 @@ func (c *connection) attachDue(ctx actor.Context, m attachDue) {
 	}
 }
 
-func (c *connection) replayHeld(ctx actor.Context) {
-	held := c.held
-	c.held = nil
+// again handles messages that were held back.
+func (c *connection) again(ctx actor.Context, held []inbound) {
 	for _, in := range held {
 		c.inbound(ctx, in)
 	}
 	c.mayClose(ctx)
 }
 
+// attached takes the session, and answers initialize.
 func (c *connection) attached(ctx actor.Context, m message.Attached) {
 	if c.stage != attaching || m.Token != c.token {
 		// Too late: the client was told of a failure. To detach from the session, the
@@ -109,15 +107,14 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 		c.closeFor(ctx, protocol.CloseInternalError, "attached too late, resume again")
 		return
 	}
-	c.stage = attached
+	a := c.arriving
+	c.stage, c.arriving = attached, nil
 	if socket, ok := c.conn.(message.Socket); ok {
 		socket.Admit()
 	}
 	c.limit(0)
-	c.session, c.sessionID = m.Session, m.SessionID
-	c.role = m.Role
-	c.acks = c.init.Capabilities.Ack
-	c.writer.caps = c.init.Capabilities
+	c.session, c.sessionID, c.role = m.Session, m.SessionID, m.Role
+	c.acks, c.writer.caps = a.Capabilities.Ack, a.Capabilities
 	c.env.Watch(ctx, m.Session)
 	result := protocol.InitializeResult{
 		SessionID:       m.SessionID,
@@ -129,88 +126,80 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 	if c.guest != "" {
 		result.EnvironmentInfo = nil // the directories of the machine are not for guests
 	}
-	if c.init.Capabilities == (protocol.Capabilities{}) {
+	if a.Capabilities == (protocol.Capabilities{}) {
 		result.ProtocolVersion = protocol.FirstVersion
 	}
-	if app := c.initApp; app != nil {
-		c.stage = ready // the app-server waits for no initialized
-		c.experimental = app.Capabilities.ExperimentalAPI
-		c.writer.optOut(app.Capabilities.OptOutNotificationMethods)
-		result.UserAgent = c.env.App.UserAgent(app.ClientInfo, c.env.Version)
-		result.CodexHome = c.env.App.CodexHome
-		result.PlatformFamily, result.PlatformOS = "unix", c.env.Info.PlatformOS
+	if a.in.wire == dialect {
+		c.stage = ready
+		c.table.dialect.Welcome(Request{c, ctx, a.in}, a.Greeting, &result)
 	}
-	c.answer(c.initReq, result, nil)
-	c.resume = make(map[string]uint64)
+	c.respond(a.in, result)
+	c.meet(ctx, m, a.ResumeFrom)
+	c.again(ctx, a.held)
+}
+
+// meet shows the processes of the session, or notes which are shown once the client has sent initialized: those that resumeFrom names and,
+// to an owner with resumeFrom, all others.
+func (c *connection) meet(ctx actor.Context, m message.Attached, resumeFrom map[string]uint64) {
+	all := resumeFrom != nil && c.owns()
 	for _, p := range m.Processes {
-		after, named := c.init.ResumeFrom[p.ID]
+		after, named := resumeFrom[p.ID]
+		s := newStream(p)
 		switch {
 		case named:
-			c.resume[p.ID] = after
-			s := newStream(p) // replayed after initialized
+			s.replay = &message.Subscribe{After: after}
 			s.out.Begin(after)
-			c.streams[p.ID] = s
-		case c.init.ResumeFrom != nil && c.owns():
-			c.unnamed = append(c.unnamed, p)
-			s := newStream(p)
+		case all:
+			s.replay = &message.Subscribe{Acked: true}
 			s.acked = true
 			s.out.BeginNow()
-			c.streams[p.ID] = s
 		case c.named():
-			c.know(p)
+			s.unnamed = true
 		default:
 			c.show(ctx, p, message.Subscribe{Now: true})
+			continue
 		}
+		c.streams[p.ID] = s
 	}
 	for _, id := range m.Starting {
 		c.startOf(id).told = true
 	}
 	for _, gone := range m.Removed {
-		after, named := c.init.ResumeFrom[gone.ID]
+		after, named := resumeFrom[gone.ID]
 		if !named {
 			after = gone.Acked
 		}
-		if named || c.init.ResumeFrom != nil && c.owns() {
-			c.resume[gone.ID] = after
-			c.removedBefore = append(c.removedBefore, gone)
+		if (named || all) && after < gone.Last+2 { // else the client knows the end
+			c.removedBefore = append(c.removedBefore, removedBefore{gone, after})
 		}
 	}
-	c.init, c.initApp, c.initReq = nil, nil, pending{}
-	c.replayHeld(ctx)
 }
 
+// initialized sends the missed output of the processes in resumeFrom, and of the rest what the owner has not acknowledged.
 func (c *connection) initialized(ctx actor.Context, _ inbound, _ struct{}) {
 	switch c.stage {
 	case opened:
 		c.violation(ctx, "initialized before a successful initialize")
+		return
 	case attached:
 		c.stage = ready
-		c.replay(ctx)
+	default:
+		return
 	}
-}
-
-// replay sends the missed output of the processes in resumeFrom, and of the rest what the owner has not acknowledged.
-func (c *connection) replay(ctx actor.Context) {
-	for id, after := range c.resume {
-		if s := c.streams[id]; s != nil && !s.shown {
-			c.show(ctx, s.ref, message.Subscribe{After: after})
-		}
-	}
-	for _, p := range c.unnamed {
-		if s := c.streams[p.ID]; s != nil && s.ref.PID.Equal(p.PID) && !s.shown {
-			c.show(ctx, p, message.Subscribe{Acked: true})
+	for _, s := range c.streams {
+		if s.replay != nil && !s.shown {
+			c.show(ctx, s.ref, *s.replay)
 		}
 	}
 	for _, gone := range c.removedBefore {
-		after := c.resume[gone.ID]
-		if c.streams[gone.ID] == nil && after < gone.Last+2 { // else the client knows the end
+		if c.streams[gone.ID] == nil {
 			s := newStream(message.ProcessRef{})
-			s.out.Begin(after)
+			s.out.Begin(gone.after)
 			c.streams[gone.ID] = s
-			c.removed(ctx, gone)
+			c.removed(ctx, gone.ProcessRemoved)
 		}
 	}
-	c.resume, c.unnamed, c.removedBefore = nil, nil, nil
+	c.removedBefore = nil
 }
 
 // limits returns the limits of the server, lowered to the limits of this connection.

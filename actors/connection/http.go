@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/connection/queue"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
@@ -28,7 +28,7 @@ const (
 	httpUploads = 64 << 20
 )
 
-// Messages to a connection: from the goroutine of a call, from the writer, and from a timer.
+// Messages to a connection from the goroutine of a call.
 type (
 	httpAnswered struct {
 		call   *httpCall
@@ -40,20 +40,18 @@ type (
 		call  *httpCall
 		delta *protocol.HTTPBodyDeltaNotification
 	}
-	httpWritten struct{ call *httpCall } // the whole answer
-	httpDue     struct{ call *httpCall } // the time of the call is over; late if the call has begun
-
 )
 
 // httpCall is a request sent for the client.
 type httpCall struct {
 	in       inbound // without its params
-	stream   string  // its requestId
-	streamed bool    // the body is
+	turn     queue.Call[*httpCall]
+	stream   string // its requestId
+	streamed bool   // the body is
 
 	ctx     context.Context // until its time is over, or the connection
 	cancel  context.CancelFunc
-	due     func() bool       // keeps a httpDue from being sent
+	due     func() bool       // keeps httpDue from being called
 	request *httpcall.Request // nil once the call has begun
 	upload  int               // bytes of the request, until the answer
 	taken   int64             // of the room, until the answer is written
@@ -66,19 +64,18 @@ type httpCall struct {
 // connection that stays full, but a slow server is not the client's fault. So the admission counts
 // only the number of these requests, and at most half of its places may wait for their turn.
 type httpCalls struct {
-	room    *semaphore.Weighted // bytes of bodies
-	uploads int                 // bytes of requests without an answer
-	ctx     context.Context     // until the connection ends
-	cancel  context.CancelFunc
-	waiting []*httpCall
-	running int
-	asked   int             // running calls without an answer
-	streams map[string]bool // by requestId: until the writer has the last piece
+	queue.Queue[*httpCall]                     // a call runs until its whole answer is written
+	room                   *semaphore.Weighted // bytes of bodies
+	uploads                int                 // bytes of requests without an answer
+	ctx                    context.Context     // until the connection ends
+	cancel                 context.CancelFunc
+	asked                  int             // running calls without an answer
+	streams                map[string]bool // by requestId: until the writer has the last piece
 }
 
 func newHTTPCalls() *httpCalls {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &httpCalls{room: semaphore.NewWeighted(httpRoom), ctx: ctx, cancel: cancel, streams: make(map[string]bool)}
+	return &httpCalls{Queue: queue.New[*httpCall](maxHTTPCalls, 0), room: semaphore.NewWeighted(httpRoom), ctx: ctx, cancel: cancel, streams: make(map[string]bool)}
 }
 
 // end has all of them end; h may be nil.
@@ -93,7 +90,7 @@ func (h *httpCalls) pending() int {
 	if h == nil {
 		return 0
 	}
-	return len(h.waiting) + h.running
+	return h.Waiting() + h.Running()
 }
 
 // httpRequest takes a request to be sent.
@@ -119,8 +116,8 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound, p protocol.HTTPR
 		c.fail(in, protocol.Errorf(protocol.KindExists, protocol.CodeInvalidParams, "http/request streamResponse requestId `%s` is already active", p.RequestID))
 		return
 	}
-	if len(h.waiting) >= c.env.MaxPending/2 {
-		c.fail(in, protocol.Errorf(protocol.KindBusy, protocol.CodeInternal, "http/request failed: %d others of this connection wait for their turn, which is the most: try again when some are answered", len(h.waiting)))
+	if n := h.Waiting(); n >= c.env.MaxPending/2 {
+		c.fail(in, protocol.Errorf(protocol.KindBusy, protocol.CodeInternal, "http/request failed: %d others of this connection wait for their turn, which is the most: try again when some are answered", n))
 		return
 	}
 	upload := in.weight
@@ -132,12 +129,12 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound, p protocol.HTTPR
 	in.weight = c.admit.lighten(in.weight)
 	in.params = nil // drop the body
 	call := &httpCall{in: in, memory: c.memory, stream: p.RequestID, streamed: p.StreamResponse, request: request, upload: upload, due: func() bool { return true }}
+	call.turn.Of = call
 	if t := p.TimeoutMs; t == nil || *t == 0 {
 		call.ctx, call.cancel = context.WithCancel(h.ctx)
 	} else {
 		call.ctx, call.cancel = context.WithTimeoutCause(h.ctx, env.FromMillis(*t), fmt.Errorf("it took more than the %d ms of timeoutMs", *t))
-		self, root := ctx.Self(), ctx.ActorSystem().Root
-		call.due = context.AfterFunc(call.ctx, func() { root.Send(self, httpDue{call}) })
+		call.due = context.AfterFunc(call.ctx, c.later(ctx, func(c *connection, ctx actor.Context) { c.httpDue(ctx, call) }))
 	}
 	if call.streamed {
 		h.streams[call.stream] = true
@@ -145,17 +142,16 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound, p protocol.HTTPR
 		call.written <- struct{}{}
 	}
 	c.env.Audit.Put(audit.HTTPRequest{Who: c.who(), Method: p.Method, Origin: audit.Text(request.Origin())})
-	h.waiting = append(h.waiting, call)
+	h.Add(&call.turn)
 	c.runHTTP(ctx)
 }
 
 // runHTTP begins all calls that may begin, in the order of their requests.
 func (c *connection) runHTTP(ctx actor.Context) {
 	self, root, h, client := ctx.Self(), ctx.ActorSystem().Root, c.http, c.env.HTTPClient
-	for h.running < maxHTTPCalls && len(h.waiting) > 0 {
-		call := h.waiting[0]
-		h.waiting = h.waiting[1:]
-		h.running++
+	for next, ok := h.Next(); ok; next, ok = h.Next() {
+		call := next.Of
+		h.Begin(next)
 		h.asked++
 		call.due()
 		request, room := call.request, h.room
@@ -236,20 +232,6 @@ func (call *httpCall) pass(body io.Reader, tell func(any)) {
 	}
 }
 
-// receiveHTTP handles the messages of HTTP requests to the connection.
-func (c *connection) receiveHTTP(ctx actor.Context, m any) {
-	switch m := m.(type) {
-	case httpAnswered:
-		c.httpAnswered(ctx, m)
-	case httpDelta:
-		c.httpDelta(ctx, m)
-	case httpWritten:
-		c.httpWritten(ctx, m)
-	case httpDue:
-		c.httpDue(ctx, m)
-	}
-}
-
 func (c *connection) httpAnswered(ctx actor.Context, m httpAnswered) {
 	if c.stage == evicted {
 		return
@@ -291,28 +273,22 @@ func (c *connection) httpOver(ctx actor.Context, call *httpCall) outgoing {
 	if call.streamed {
 		delete(c.http.streams, call.stream)
 	}
-	self, root := ctx.Self(), ctx.ActorSystem().Root
-	return outgoing{written: func() { root.Send(self, httpWritten{call}) }}
+	return outgoing{written: c.later(ctx, func(c *connection, ctx actor.Context) {
+		c.http.room.Release(call.taken)
+		c.memory.Give(call.held)
+		c.http.Done(&call.turn, 0)
+		c.runHTTP(ctx)
+		c.mayClose(ctx)
+	})}
 }
 
-func (c *connection) httpWritten(ctx actor.Context, m httpWritten) {
-	c.http.room.Release(m.call.taken)
-	c.memory.Give(m.call.held)
-	c.http.running--
-	c.runHTTP(ctx)
-	c.mayClose(ctx)
-}
-
-// httpDue answers a request that got no turn in time.
-func (c *connection) httpDue(ctx actor.Context, m httpDue) {
-	i := slices.Index(c.http.waiting, m.call)
-	if i < 0 {
-		return
+// httpDue answers a request that got no turn in time. A request that has begun tells its own end.
+func (c *connection) httpDue(ctx actor.Context, call *httpCall) {
+	if c.http.Waits(&call.turn) {
+		c.http.Begin(&call.turn) // until the answer is written
+		c.http.asked++
+		c.httpAnswered(ctx, httpAnswered{call: call, err: fmt.Errorf("%w, and %d others of this connection were before it", context.Cause(call.ctx), maxHTTPCalls)})
 	}
-	c.http.waiting = slices.Delete(c.http.waiting, i, i+1)
-	c.http.running++ // until the answer is written
-	c.http.asked++
-	c.httpAnswered(ctx, httpAnswered{call: m.call, err: fmt.Errorf("%w, and %d others of this connection were before it", context.Cause(m.call.ctx), maxHTTPCalls)})
 }
 
 // httpError translates err for the wire. (exec-server wire §8.)

@@ -15,22 +15,22 @@ type inbound struct {
 	params any             // as a value of the protocol's type; nil if the method has none here
 	err    *protocol.Error // the frame or its params are wrong
 	weight int             // in the admission
-	entry  *method         // of a request or notification; nil when the frame could not be decoded
+	entry  *Method         // of a request or notification; nil when the frame could not be decoded
 	wire   wire            // that the message speaks
 }
 
-// params decodes params of type P.
-func params[P any](c protocol.Codec, payload []byte, p *P) *protocol.Error {
+// Params decodes params of type P.
+func Params[P any](c protocol.Codec, payload []byte, p *P) *protocol.Error {
 	if err := c.Unmarshal(payload, p); err != nil {
 		return wireerr.From(err)
 	}
 	return nil
 }
 
-// writeFileParams decodes the params of fs/writeFile, with a special error for wrong base64.
+// WriteFileParams decodes the params of fs/writeFile, with a special error for wrong base64.
 // (exec-server wire §8.)
-func writeFileParams(c protocol.Codec, payload []byte, p *protocol.FsWriteFileParams) *protocol.Error {
-	err := params(c, payload, p)
+func WriteFileParams(c protocol.Codec, payload []byte, p *protocol.FsWriteFileParams) *protocol.Error {
+	err := Params(c, payload, p)
 	if err == nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ func optional[P any](c protocol.Codec, payload []byte, p *P) *protocol.Error {
 	if payload == nil {
 		return nil
 	}
-	return params(c, payload, p)
+	return Params(c, payload, p)
 }
 
 // ignored leaves the zero P, whatever the params are.
@@ -72,16 +72,16 @@ func (i *incoming) decode(frame []byte) inbound {
 	if msg.Kind != protocol.Request && msg.Kind != protocol.Notification {
 		return in
 	}
-	in.entry = methodOf(msg.Method)
+	in.entry = i.table.method(msg.Method)
 	in.wire = i.speaks(in.entry, msg.Payload)
 	if h := in.entry.in(in.wire); h.decode != nil {
 		in.params, in.err = h.decode(i.codec, msg.Payload)
 		in.weight = max(in.weight, footprint(in.params))
-	} else if in.wire == appServer && msg.Kind == protocol.Request {
-		in.err = unknownInApp(msg.Method)
+	} else if in.wire == dialect && msg.Kind == protocol.Request {
+		in.err = i.table.unknown(msg.Method)
 	}
-	if in.err != nil && in.entry.ofApp(in.wire) {
-		in.err = wrongInApp(in.err)
+	if in.err != nil && in.entry.ofDialect(in.wire) {
+		in.err = i.table.dialect.Wrong(in.err)
 	}
 	if in.err == nil && i.wire == undecided && msg.Method == protocol.MethodInitialize {
 		i.wire = in.wire

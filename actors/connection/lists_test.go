@@ -72,7 +72,7 @@ func TestDetailsAreBounded(t *testing.T) {
 		}
 		ours, theirs := transport.Pipe("")
 		s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-		spawn(func() actor.Actor { return connectionOf(s, troupe, message.Connect{Conn: theirs}) })
+		spawn(func() actor.Actor { return connectionOf(s, All, troupe, message.Connect{Conn: theirs}) })
 		answers := make(chan string, 9)
 		go func() {
 			for msg, err := ours.ReadMessage(); err == nil; msg, err = ours.ReadMessage() {

@@ -19,16 +19,13 @@ import (
 // Every method of package protocol has an entry, and every entry is such a method. (A test of package
 // hunt compares the methods of packages protocol and hunt.)
 func TestMethodsAreInTheTable(t *testing.T) {
-	named := slices.Sorted(maps.Keys(methods))
+	named := slices.Sorted(maps.Keys(All.methods))
 	for _, name := range hunt.Methods() {
 		if !slices.Contains(named, name) {
-			t.Errorf("%s has no entry in the table of methods.go", name)
+			t.Errorf("%s has no row in a table of methods", name)
 		}
 	}
-	entries := 0
-	for _, s := range table {
-		entries += len(s.methods)
-	}
+	entries := len(All.Rows())
 	if len(named) != len(hunt.Methods()) || entries != len(named) {
 		t.Errorf("%d entries, of %d methods: %v; package hunt has %v", entries, len(named), named, hunt.Methods())
 	}
@@ -36,10 +33,10 @@ func TestMethodsAreInTheTable(t *testing.T) {
 
 // Every entry has a handler and a family. An entry that changes something says how a repeat is recognized.
 func TestMethodsAreComplete(t *testing.T) {
-	for name, m := range methods {
+	for name, m := range All.methods {
 		forms := 0
-		for _, h := range []handler{m.handler, m.app} {
-			complete := h.handle != nil && h.decode != nil && len(h.params) > 0 && (len(h.results) > 0) != m.notification
+		for _, h := range m.forms() {
+			complete := h.handle != nil && h.decode != nil && len(h.params) > 0 && (len(h.results) > 0) != m.Notification
 			if empty := h.handle == nil && h.decode == nil && len(h.params)+len(h.results) == 0; !complete && !empty {
 				t.Errorf("%s has half a handler", name)
 			} else if complete {
@@ -50,14 +47,14 @@ func TestMethodsAreComplete(t *testing.T) {
 			t.Errorf("%s has no handler", name)
 			continue
 		}
-		if m.section.family == "" {
+		if m.section.Family == "" {
 			t.Errorf("%s has no family", name)
 		}
-		if passed := slices.Contains([]string{"session", "process", "group"}, m.section.about); !passed && m.record == asRequest && !m.observer.reads {
-			t.Errorf("%s is about a %s, so nobody passes it on, and nobody records it: give its entry another record", name, m.section.about)
+		if passed := slices.Contains([]string{"session", "process", "group"}, m.section.About); !passed && m.Record == AsRequest && !m.Observer.reads {
+			t.Errorf("%s is about a %s, so nobody passes it on, and nobody records it: give its entry another record", name, m.section.About)
 		}
-		if _, ok := paramsOf(m)[0].(protocol.AboutProcess); ok != (m.section.about == "process") {
-			t.Errorf("%s is about a %s, and its params name a process: %v", name, m.section.about, ok)
+		if _, ok := paramsOf(m)[0].(protocol.AboutProcess); ok != (m.section.About == "process") {
+			t.Errorf("%s is about a %s, and its params name a process: %v", name, m.section.About, ok)
 		}
 		if repeatOf(m) == "" {
 			t.Errorf("%s changes something, and the server does not recognize a repeat: embed protocol.Repeatable in its params, or give its entry the permission reads", name)
@@ -69,10 +66,10 @@ func TestMethodsAreComplete(t *testing.T) {
 // the handshake.
 func TestMethodsChangeByDefault(t *testing.T) {
 	handled := false
-	ours := section{family: "exec", about: "process", methods: []method{
-		{name: "process/foo", handler: handles(params, func(*connection, actor.Context, inbound, protocol.ProcessWaitParams) { handled = true })},
+	more := Section{Family: "exec", About: "process", Methods: []Method{
+		{Name: "process/foo", Handler: handles(Params, func(*connection, actor.Context, inbound, protocol.ProcessWaitParams) { handled = true })},
 	}}
-	foo := index([]section{ours})["process/foo"]
+	foo := NewTable(nil, more).methods["process/foo"]
 	for _, test := range []struct {
 		stage stage
 		role  protocol.Role
@@ -85,10 +82,10 @@ func TestMethodsChangeByDefault(t *testing.T) {
 		{attached, protocol.RoleOwner, protocol.CodeInvalidRequest},
 		{opened, "", protocol.CodeInvalidRequest},
 	} {
-		c := &connection{env: new(env.Env), stage: test.stage, role: test.role, writer: newWriter(nil, nil, nil)}
+		c := &connection{env: new(env.Env), stage: test.stage, attachment: attachment{role: test.role}, writer: newWriter(nil, nil, nil)}
 		c.writer.begin = func() {}
 		handled = false
-		c.request(nil, inbound{kind: protocol.Request, method: foo.name, entry: foo, params: protocol.ProcessWaitParams{}})
+		c.request(nil, inbound{kind: protocol.Request, method: foo.Name, entry: foo, params: protocol.ProcessWaitParams{}})
 		answer, answered := c.writer.next()
 		if handled != (test.want == 0) || answered == handled || answered && answer.err.Code != test.want {
 			t.Errorf("at stage %d, role %q: handled %v, answer %v, want %d", test.stage, test.role, handled, answer.err, test.want)
@@ -101,7 +98,7 @@ func TestMethodsChangeByDefault(t *testing.T) {
 func TestMethodsThatReadChangeNoFile(t *testing.T) {
 	c := &connection{env: new(env.Env), files: newFileCalls(nil, nil), writer: newWriter(nil, nil, nil)}
 	c.writer.begin = func() {}
-	c.fileRequest(nil, inbound{method: "fs/foo", entry: &method{observer: reads}}, func(_ *fileCalls, call *fileCall) error {
+	c.fileRequest(nil, inbound{method: "fs/foo", entry: &Method{Observer: Reads}}, func(call *fileCall) error {
 		return call.makes("file:///x", files.Call{Op: files.OpRemove})
 	})
 	if answer, _ := c.writer.next(); answer.err == nil || answer.err.Code != protocol.CodeInternal || c.files.pending() != 0 {
@@ -112,7 +109,7 @@ func TestMethodsThatReadChangeNoFile(t *testing.T) {
 // Each method says what a guest gets. A new method fails this test until somebody has decided, and added
 // the method here as well.
 func TestGuestsOfMethods(t *testing.T) {
-	decided := map[guests][]string{
+	decided := map[Guests][]string{
 		anyGuest: {"initialize", "initialized", "environment/status", "session/info", "session/list", "process/list", "group/list",
 			"process/read", "process/subscribe", "process/wait", "process/info", "server/events"},
 		typists: {"process/write", "process/resize"},
@@ -126,30 +123,30 @@ func TestGuestsOfMethods(t *testing.T) {
 			"process/spawn", "process/writeStdin", "process/resizePty", "process/kill",
 			"command/exec", "command/exec/write", "command/exec/resize", "command/exec/terminate"},
 	}
-	for name, m := range methods {
-		if !slices.Contains(decided[m.guests], name) {
-			t.Errorf("%s is for guests: %v; nobody has decided that", name, m.guests)
+	for name, m := range All.methods {
+		if !slices.Contains(decided[m.Guests], name) {
+			t.Errorf("%s is for guests: %v; nobody has decided that", name, m.Guests)
 		}
 		for _, p := range append(paramsOf(m), nil) {
-			if p == nil && m.guests != noGuest {
+			if p == nil && m.Guests != noGuest {
 				continue
 			}
 			for role, want := range map[protocol.Role]bool{
-				protocol.RoleObserver: m.guests == anyGuest,
-				protocol.RoleTypist:   m.guests == anyGuest || m.guests == typists,
-				protocol.RoleOwner:    m.guests == anyGuest, // no guest has this role, and if it had, it would be no more
-				"":                    m.guests == anyGuest,
+				protocol.RoleObserver: m.Guests == anyGuest,
+				protocol.RoleTypist:   m.Guests == anyGuest || m.Guests == typists,
+				protocol.RoleOwner:    m.Guests == anyGuest, // no guest has this role, and if it had, it would be no more
+				"":                    m.Guests == anyGuest,
 
-				protocol.RoleController: m.guests == anyGuest, // as the owner
+				protocol.RoleController: m.Guests == anyGuest, // as the owner
 			} {
-				if m.early {
+				if m.Early {
 					continue
 				}
 				if got := m.allows(role, true, p); got != want {
 					t.Errorf("%s by a guest as %q: %v, want %v", name, role, got, want)
 				}
 			}
-			if !m.allows(protocol.RoleOwner, false, p) || !m.allows(protocol.RoleController, false, p) || m.guests == typists && m.allows(protocol.RoleTypist, false, p) {
+			if !m.allows(protocol.RoleOwner, false, p) || !m.allows(protocol.RoleController, false, p) || m.Guests == typists && m.allows(protocol.RoleTypist, false, p) {
 				t.Errorf("%s: by a client that is not a guest", name)
 			}
 		}
@@ -158,7 +155,7 @@ func TestGuestsOfMethods(t *testing.T) {
 
 // An observer may open files for reading only.
 func TestObserverOpensToRead(t *testing.T) {
-	open := methods[protocol.MethodFsOpen].observer
+	open := All.methods[protocol.MethodFsOpen].Observer
 	for mode, want := range map[protocol.FsMode]bool{"": true, protocol.FsRead: true, protocol.FsReplace: false} {
 		if got := open.allows(protocol.FsOpenParams{Mode: mode}); got != want {
 			t.Errorf("fs/open with mode %q: %v, want %v", mode, got, want)
@@ -185,7 +182,7 @@ func TestMethodsOfTheDocumentation(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the list of methods in %s is not that of methods.go: run this test with -update, or paste\n%s", path, want)
+		t.Fatalf("the list of methods in %s is not that of the table: run this test with -update, or paste\n%s", path, want)
 	}
 	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
 		t.Fatal(err)
@@ -195,7 +192,7 @@ func TestMethodsOfTheDocumentation(t *testing.T) {
 func listOfMethods() string {
 	var text strings.Builder
 	text.WriteString("| method | params → result | about | app-server | observer | guest | repeat | audit |\n|---|---|---|---|---|---|---|---|\n")
-	for _, r := range Table() {
+	for _, r := range All.Rows() {
 		shape := typeNames(r.Params)
 		if r.Results != nil {
 			shape += " → " + typeNames(r.Results)

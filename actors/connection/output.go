@@ -12,16 +12,17 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// stream is the output of a process, or of a command, on this connection.
+// stream is the output of a process, or of a Program, on this connection.
 type stream struct {
 	out     window.Stream[*stream]
 	ref     message.ProcessRef
-	shown   bool              // a Subscribe was sent
-	acked   bool              // begins after the entry that the owner has acknowledged last; only the process knows which
-	hold    bool              // of the last process/subscribe
-	unnamed bool              // the client wants no notifications: the stream is for requests about the process
-	waiting *message.Delivery // its turn, in the window; nil: none
-	command *runningCommand   // nil: the stream is of a process
+	shown   bool               // a Subscribe was sent
+	acked   bool               // begins after the entry that the owner has acknowledged last; only the process knows which
+	hold    bool               // of the last process/subscribe
+	unnamed bool               // the client wants no notifications: the stream is for requests about the process
+	replay  *message.Subscribe // to send once the client has sent initialized; nil: none
+	waiting *message.Delivery  // its turn, in the window; nil: none
+	program *Program           // nil: the stream is of a process
 }
 
 func newStream(p message.ProcessRef) *stream {
@@ -140,8 +141,8 @@ func measured(m *message.Delivery) window.Delivery {
 
 // flush passes output to the writer while the window has room; with force, all waiting output.
 func (c *connection) flush(ctx actor.Context, force bool) {
-	for p, ok := c.read(force); ok; p, ok = c.read(force) {
-		c.readAgain(ctx, p)
+	for r, ok := c.read(force); ok; r, ok = c.read(force) {
+		c.readAgain(ctx, r)
 	}
 	for s, ask, ok := c.window.Next(force); ok; s, ask, ok = c.window.Next(force) {
 		c.pass(ctx, s, ask)
@@ -150,23 +151,23 @@ func (c *connection) flush(ctx actor.Context, force bool) {
 }
 
 // read takes the first process/read that waited for room, if the window has room.
-func (c *connection) read(force bool) (p pending, ok bool) {
+func (c *connection) read(force bool) (r fullRead, ok bool) {
 	if c.window.Full() && !force {
-		return p, false
+		return r, false
 	}
 	return c.reads.Pop()
 }
 
 // pass passes the waiting output of s to the writer, and then does what ask says.
 func (c *connection) pass(ctx actor.Context, s *stream, ask window.Ask) {
-	if s.command != nil {
-		c.passParcel(s.command)
+	if s.program != nil {
+		c.passParcel(s.program)
 	} else {
 		c.writer.output(outgoing{delivery: s.waiting})
 		s.waiting = nil
 	}
 	c.askRead(ctx, ask)
-	if s.command != nil {
+	if s.program != nil {
 		c.mayClose(ctx) // the parcel may have been the last answer
 	}
 }
@@ -221,13 +222,25 @@ func (p *pongs) read() uint64 {
 func (c *connection) ponged(ctx actor.Context) {
 	serial := c.pongs.read()
 	for a, ok := c.window.Pong(serial); ok; a, ok = c.window.Pong(serial) {
-		if (c.owns() || a.Of.hold) && !c.acks || a.Of.command != nil {
+		if (c.owns() || a.Of.hold) && !c.acks || a.Of.program != nil {
 			ctx.Request(a.Of.ref.PID, message.Ack{From: a.From, To: a.To})
 		}
 	}
 	c.flush(ctx, false)
 	if c.stage == evicted {
 		c.hasRead(ctx)
+	}
+}
+
+// acknowledge passes a session/ack on to the processes.
+func (c *connection) acknowledge(ctx actor.Context, _ inbound, p protocol.SessionAckParams) {
+	if !c.acks {
+		return
+	}
+	for id, seq := range p.Processes {
+		if s := c.streams[id]; s != nil && (c.owns() || s.hold) {
+			ctx.Request(s.ref.PID, message.Ack{From: 0, To: seq})
+		}
 	}
 }
 
@@ -275,7 +288,7 @@ func (c *connection) removed(ctx actor.Context, m message.ProcessRemoved) {
 		c.writer.output(outgoing{method: protocol.NotifyClosed, body: protocol.ClosedNotification{ProcessID: m.ID, Seq: last + 2}})
 	}
 	for token, p := range c.pending {
-		if p.about && p.process == m.ID {
+		if p.of == s {
 			c.reply(ctx, message.Reply{Token: token, Err: wireerr.UnknownProcess(m.ID)})
 		}
 	}

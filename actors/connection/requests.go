@@ -7,51 +7,55 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
-	"github.com/b6f6fdd7/troupe/actors/peer/command/dialect"
+	"github.com/b6f6fdd7/troupe/internal/fifo"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// pending is a request without an answer.
-type pending struct {
-	id        protocol.ID
-	weight    int
-	process   string   // process id; may be ""
-	about     bool     // a process: process counts
-	starts    []string // process/start, group/start: the ids of the new processes
-	read      *protocol.ProcessReadParams
-	subscribe *protocol.ProcessSubscribeParams
-	lists     any             // in connection.lists: the params
-	list      *listing        // the request is a part of a list
-	session   *summary        // of list: the session of the process that is asked; nil: other parts
-	actor     string          // of list: the name of the actor that is asked
-	command   *runningCommand // nil: the request is not about a command
-	call      *dialect.Call   // to command; nil: the start of command
-	events    *eventsWait     // of server/events; nil: another request
-	server    bool            // the answer waits for the server alone
-	closes    bool            // session/close
+// requests are what the client has asked, and what has no answer.
+type requests struct {
+	token    uint64
+	pending  map[uint64]pending   // by the token of the question to another actor, or of the wait
+	reads    fifo.Queue[fullRead] // answered once the window has room
+	lists    listings
+	starting map[string]*start // by process id: processes that are being started
+	finished uint64            // answers that waited for the server alone, since the beginning
+	stall    stall             // while the reader waits for admission
 }
 
-// begins reports whether p is the start of a command.
-func (p *pending) begins() bool { return p.command != nil && p.call == nil }
+// pending is a request without an answer.
+type pending struct {
+	id     protocol.ID
+	weight int
+	of     *stream // of the process that is asked; nil: another actor is
+	server bool    // the answer waits for the server alone
+	// then goes on with the reply. Nil: the reply answers the request.
+	then    func(*connection, actor.Context, pending, message.Reply)
+	program *Program    // nil: the request is not about a program
+	call    any         // to program; nil: the start of program
+	events  *eventsWait // of server/events; nil: another request
+}
+
+// begins reports whether p is the start of a program.
+func (p *pending) begins() bool { return p.program != nil && p.call == nil }
 
 func (c *connection) request(ctx actor.Context, in inbound) {
 	m := in.entry
 	switch {
 	case in.err != nil: // of the frame or its params: before the order of the handshake
 		c.fail(in, in.err)
-	case m.notification:
+	case m.Notification:
 		c.fail(in, protocol.Errorf(protocol.KindMethod, protocol.CodeMethodNotFound, "%s is a notification: send it without id", in.method))
-	case m.early:
-		m.in(in.wire).handle(c, ctx, in)
-	case m.section.family == "":
+	case m.Early:
+		m.in(in.wire).handle(Request{c, ctx, in})
+	case m.section.Family == "":
 		c.fail(in, protocol.Errorf(protocol.KindMethod, protocol.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", wireerr.Clip(in.method)).
 			Advise("this server has no such method"))
-	case c.stage == opened && in.wire == appServer:
-		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "Not initialized"))
+	case c.stage == opened && in.wire == dialect:
+		c.fail(in, c.table.dialect.Early())
 	case c.stage == opened:
-		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "client must call initialize before using %s methods", m.section.family))
+		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "client must call initialize before using %s methods", m.section.Family))
 	case c.stage == attached:
-		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "client must send initialized before using %s methods", m.section.family))
+		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "client must send initialized before using %s methods", m.section.Family))
 	case m.in(in.wire).handle == nil:
 		c.fail(in, protocol.Errorf(protocol.KindMethod, protocol.CodeMethodNotFound, "method %q is not implemented by this server", wireerr.Clip(in.method)))
 	case !m.allows(c.role, c.guest != "", in.params):
@@ -61,10 +65,8 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 		}
 		c.refusal(in.method)(err.Message)
 		c.fail(in, err)
-	case in.wire == appServer && m.experimental && !c.experimental:
-		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "%s requires experimentalApi capability", in.method))
 	default:
-		m.in(in.wire).handle(c, ctx, in)
+		m.in(in.wire).handle(Request{c, ctx, in})
 	}
 }
 
@@ -91,27 +93,20 @@ func (c *connection) environmentStatus(_ actor.Context, in inbound, _ struct{}) 
 	c.respond(in, protocol.EnvironmentStatusResult{Status: "ready"})
 }
 
-// hostAsked comes from the host with the end of a look; the answer to the request of the token waits for that.
-type hostAsked struct {
-	token  uint64
-	answer func(*connection, error)
-	err    error
-}
-
 // askHost makes a look that may wait for files, in a turn of the host, and then answers a request.
 func (c *connection) askHost(ctx actor.Context, in inbound, look func() error, answer func(*connection, error)) {
 	c.token++
 	token := c.token
 	c.pending[token] = pending{id: in.id, weight: in.weight, server: true}
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	c.env.Host.Ask(child.Spec{Owner: c.sessionID}, func(func(string)) error { return look() }, func(err error) { root.Send(self, hostAsked{token, answer, err}) })
-}
-
-func (c *connection) hostAsked(ctx actor.Context, m hostAsked) {
-	delete(c.pending, m.token)
-	c.finished++
-	m.answer(c, m.err)
-	c.mayClose(ctx)
+	c.env.Host.Ask(child.Spec{Owner: c.sessionID}, func(func(string)) error { return look() }, func(err error) {
+		root.Send(self, goOn{func(c *connection, ctx actor.Context) {
+			delete(c.pending, token)
+			c.finished++
+			answer(c, err)
+			c.mayClose(ctx)
+		}})
+	})
 }
 
 // tellServer answers server/info. The first time, the host must find out about sandboxes.
@@ -135,7 +130,10 @@ func (c *connection) serverTold(in inbound) {
 }
 
 func (c *connection) closeSession(ctx actor.Context, in inbound, _ protocol.SessionCloseParams) {
-	c.ask(ctx, c.session, in, pending{closes: true})
+	c.ask(ctx, c.session, in, pending{then: func(c *connection, ctx actor.Context, p pending, m message.Reply) {
+		c.flush(ctx, true) // the answer comes after all output
+		c.answerInTurn(p, m.Result, m.Err)
+	}})
 }
 
 func (c *connection) startGroup(ctx actor.Context, in inbound, p protocol.GroupStartParams) {
@@ -151,36 +149,33 @@ func (c *connection) startProcess(ctx actor.Context, in inbound, p protocol.Proc
 }
 
 func (c *connection) readProcess(ctx actor.Context, in inbound, p protocol.ProcessReadParams) {
-	c.askProcess(ctx, in, pending{process: p.ProcessID, read: &p}, nil)
+	c.askProcess(ctx, in, p.ProcessID, pending{then: readOf(&p)}, nil)
 }
 
-// subscribeProcess asks the process whether it has the seq. showAgain does the rest.
-func (c *connection) subscribeProcess(ctx actor.Context, in inbound, p protocol.ProcessSubscribeParams) {
-	c.askProcess(ctx, in, pending{process: p.ProcessID, subscribe: &p}, nil)
-}
-
-// showAgain answers a process/subscribe between the notifications that were sent before and those that begin again.
-func (c *connection) showAgain(ctx actor.Context, p pending, m message.Reply) {
-	c.answerInTurn(p, m.Result, m.Err)
-	if m.Err == nil {
-		c.show(ctx, c.streams[p.process].ref, message.Subscribe{After: p.subscribe.AfterSeq, Hold: p.subscribe.Hold})
-	}
+// subscribeProcess asks the process whether it has the seq. The answer comes between the notifications that were sent before and those that
+// begin again.
+func (c *connection) subscribeProcess(ctx actor.Context, in inbound, params protocol.ProcessSubscribeParams) {
+	c.askProcess(ctx, in, params.ProcessID, pending{then: func(c *connection, ctx actor.Context, p pending, m message.Reply) {
+		c.answerInTurn(p, m.Result, m.Err)
+		if m.Err == nil {
+			c.show(ctx, p.of.ref, message.Subscribe{After: params.AfterSeq, Hold: params.Hold})
+		}
+	}}, nil)
 }
 
 // askProcess passes on a request about a process. While the process is being started, the request waits. If there is no
 // such process, the answer is unknown; nil: an error.
-func (c *connection) askProcess(ctx actor.Context, in inbound, p pending, unknown any) {
-	if s := c.starting[p.process]; s != nil {
+func (c *connection) askProcess(ctx actor.Context, in inbound, id string, p pending, unknown any) {
+	if s := c.starting[id]; s != nil {
 		s.held = append(s.held, in)
 		return
 	}
-	if s := c.streams[p.process]; s != nil {
-		p.about = true
-		c.ask(ctx, s.ref.PID, in, p)
+	if p.of = c.streams[id]; p.of != nil {
+		c.ask(ctx, p.of.ref.PID, in, p)
 		return
 	}
 	if unknown == nil {
-		c.fail(in, wireerr.UnknownProcess(p.process))
+		c.fail(in, wireerr.UnknownProcess(id))
 		return
 	}
 	c.respond(in, unknown)
@@ -215,14 +210,26 @@ func (c *connection) startAll(ctx actor.Context, in inbound, ids []string) {
 	for _, id := range ids {
 		c.startOf(id).asked = true
 	}
-	c.ask(ctx, c.session, in, pending{starts: ids})
+	c.ask(ctx, c.session, in, pending{then: func(c *connection, ctx actor.Context, p pending, m message.Reply) { c.started(ctx, ids, p, m) }})
 }
 
-// startsAnswered is for the answer to a request that starts processes. After an error the session may still tell of starts of others.
-func (c *connection) startsAnswered(ctx actor.Context, ids []string, err *protocol.Error) {
+// started is for the reply to a request that starts processes. After an error the session may still tell of starts of others.
+func (c *connection) started(ctx actor.Context, ids []string, p pending, m message.Reply) {
+	switch result := m.Result.(type) {
+	case message.StartResult:
+		c.answer(p, result.ProcessStartResult, nil)
+		c.showNew(ctx, result.Process)
+	case message.GroupStarted:
+		c.answer(p, result.GroupStartResult, nil)
+		for _, p := range result.Processes {
+			c.showNew(ctx, p)
+		}
+	default:
+		c.answer(p, m.Result, m.Err)
+	}
 	for _, id := range ids {
 		s := c.starting[id]
-		s.asked, s.told = false, s.told && err != nil
+		s.asked, s.told = false, s.told && m.Err != nil
 	}
 	c.release(ctx, ids...)
 }
@@ -260,12 +267,19 @@ func (c *connection) waiting() bool {
 	return false
 }
 
+// ask passes a request on to an actor, which answers it.
 func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pending) {
 	c.recordRequest(in)
+	p.id, p.weight, p.server = in.id, in.weight, p.server || in.entry.Server
+	c.send(ctx, pid, message.Request{Params: in.params, Guest: c.guest}, p)
+}
+
+// send sends a request to an actor. The reply is for p.
+func (c *connection) send(ctx actor.Context, pid *actor.PID, m message.Request, p pending) {
 	c.token++
-	p.id, p.weight, p.server = in.id, in.weight, p.server || in.entry.server
+	m.Token = c.token
 	c.pending[c.token] = p
-	ctx.Request(pid, message.Request{Token: c.token, Params: in.params, Guest: c.guest})
+	ctx.Request(pid, m)
 }
 
 func (c *connection) reply(ctx actor.Context, m message.Reply) {
@@ -281,64 +295,50 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 	if p.server {
 		c.finished++
 	}
-	if p.begins() && m.Err != nil {
-		c.commands.forget(p.command) // before the answer: the name is free again
+	if p.then != nil {
+		p.then(c, ctx, p, m)
+	} else {
+		c.answer(p, m.Result, m.Err)
 	}
-	if p.list != nil {
-		c.described(ctx, p, m)
-		return
-	}
-	switch result := m.Result.(type) {
-	case message.StartResult:
-		c.answer(p, result.ProcessStartResult, nil)
-		c.showNew(ctx, result.Process)
-	case message.GroupStarted:
-		c.answer(p, result.GroupStartResult, nil)
-		for _, p := range result.Processes {
-			c.showNew(ctx, p)
-		}
-	case protocol.ProcessReadResult:
-		c.readReply(ctx, p, m, result)
-	default:
-		switch {
-		case p.subscribe != nil:
-			c.showAgain(ctx, p, m)
-		case p.begins(): // after the end of an earlier command with the same name
-			c.answerInTurn(p, m.Result, m.Err)
-		case p.closes: // after all output
-			c.flush(ctx, true)
-			c.answerInTurn(p, m.Result, m.Err)
-		default:
-			c.answer(p, m.Result, m.Err)
-		}
-	}
-	c.startsAnswered(ctx, p.starts, m.Err)
 	c.mayClose(ctx)
 }
 
-// readReply answers a process/read. The answer counts in the window like other output, and waits while
+// readOf returns what goes on with the reply to a process/read. The answer counts in the window like other output, and waits while
 // the window is full. While memory is short, the answer has deliveryBytes at most.
-func (c *connection) readReply(ctx actor.Context, p pending, m message.Reply, result protocol.ProcessReadResult) {
-	if len(result.Chunks) > 0 && c.window.Full() {
-		c.reads.Push(p) // only the request waits; the output is read again
-		return
+func readOf(params *protocol.ProcessReadParams) func(*connection, actor.Context, pending, message.Reply) {
+	return func(c *connection, ctx actor.Context, p pending, m message.Reply) {
+		result, ok := m.Result.(protocol.ProcessReadResult)
+		switch {
+		case !ok:
+			c.answer(p, m.Result, m.Err)
+			return
+		case len(result.Chunks) > 0 && c.window.Full():
+			c.reads.Push(fullRead{p, params}) // only the request waits; the output is read again
+			return
+		}
+		if c.about.MaxMessage > 0 {
+			fit(&result, c.about.MaxMessage)
+			m.To = result.NextSeq - 1
+		}
+		n := bytesOf(&result)
+		if n > deliveryBytes && !c.memory.Try(encoded(n)) {
+			fit(&result, deliveryBytes) // the client reads on
+			m.To, n = result.NextSeq-1, bytesOf(&result)
+			c.memory.Force(encoded(n))
+		} else if n <= deliveryBytes {
+			c.memory.Force(encoded(n))
+		}
+		c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, held: encoded(n)})
+		if c.streams[params.ProcessID] == p.of && m.To > m.From {
+			c.askRead(ctx, c.window.Sent(&p.of.out, m.From, m.To, int64(n), 0))
+		}
 	}
-	if c.about.MaxMessage > 0 {
-		fit(&result, c.about.MaxMessage)
-		m.To = result.NextSeq - 1
-	}
-	n := bytesOf(&result)
-	if n > deliveryBytes && !c.memory.Try(encoded(n)) {
-		fit(&result, deliveryBytes) // the client reads on
-		m.To, n = result.NextSeq-1, bytesOf(&result)
-		c.memory.Force(encoded(n))
-	} else if n <= deliveryBytes {
-		c.memory.Force(encoded(n))
-	}
-	c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, held: encoded(n)})
-	if s := c.streams[p.process]; s != nil && m.To > m.From {
-		c.askRead(ctx, c.window.Sent(&s.out, m.From, m.To, int64(n), 0))
-	}
+}
+
+// fullRead is a process/read whose answer waits for room in the window.
+type fullRead struct {
+	pending
+	params *protocol.ProcessReadParams
 }
 
 func bytesOf(r *protocol.ProcessReadResult) (n int) {
@@ -371,18 +371,15 @@ func fit(r *protocol.ProcessReadResult, most int) {
 }
 
 // readAgain asks again for output that found no room in the window.
-func (c *connection) readAgain(ctx actor.Context, p pending) {
-	s := c.streams[p.process]
-	if s == nil {
-		c.answer(p, nil, wireerr.UnknownProcess(p.process))
+func (c *connection) readAgain(ctx actor.Context, r fullRead) {
+	if c.streams[r.params.ProcessID] != r.of {
+		c.answer(r.pending, nil, wireerr.UnknownProcess(r.params.ProcessID))
 		c.mayClose(ctx)
 		return
 	}
-	now := *p.read
+	now := *r.params
 	now.WaitMs = 0 // there was something
-	c.token++
-	c.pending[c.token] = p
-	ctx.Request(s.ref.PID, message.Request{Token: c.token, Params: now})
+	c.send(ctx, r.of.ref.PID, message.Request{Params: now}, r.pending)
 }
 
 func (c *connection) answer(p pending, result any, err *protocol.Error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/mounts"
@@ -31,8 +32,16 @@ func (call *fileCall) mayRun() error {
 	return nil
 }
 
-// byUser refuses a call that is made as a user other than the server's, but that only the server itself could make.
-func (call *fileCall) byUser() *protocol.Error {
+// asFor notes as whom, and under which rule, the call is made for a client. asFor refuses a call that is made as a user other than the
+// server's, but that only the server itself could make.
+func (call *fileCall) asFor(e *env.Env, who string) (err *protocol.Error) {
+	if call.user, err = e.FileUser(who); err != nil {
+		return err
+	}
+	if call.rule = e.Rules.Of(who); call.rule != nil {
+		call.required, call.byDefault = call.rule.MustConfine(), call.rule.Sandbox() != nil
+	}
+	call.required, call.byDefault = call.required || e.RequireSandbox, call.byDefault || e.DefaultSandbox != nil
 	if call.user == "" || call.serves {
 		return nil
 	}
@@ -100,20 +109,19 @@ func (call *fileCall) works(uri string, c files.Call, do work) (err error) {
 	if c.Changes() {
 		call.change = &audit.FileChange{Path: audit.Text(c.At.Path)}
 	}
-	call.ruled, call.serves, call.c = true, true, c
+	call.ruled, call.serves = true, true
 	call.do = func(ctx context.Context) (result any, err error) {
-		c := call.c
 		if c.At, err = call.place(c.At.Path, c.Changes()); err != nil {
-			return nil, err
-		}
-		by, err := call.by(ctx, c.Changes())
-		if err != nil {
 			return nil, err
 		}
 		if c.From.Path != "" {
 			if c.From, err = call.place(c.From.Path, c.ChangesFrom()); err != nil {
 				return nil, err
 			}
+		}
+		by, err := call.by(ctx, c.Changes())
+		if err != nil {
+			return nil, err
 		}
 		return do(ctx, by, c)
 	}

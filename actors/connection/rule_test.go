@@ -32,44 +32,44 @@ func TestRuleOfEachMethod(t *testing.T) {
 		prepare     func(call *fileCall, from, to string) error
 	}{
 		{"readFile", read, func(call *fileCall, _, to string) error {
-			return readFile(f, call, protocol.FsReadFileParams{Path: to})
+			return readFile(call, protocol.FsReadFileParams{Path: to})
 		}},
 		{"open", read, func(call *fileCall, _, to string) error {
-			return openFile(f, call, protocol.FsOpenParams{Path: to, HandleID: "r"})
+			return openFile(call, protocol.FsOpenParams{Path: to, HandleID: "r"})
 		}},
 		{"getMetadata", read, func(call *fileCall, _, to string) error {
-			return getMetadata(f, call, protocol.FsGetMetadataParams{Path: to})
+			return getMetadata(call, protocol.FsGetMetadataParams{Path: to})
 		}},
 		{"canonicalize", read, func(call *fileCall, _, to string) error {
-			return canonicalize(f, call, protocol.FsCanonicalizeParams{Path: to})
+			return canonicalize(call, protocol.FsCanonicalizeParams{Path: to})
 		}},
 		{"readDirectory", read, func(call *fileCall, _, to string) error {
-			return readDirectory(f, call, protocol.FsReadDirectoryParams{Path: to})
+			return readDirectory(call, protocol.FsReadDirectoryParams{Path: to})
 		}},
-		{"walk", read, func(call *fileCall, _, to string) error { return walk(f, call, protocol.FsWalkParams{Path: to}) }},
-		{"stat", read, func(call *fileCall, _, to string) error { return statEntry(f, call, protocol.FsStatParams{Path: to}) }},
-		{"list", read, func(call *fileCall, _, to string) error { return list(f, call, protocol.FsListParams{Path: to}) }},
+		{"walk", read, func(call *fileCall, _, to string) error { return walk(call, protocol.FsWalkParams{Path: to}) }},
+		{"stat", read, func(call *fileCall, _, to string) error { return statEntry(call, protocol.FsStatParams{Path: to}) }},
+		{"list", read, func(call *fileCall, _, to string) error { return list(call, protocol.FsListParams{Path: to}) }},
 		{"writeFile", write, func(call *fileCall, _, to string) error {
-			return writeFile(f, call, protocol.FsWriteFileParams{Path: to})
+			return writeFile(call, protocol.FsWriteFileParams{Path: to})
 		}},
 		{"open to replace", write, func(call *fileCall, _, to string) error {
-			return openFile(f, call, protocol.FsOpenParams{Path: to, HandleID: "w", Mode: protocol.FsReplace})
+			return openFile(call, protocol.FsOpenParams{Path: to, HandleID: "w", Mode: protocol.FsReplace})
 		}},
 		{"createDirectory", write, func(call *fileCall, _, to string) error {
-			return createDirectory(f, call, protocol.FsCreateDirectoryParams{Path: to})
+			return createDirectory(call, protocol.FsCreateDirectoryParams{Path: to})
 		}},
-		{"remove", write, func(call *fileCall, _, to string) error { return remove(f, call, protocol.FsRemoveParams{Path: to}) }},
+		{"remove", write, func(call *fileCall, _, to string) error { return remove(call, protocol.FsRemoveParams{Path: to}) }},
 		{"symlink", write, func(call *fileCall, _, to string) error {
-			return symlink(f, call, protocol.FsSymlinkParams{Path: to, Target: "x"})
+			return symlink(call, protocol.FsSymlinkParams{Path: to, Target: "x"})
 		}},
 		{"setMetadata", write, func(call *fileCall, _, to string) error {
-			return setMetadata(f, call, protocol.FsSetMetadataParams{Path: to, Mode: &mode})
+			return setMetadata(call, protocol.FsSetMetadataParams{Path: to, Mode: &mode})
 		}},
 		{"copy", write, func(call *fileCall, from, to string) error {
-			return copyFile(f, call, protocol.FsCopyParams{SourcePath: from, DestinationPath: to})
+			return copyFile(call, protocol.FsCopyParams{SourcePath: from, DestinationPath: to})
 		}},
 		{"rename", move, func(call *fileCall, from, to string) error {
-			return rename(f, call, protocol.FsRenameParams{SourcePath: from, DestinationPath: to})
+			return rename(call, protocol.FsRenameParams{SourcePath: from, DestinationPath: to})
 		}},
 	} {
 		made := func(call *fileCall, from, to string) error {
@@ -93,11 +93,11 @@ func TestRuleOfEachMethod(t *testing.T) {
 			{"o/x", "w/none/x", method.needs == read || method.name != "copy" && method.needs != move},
 			{"w/x", "o/x", false},
 		} {
-			if err := made(&fileCall{rule: known.Of("a")}, at.from, at.to); errors.Is(err, rules.ErrRefused) == at.may {
+			if err := made(&fileCall{files: f, rule: known.Of("a")}, at.from, at.to); errors.Is(err, rules.ErrRefused) == at.may {
 				t.Errorf("%s from %s to %s: %v; allowed by the rule: %v", method.name, at.from, at.to, err, at.may)
 			}
 		}
-		_, refused := errors.AsType[*rules.NoSandbox](made(&fileCall{required: true, byDefault: true}, "w/x", "w/none/x"))
+		_, refused := errors.AsType[*rules.NoSandbox](made(&fileCall{files: f, required: true, byDefault: true}, "w/x", "w/none/x"))
 		if refused != (method.needs != read) {
 			t.Errorf("%s without a required sandbox is refused: %v", method.name, refused)
 		}

@@ -48,7 +48,7 @@ func (s *stall) look(released, finished uint64, working bool) bool {
 
 // working reports whether an answer waits for the server, or for a turn taken by other connections.
 func (c *connection) working() bool {
-	if c.stage == attaching || c.files != nil && (c.files.running > 0 || c.files.waiter != nil) || c.http != nil && c.http.asked > 0 {
+	if c.stage == attaching || c.files != nil && (c.files.Running() > 0 || c.files.waiter != nil) || c.http != nil && c.http.asked > 0 {
 		return true
 	}
 	for _, p := range c.pending {

@@ -80,7 +80,7 @@ func slowDisk(t *testing.T, turns *turns.Pool, test func(t *testing.T, disk chan
 				<-disk
 			}
 		}, nil)}.WithDefaults()}
-		spawn(func() actor.Actor { return connectionOf(s, troupe, message.Connect{Conn: conn}) })
+		spawn(func() actor.Actor { return connectionOf(s, All, troupe, message.Connect{Conn: conn}) })
 		answers, ended := make(chan string, 10), make(chan error, 1)
 		go func() {
 			for {

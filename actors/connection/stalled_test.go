@@ -54,7 +54,7 @@ func TestStalledConnection(t *testing.T) {
 				troupe := spawn(func() actor.Actor { return session })
 				ours, theirs := transport.Pipe("")
 				s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-				connection := spawn(func() actor.Actor { return connectionOf(s, troupe, message.Connect{Conn: theirs}) })
+				connection := spawn(func() actor.Actor { return connectionOf(s, All, troupe, message.Connect{Conn: theirs}) })
 				ended := make(chan error, 1)
 				go func() {
 					for {

@@ -16,7 +16,7 @@ import (
 // startParams and groupParams apply each envPolicy here, on the goroutine that reads the
 // connection: to match many patterns with many names takes long, and only the sender has to wait.
 func startParams(c protocol.Codec, payload []byte, p *protocol.ProcessStartParams) *protocol.Error {
-	if err := params(c, payload, p); err != nil {
+	if err := Params(c, payload, p); err != nil {
 		// Clients of the peer compare what is wrong with a shellSnapshot.
 		if text, member, ok := strings.Cut(err.Message, ", in `shellSnapshot"); ok {
 			return err.Reword("%s", text).Advise("correct the member `shellSnapshot%s of the params", member)
@@ -28,7 +28,7 @@ func startParams(c protocol.Codec, payload []byte, p *protocol.ProcessStartParam
 }
 
 func groupParams(c protocol.Codec, payload []byte, p *protocol.GroupStartParams) *protocol.Error {
-	if err := params(c, payload, p); err != nil {
+	if err := Params(c, payload, p); err != nil {
 		return err
 	}
 	work := int64(0)

@@ -56,9 +56,9 @@ var mutants = []mutant{
 	{file: "actors/files/view.go", old: `return v.change(path, false, os.RemoveAll, (*os.Root).RemoveAll)`, new: `return os.RemoveAll(path)`, breaks: "no link leads a removal out of a root"},
 	{file: "actors/files/confined_linux.go", old: `follow: true, outside: c.place.refused()}`, new: `follow: true}`, breaks: "no link leads a read out of a root"},
 	{file: "actors/peer/command/outcome/outcome.go", old: `drainTime = 2 * time.Second`, new: `drainTime = 20 * time.Second`, breaks: "the end of a command waits 2 s for descendants"},
-	{file: "actors/connection/wires.go", old: `return undecided
-	case m.section.wire`, new: `return appServer
-	case m.section.wire`, breaks: "before initialize, a request of the first exec-server wire is answered in the words of that wire"},
+	{file: "actors/connection/dialect.go", old: `return undecided
+	case m.ofDialect(dialect)`, new: `return dialect
+	case m.ofDialect(dialect)`, breaks: "before initialize, a request of the first exec-server wire is answered in the words of that wire"},
 	{file: "actors/peer/command/outcome/outcome.go", old: `drainEntries = 256`, new: `drainEntries = 257`, breaks: "the drain of a command takes at most 256 entries"},
 	{file: "actors/peer/command/outcome/outcome.go", old: `min(last, o.last+drainEntries)`, new: `last`, breaks: "the drain of a command is bounded"},
 	{file: "actors/peer/command/outcome/outcome.go", old: `int64(len(p.Data)) >= left`, new: `int64(len(p.Data)) > left`, breaks: "capReached is told with the byte that reaches the cap"},
@@ -97,7 +97,7 @@ var mutants = []mutant{
 	{file: "actors/files/changes/inotify_linux.go", old: `in.changes[p.directory]--; in.changes[p.directory] == 0`, new: `false`, breaks: "a directory that fs/watch has left does not count for its limit"},
 	{file: "actors/files/confined_linux.go", old: `	defer unix.Close(fd)
 	use(`, new: `	use(`, breaks: "a watch keeps no filesystem from being unmounted", in: "actors/files/changes", run: "^TestWatchOpensNothing$"},
-	{file: "actors/connection/app_watch.go", old: `	if c.files.watched[w.id] != w {
+	{file: "actors/peer/watch.go", old: `	if ws.named[w.id] != w {
 		return`, new: `	if false {
 		return`, breaks: "nothing is told of a watch after fs/unwatch"},
 	{file: "internal/budget/part.go", old: `p.account.Give(n * p.each)`, new: `p.account.Give(n)`, breaks: "a Part gives back what it took of the Account"},
@@ -122,7 +122,7 @@ var mutants = []mutant{
 	{file: "actors/session/session.go", old: `answer.Processes, answer.Starting = s.started()`, new: `answer.Processes, _ = s.started()`, breaks: "who attaches hears of the starts under way", in: "actors", run: "^TestRequestsMeetAStartUnderWay$"},
 	{file: "actors/session/processes.go", old: `s.tellOthers(ctx, []request{r}, message.ProcessStarting{ID: p.ID})`, new: ``, breaks: "everybody attached hears of a start", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
 	{file: "actors/session/processes.go", old: `s.tellAttached(ctx, message.ProcessRemoved{ID: p.ID, Reason: m.Err.Message})`, new: `_ = m.Err`, breaks: "everybody attached hears that a start has failed", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
-	{file: "actors/connection/requests.go", old: `s.told && err != nil`, new: `false && err != nil`, breaks: "requests wait for the start of another client after a refused start of their own", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
+	{file: "actors/connection/requests.go", old: `s.told && m.Err != nil`, new: `false && m.Err != nil`, breaks: "requests wait for the start of another client after a refused start of their own", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
 	{file: "actors/child/process.go", old: `		p.in.Ended()`, new: `		_ = p.in.Ended`, breaks: "who waits for a process hears of its end before its output is read", in: "actors", run: "^TestEndBeforeItsOutputIsRead$"},
 	{file: "actors/process/life/runs.go", old: `|| l.mayRunAgain() {`, new: `{`, breaks: "a process that is run again has not ended"},
 	{file: "actors/session/processes.go", old: `		if p := s.processes.GiveWay(); p != nil {`, new: `		if p := s.processes.GiveWay(); p == nil {`, breaks: "closed processes give way to others", in: "actors", run: "^TestClosedProcessesGiveWay$"},
@@ -147,7 +147,7 @@ var mutants = []mutant{
 	{file: "supervision/group.go", old: `		g.stop(fmt.Sprintf("%s was given up: %s", m.ID, m.Reason))`, new: ``, breaks: "a group on a server ends with a process that was given up", in: "tests", run: "^TestGroupGivesUp$"},
 	{file: "actors/session/session.go", old: `		s.access.Failed() // the last`, new: `		// the last`, breaks: "a session that failed over the Attach of its opening answers it once"},
 	{file: "actors/session/session.go", old: `		return // the next instance does what is left to do`, new: ``, breaks: "a session that has failed over an Attach does not answer it after all"},
-	{file: "actors/connection/methods.go", old: `case guest && m.guests == noGuest:`, new: `case false:`, breaks: "a method that is not for guests is denied to them"},
+	{file: "actors/connection/table.go", old: `case guest && m.Guests == noGuest:`, new: `case false:`, breaks: "a method that is not for guests is denied to them"},
 	{file: "actors/process/stdin/stdin.go", old: `	if r.Guest {
 `, new: `	if false {
 `, breaks: "guests push no write of the owner out"},
@@ -157,10 +157,10 @@ var mutants = []mutant{
 `, breaks: "a guest has no role"},
 	{file: "actors/message/key.go", old: `strings.LastIndexByte(pid.Id, '/')`, new: `strings.IndexByte(pid.Id, '/')`, breaks: "the name of an actor is the last part of its id"},
 	{file: "actors/connection/rule.go", old: `call.change = &audit.FileChange{Path: audit.Text(c.At.Path)}`, new: `call.change = &audit.FileChange{}`, breaks: "the audit log has each change of a file", in: "tests", run: "^TestAudit$"},
-	{file: "actors/connection/files.go", old: `in.entry.observer.reads && call.change != nil`, new: `false`, breaks: "a method that observers may send changes no file"},
+	{file: "actors/connection/files.go", old: `in.entry.Observer.reads && call.change != nil`, new: `false`, breaks: "a method that observers may send changes no file"},
 	{file: "actors/connection/rule.go", old: `call.change.From = audit.Text(c.From.Path)`, new: `_ = from`, breaks: "the audit log has from where a file was copied", in: "tests", run: "^TestAudit$"},
-	{file: "actors/connection/methods.go", old: `ofProcess[protocol.ProcessInfoParams](nil).gives(protocol.ProcessInfoResult{})`, new: `ofProcess[protocol.ProcessInfoParams](nil).gives(protocol.ProcessInfo{})`, breaks: "the table has the result of a method", in: "actors", run: "^TestProcessesAnswerTheirMethods$"},
-	{file: "actors/connection/methods.go", old: `ofProcess[protocol.ProcessSetRestartParams](nil).gives(protocol.Empty{})}`, new: `ofProcess[protocol.ProcessSetRestartParams](nil).gives(protocol.Empty{}), observer: reads}`, breaks: "an observer may not change the restart policy of a process"},
+	{file: "actors/connection/methods.go", old: `ofProcess[protocol.ProcessInfoParams](nil).Gives(protocol.ProcessInfoResult{})`, new: `ofProcess[protocol.ProcessInfoParams](nil).Gives(protocol.ProcessInfo{})`, breaks: "the table has the result of a method", in: "actors", run: "^TestProcessesAnswerTheirMethods$"},
+	{file: "actors/connection/methods.go", old: `ofProcess[protocol.ProcessSetRestartParams](nil).Gives(protocol.Empty{})}`, new: `ofProcess[protocol.ProcessSetRestartParams](nil).Gives(protocol.Empty{}), Observer: Reads}`, breaks: "an observer may not change the restart policy of a process"},
 	{file: "actors/registry/roster/roster.go", old: `h.seats[i].since.Before(h.seats[j].since)`, new: `h.seats[j].since.Before(h.seats[i].since)`, breaks: "the oldest session makes room, not the newest"},
 	{file: "actors/registry/roster/roster.go", old: `o.sessions >= r.each`, new: `o.sessions > r.each`, breaks: "an owner key has no more sessions than its limit"},
 	{file: "actors/registry/roster/roster.go", old: `o.sessions > 1 {`, new: `o.sessions > 0 {`, breaks: "an owner key without a session is forgotten"},
@@ -296,7 +296,7 @@ var mutants = []mutant{
 `, new: ``, breaks: "what is left in a pipe after Abort is counted"},
 	{file: "actors/connection/end.go", old: `if !m.Over || c.window.Unread() == 0 {`, new: `if true {`, breaks: "a connection stays until its client has read the end", in: "tests", run: "^TestSlowReaderAtTheEnd$"},
 	{file: "actors/connection/output.go", old: `c.passLast(ctx, s) // the cut follows what waits`, new: ``, breaks: "a cut follows the output that waits", in: "actors", run: "^TestSlowReaderIsTold$"},
-	{file: "actors/connection/requests.go", old: `case p.closes: // after all output`, new: `case false:`, breaks: "the answer to session/close follows the output", in: "actors", run: "^TestSlowReaderGetsAll$"},
+	{file: "actors/connection/requests.go", old: `c.flush(ctx, true) // the answer comes after all output`, new: ``, breaks: "the answer to session/close follows the output", in: "actors", run: "^TestSlowReaderGetsAll$"},
 	{file: "actors/process/process.go", old: `			p.life.Fetched(time.Now())
 `, new: ``, breaks: "who goes on reading has more than StallTime"},
 	{file: "actors/process/feed/feed.go", old: `from+aheadEvents)`, new: `from+aheadEvents+1)`, breaks: "an owner gets at most 128 events ahead of the output it missed"},
@@ -351,27 +351,27 @@ var mutants = []mutant{
 	{file: "actors/connection/output.go", old: `p.told.Store(false)`, new: `_ = p`, breaks: "after a read the next Pong is told"},
 	{file: "actors/connection/output.go", old: `if d.First == 0 {`, new: `if false {`, breaks: "a connection numbers the deliveries that it offers"},
 	{file: "actors/connection/output.go", old: "\t\tc.resubscribe(ctx, message.Resubscribe{Process: s.ref})\n", new: ``, breaks: "after a hole a connection subscribes again"},
-	{file: "actors/connection/methods.go", old: `p.may != nil && p.may(params)`, new: `p.may == nil || p.may(params)`, breaks: "an observer may send no method by default"},
+	{file: "actors/connection/table.go", old: `p.may != nil && p.may(params)`, new: `p.may == nil || p.may(params)`, breaks: "an observer may send no method by default"},
 	{file: "actors/connection/requests.go", old: `case !m.allows(c.role, c.guest != "", in.params):`, new: `case false:`, breaks: "a connection refuses the changes of an observer"},
 	{file: "actors/connection/admission.go", old: `a.bytes -= counted(bytes) - light`, new: `a.bytes -= counted(bytes) - light - 1`, breaks: "lighten leaves the weight light"},
 	{file: "actors/connection/admission.go", old: `a.memory.Give(bytes - light)`, new: `a.memory.Give(bytes - light - 1)`, breaks: "the bytes of a light request come back"},
 	{file: "actors/connection/admission.go", old: `return min(bytes, maxPendingBytes/4)`, new: `return bytes`, breaks: "a single request counts for a quarter of the bound"},
 	{file: "actors/connection/inbound.go", old: `max(in.weight, footprint(in.params))`, new: `in.weight`, breaks: "a request weighs the memory of its decoded params"},
 	{file: "actors/connection/writer.go", old: `slices.Contains(methods, known) && w.wanted(known)`, new: `slices.Contains(methods, known)`, breaks: "a connection keeps each refused notification once"},
-	{file: "actors/connection/requests.go", old: `in.wire == appServer && m.experimental && !c.experimental`, new: `m.experimental && !c.experimental`, breaks: "clients of the exec-server need no capability for process/spawn"},
-	{file: "actors/connection/requests.go", old: `c.stage == opened && in.wire == appServer`, new: `false`, breaks: "before initialize the app-server has its own error"},
+	{file: "actors/peer/programs.go", old: `needs != "" && r.InDialect() && !s.experimental`, new: `needs != "" && !s.experimental`, breaks: "clients of the exec-server need no capability for process/spawn"},
+	{file: "actors/connection/requests.go", old: `c.stage == opened && in.wire == dialect`, new: `false`, breaks: "before initialize the app-server has its own error"},
 	{file: "actors/connection/inbound.go", old: `in.err == nil && i.wire == undecided`, new: `i.wire == undecided`, breaks: "an initialize with wrong params decides no wire"},
-	{file: "actors/connection/wires.go", old: `case i.wire != undecided:`, new: `case false:`, breaks: "messages after initialize are decoded in its wire"},
-	{file: "actors/connection/app_files.go", old: `case !filepath.IsAbs(*path):`, new: `case filepath.IsAbs(*path) && false:`, breaks: "a relative path of the app-server is refused"},
-	{file: "actors/connection/files.go", old: `errors.Is(err, fs.ErrNotExist) && !app`, new: `errors.Is(err, fs.ErrNotExist)`, breaks: "a missing file is -32603 in the app-server"},
+	{file: "actors/connection/dialect.go", old: `case i.wire != undecided:`, new: `case false:`, breaks: "messages after initialize are decoded in its wire"},
+	{file: "actors/peer/files.go", old: `case !filepath.IsAbs(*path):`, new: `case filepath.IsAbs(*path) && false:`, breaks: "a relative path of the app-server is refused"},
+	{file: "actors/peer/appserver.go", old: `(files.Forbidden(err) || errors.Is(err, fs.ErrNotExist))`, new: `files.Forbidden(err)`, breaks: "a missing file is -32603 in the app-server"},
 	{file: "actors/connection/stall.go", old: `s.quiet >= stallParts`, new: `s.quiet > stallParts`, breaks: "a stalled connection is closed after stallTime"},
 	{file: "actors/connection/stall.go", old: `if working || released`, new: `if released`, breaks: "a connection that waits for the server has not stalled"},
-	{file: "actors/connection/files.go", old: `f.unwritten >= fileWindow`, new: `f.unwritten > fileWindow`, breaks: "no call about files begins while a window of answers is unwritten"},
-	{file: "actors/connection/files.go", old: `f.busy[call.handle] || call.large`, new: `call.large`, breaks: "calls about one handle run one at a time"},
-	{file: "actors/connection/output.go", old: `(c.owns() || a.Of.hold) && !c.acks || a.Of.command`, new: `(c.owns() || a.Of.hold) || a.Of.command`, breaks: "a Pong acknowledges nothing for a client that does so"},
+	{file: "actors/connection/queue/queue.go", old: `q.unwritten >= q.window`, new: `q.unwritten > q.window`, breaks: "no call about files begins while a window of answers is unwritten"},
+	{file: "actors/connection/queue/queue.go", old: `!q.busy[c.Key] && `, new: ``, breaks: "calls about one handle run one at a time"},
+	{file: "actors/connection/output.go", old: `(c.owns() || a.Of.hold) && !c.acks || a.Of.program`, new: `(c.owns() || a.Of.hold) || a.Of.program`, breaks: "a Pong acknowledges nothing for a client that does so"},
 	{file: "actors/connection/requests.go", old: `c.answerInTurn(p, m.Result, m.Err)
-	if m.Err`, new: `c.answer(p, m.Result, m.Err)
-	if m.Err`, breaks: "the answer to process/subscribe follows the notifications of the stream before", in: "actors", run: "^TestSubscribe$"},
+		if m.Err`, new: `c.answer(p, m.Result, m.Err)
+		if m.Err`, breaks: "the answer to process/subscribe follows the notifications of the stream before", in: "actors", run: "^TestSubscribe$"},
 	{file: "client/cmd.go", old: `lossy:    !cmd.client.opts.HoldBack && `, new: `lossy:    `, breaks: "with HoldBack a slow observer loses nothing that the server holds", in: "client", run: "^TestHoldBack$"},
 	{file: "client/process.go", old: `	p.forget()
 	p.c.room.Broadcast()`, new: `	p.c.room.Broadcast()`, breaks: "a process whose OnEvent has failed may be attached again"},
@@ -410,8 +410,8 @@ var mutants = []mutant{
 	{file: "actors/process/feed/trim.go", old: `v.Hold != (k == key)`, new: `k == key && !v.Hold`, breaks: "a lost viewer with hold is not awaited when another is there", in: "actors/process", run: "^TestHold$"},
 	{file: "actors/process/process.go", old: `				p.awaitHolder() // the client may come back
 `, new: ``, breaks: "a lost viewer with hold is awaited", in: "actors/process", run: "^TestHold$"},
-	{file: "actors/connection/connection.go", old: `(c.owns() || s.hold)`, new: `c.owns()`, breaks: "a viewer with hold acknowledges", in: "client", run: "^TestHold$"},
-	{file: "actors/connection/methods.go", old: `return !params.(protocol.ProcessSubscribeParams).Hold }`, new: `return true }`, breaks: "an observer may not hold", in: "client", run: "^TestHold$"},
+	{file: "actors/connection/output.go", old: `(c.owns() || s.hold)`, new: `c.owns()`, breaks: "a viewer with hold acknowledges", in: "client", run: "^TestHold$"},
+	{file: "actors/connection/table.go", old: `return !params.(protocol.ProcessSubscribeParams).Hold }`, new: `return true }`, breaks: "an observer may not hold", in: "client", run: "^TestHold$"},
 	{file: "client/process.go", old: `		e := Event{Seq: m.last, Stream`, new: `		e := Event{Seq: m.first, Stream`, breaks: "Event.Seq is that of the last chunk of the event"},
 	{file: "client/link.go", old: `proc.closed || !proc.started && proc.last > 0`, new: `proc.closed`, breaks: "a resume does not name a seq that a process may not have"},
 	{file: "client/cmd.go", old: `p.status == nil || p.status.Run != run`, new: `p.status == nil`, breaks: "the WaitDelay of a run does not kill a later run"},
@@ -831,10 +831,10 @@ var mutants = []mutant{
 	}
 `, new: ``, breaks: "programs with rules of Landlock rename files across directories", run: "^TestScopeKeepsRenames$"},
 	{file: "protocol/errors.go", old: `Data: e.Data, cause: e.cause}`, new: `Data: e.Data}`, breaks: "an error with another text keeps its cause", run: "^TestReword$"},
-	{file: "protocol/json_value.go", old: `raw, err := s.raw()
-		if err == nil {
-			err = s.end()
-		}
+	{file: "protocol/sink.go", old: `raw, err := s.raw() // also checks the depth
+	if err == nil {
+		err = s.end()
+	}
 `, new: `raw, err := s.raw()
 `, breaks: "a raw value is a single value of JSON", run: "^TestAppend"},
 	{file: "protocol/fileuri.go", old: `!a.Is6()`, new: `(a.Is6() && false)`, breaks: "the host in brackets of a file URI is an IPv6 address", run: "^TestParseFileURIRefuses$"},

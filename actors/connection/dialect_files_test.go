@@ -14,8 +14,8 @@ import (
 // Every path of the app-server is absolute and no URI: decoding makes it a URI, and refuses relative paths.
 func TestPathsOfTheAppServer(t *testing.T) {
 	tested := 0
-	for name, m := range methods {
-		if m.section.prefix != "fs" || m.app.handle == nil || name == protocol.MethodFsUnwatch { // has no path
+	for name, m := range All.methods {
+		if m.section.Family != "filesystem" || m.form == nil || name == protocol.MethodFsUnwatch { // has no path
 			continue
 		}
 		for _, member := range []string{"path", "sourcePath", "destinationPath"} {
@@ -25,7 +25,7 @@ func TestPathsOfTheAppServer(t *testing.T) {
 			tested++
 			of := func(path string) inbound {
 				all := map[string]string{"path": "/p", "sourcePath": "/p", "destinationPath": "/p", member: path}
-				in := incoming{codec: protocol.JSON, wire: appServer}
+				in := incoming{table: All, codec: protocol.JSON, wire: dialect}
 				return in.decode(fmt.Appendf(nil, `{"id":1,"method":%q,"params":{"path":%q,"sourcePath":%q,"destinationPath":%q,"dataBase64":"","watchId":"w"}}`,
 					name, all["path"], all["sourcePath"], all["destinationPath"]))
 			}
@@ -46,8 +46,8 @@ func TestPathsOfTheAppServer(t *testing.T) {
 	if tested < 8 {
 		t.Errorf("%d paths: this tests little", tested)
 	}
-	in := incoming{codec: protocol.JSON, wire: appServer}
-	for length, want := range map[int]string{maxPath: "", maxPath + 1: files.Text(syscall.ENAMETOOLONG)} {
+	in := incoming{table: All, codec: protocol.JSON, wire: dialect}
+	for length, want := range map[int]string{4095: "", 4096: files.Text(syscall.ENAMETOOLONG)} {
 		path := "/x/../" + strings.Repeat("a", length-1)
 		got := in.decode(fmt.Appendf(nil, `{"id":1,"method":"fs/remove","params":{"path":%q}}`, path))
 		if (got.err == nil) != (want == "") || got.err != nil && got.err.Message != want {
@@ -66,13 +66,13 @@ func TestPathsOfTheAppServer(t *testing.T) {
 // Before initialize a plain path shows a client of the app-server.
 func TestPlainPathsBeforeInitialize(t *testing.T) {
 	for params, want := range map[string]wire{
-		`{"path":"/p"}`:        appServer,
+		`{"path":"/p"}`:        dialect,
 		`{"path":"file:///p"}`: undecided,
 		`{"path":7}`:           undecided,
-		`{"sourcePath":"/p","destinationPath":""}`: appServer,
+		`{"sourcePath":"/p","destinationPath":""}`: dialect,
 	} {
 		for _, name := range []string{protocol.MethodFsReadFile, protocol.MethodFsCopy} {
-			in := incoming{codec: protocol.JSON}
+			in := incoming{table: All, codec: protocol.JSON}
 			if got := in.decode(fmt.Appendf(nil, `{"id":1,"method":%q,"params":%s}`, name, params)); got.wire != want {
 				t.Errorf("%s %s: wire %d, want %d", name, params, got.wire, want)
 			}
@@ -87,11 +87,11 @@ func TestMissingFileByWire(t *testing.T) {
 		wire   wire
 		want   int
 	}{
-		{protocol.MethodFsReadFile, execServer, protocol.CodeNotFound},
-		{protocol.MethodFsReadFile, appServer, protocol.CodeInternal},
-		{protocol.MethodFsCanonicalize, appServer, protocol.CodeNotFound},
+		{protocol.MethodFsReadFile, ours, protocol.CodeNotFound},
+		{protocol.MethodFsReadFile, dialect, protocol.CodeInternal},
+		{protocol.MethodFsCanonicalize, dialect, protocol.CodeNotFound},
 	} {
-		in := inbound{entry: methods[test.method], wire: test.wire}
+		in := inbound{entry: All.methods[test.method], wire: test.wire}
 		if err := in.fileError(fs.ErrNotExist); err.Code != test.want {
 			t.Errorf("%s in wire %d: %v, want %d", test.method, test.wire, err, test.want)
 		}

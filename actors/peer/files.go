@@ -1,18 +1,40 @@
-package connection
+package peer
 
 import (
-	"context"
 	"path/filepath"
 	"strings"
 	"syscall"
 
+	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// This file has the filesystem methods of the app-server. They share their functions with the exec-server's
-// methods, and differ in paths, in the codes of errors and in the answer to fs/getMetadata.
+// Forms returns what the app-server has in a form of its own. Its calls about files have paths instead of URIs.
+func (a appServer) Forms() map[string]connection.Handler {
+	return map[string]connection.Handler{
+		protocol.MethodInitialize:        connection.FormOf(a.Greeting, nil).Takes(protocol.ClientInfoParams{}),
+		protocol.MethodFsReadFile:        connection.FormOf(plain[protocol.FsReadFileParams], nil),
+		protocol.MethodFsWriteFile:       connection.FormOf(plainWriteFile, nil),
+		protocol.MethodFsCreateDirectory: connection.FormOf(plain[protocol.FsCreateDirectoryParams], nil),
+		protocol.MethodFsGetMetadata:     connection.FormOf(plain[protocol.FsGetMetadataParams], appMetadata).Gives(protocol.FsAppMetadataResult{}),
+		protocol.MethodFsReadDirectory:   connection.FormOf(plain[protocol.FsReadDirectoryParams], nil),
+		protocol.MethodFsRemove:          connection.FormOf(plain[protocol.FsRemoveParams], nil),
+		protocol.MethodFsCopy:            connection.FormOf(plain[protocol.FsCopyParams], nil),
+		protocol.MethodFsWatch:           connection.Handles(plain, watchFile).Gives(protocol.FsWatchResult{}),
+		protocol.MethodFsUnwatch:         connection.Handles(connection.Params, unwatchFile).Gives(protocol.Empty{}),
+	}
+}
+
+// appMetadata is the answer to fs/getMetadata, which has no size here.
+func appMetadata(result any) any {
+	m := result.(protocol.FsGetMetadataResult)
+	return protocol.FsAppMetadataResult{
+		IsDirectory: m.IsDirectory, IsFile: m.IsFile, IsSymlink: m.IsSymlink,
+		CreatedAtMs: m.CreatedAtMs, ModifiedAtMs: m.ModifiedAtMs,
+	}
+}
 
 // maxPath is the length of the longest path that Linux takes, in bytes. The URI of a longer path would take
 // three times the memory.
@@ -43,14 +65,14 @@ func pathsIn(params any) []*string {
 
 // plain decodes params of the app-server, and replaces their absolute paths by file URIs.
 func plain[P any](c protocol.Codec, payload []byte, p *P) *protocol.Error {
-	if err := params(c, payload, p); err != nil {
+	if err := connection.Params(c, payload, p); err != nil {
 		return err
 	}
 	return toURIs(p)
 }
 
 func plainWriteFile(c protocol.Codec, payload []byte, p *protocol.FsWriteFileParams) *protocol.Error {
-	if err := writeFileParams(c, payload, p); err != nil {
+	if err := connection.WriteFileParams(c, payload, p); err != nil {
 		return err
 	}
 	return toURIs(p)
@@ -74,21 +96,4 @@ func toURIs(params any) *protocol.Error {
 		*path = protocol.FileURI(*path)
 	}
 	return nil
-}
-
-func getAppMetadata(f *fileCalls, call *fileCall, p protocol.FsGetMetadataParams) error {
-	err := getMetadata(f, call, p)
-	all := call.do
-	call.do = func(ctx context.Context) (any, error) {
-		result, err := all(ctx)
-		m, ok := result.(protocol.FsGetMetadataResult)
-		if err != nil || !ok {
-			return nil, err
-		}
-		return protocol.FsAppMetadataResult{
-			IsDirectory: m.IsDirectory, IsFile: m.IsFile, IsSymlink: m.IsSymlink,
-			CreatedAtMs: m.CreatedAtMs, ModifiedAtMs: m.ModifiedAtMs,
-		}, nil
-	}
-	return err
 }
