@@ -75,7 +75,7 @@ func tryJail(most time.Duration, complete bool) (level string, err error) {
 		unix.Kill(pid, unix.SIGKILL)
 		ended := make(chan struct{})
 		go func() {
-			waitid(unix.P_PID, pid, unix.WEXITED)
+			wait(unix.P_PID, pid, unix.WEXITED)
 			close(ended)
 		}()
 		select {
@@ -105,9 +105,7 @@ func startTrial(null *os.File, n *newJail) (pid int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	fd := null.Fd()
-	a := n.attr()
-	a.Files = []uintptr{fd, fd, fd, uintptr(n.theirs)}
-	return fork.Start(a)
+	return fork.Start(n.attr([]uintptr{fd, fd, fd}))
 }
 
 // namespaceAdvice says why the kernel makes no namespaces, as far as files tell, and how to change this.

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -204,8 +203,16 @@ func (l *leaf) limit(limits protocol.ProcessLimits) error {
 	return nil
 }
 
-func (l *leaf) prepare(sys *syscall.SysProcAttr) {
-	sys.UseCgroupFD, sys.CgroupFD = true, l.fd
+func (l *leaf) cgroup() int { return l.fd }
+
+func (l *leaf) trace() Trace {
+	t := l.kin.trace()
+	t.Cgroup = l.dir
+	return t
+}
+
+func (c *cgroups) adopt(trace Trace, pid int) tree {
+	return &leaf{dir: trace.Cgroup, kin: c.kin.searchAgain(trace, pid)}
 }
 
 func (l *leaf) mark() mark { return l.kin.mark() }

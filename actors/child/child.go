@@ -11,18 +11,21 @@
 // any actor's Receive, may call these methods. An idle child costs a goroutine for each stream; it
 // costs no thread and no buffer.
 //
+// A start is one list of steps, in start.go. Its result is a [Born], plain data, of which the Host builds what moves the bytes and
+// waits. [Host.Adopt] builds the same for a child that was started earlier.
+//
 // # Where to look
 //
-//   - child.go, host.go, host_close.go: the Host: starts of children, and its own end
+//   - child.go, host.go, host_close.go: the Host, and its own end
+//   - start.go, turns.go, fork_linux.go: a start, step by step; a start that waits for a filesystem, or may hang before its first instruction; the fork
 //   - lookup.go, environ.go, rule.go, user.go: what is run, with which environment, under which rules, as whom
-//   - turns.go, apart_linux.go: a start that waits for a filesystem, or may hang before its first instruction
-//   - forker_linux.go, limits_linux.go, user_linux.go: what a child does between fork and exec
+//   - limits_linux.go, user_linux.go: what a child does between fork and exec
 //   - process.go, stream.go, order_linux.go, stdin.go, ends.go: streams of a running child, and the order of stdout and stderr
 //   - intake.go: facts for the actor, and credit for reading
 //   - room_linux.go, fence_linux.go: how many processes and threads there may be
 //   - kill.go, containment.go, search_linux.go, search_tree_linux.go, census_linux.go, tag_linux.go, cgroup_linux.go: trees: how they are found, measured and killed
 //   - spare_linux.go: kills without a free descriptor
-//   - exits_linux.go, reaper_linux.go: exits, and orphans that this program adopts
+//   - reap_linux.go, exits_linux.go, reaper_linux.go: the wait for a process; exits; orphans that this program adopts
 //   - sandbox.go, cansandbox.go, jail*_linux.go: jails: whether the system can make them, the plan, the binary, the fork, the report
 package child
 
@@ -126,7 +129,7 @@ const (
 
 // HostConfig configures a Host. The zero value is useful.
 type HostConfig struct {
-	// Spawners is the number of threads starting children. Zero or less means 2. A third thread
+	// Spawners is the number of threads that fork. Zero or less means 2. A third thread
 	// gains next to nothing, because the runtime takes one lock for each fork.
 	Spawners int
 	// Containment is the method to use. NewHost fails if the system lacks this method. Empty means

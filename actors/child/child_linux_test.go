@@ -33,7 +33,6 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv("CHILD_TEST_SERVER"); mode != "" {
 		serveUntilKilled(Containment(mode))
 	}
-	forkOnMainThread()
 	if err := SealFiles(); err != nil { // else TestDescriptors would find the files of the caller
 		panic(err)
 	}
@@ -128,14 +127,7 @@ func start(t *testing.T, h *Host, spec Spec) *watched {
 }
 
 func tryStart(t *testing.T, h *Host, spec Spec, limit int64) (*watched, error) {
-	w := &watched{t: t, out: map[protocol.Stream][]byte{}, told: make(chan struct{}, 1)}
-	w.changed.L = &w.mu
-	w.in = NewIntake(limit, budget.NewOutput(0, func() {}), nil, func() {
-		select {
-		case w.told <- struct{}{}:
-		default:
-		}
-	})
+	w := newWatched(t, limit)
 	if os.Getenv("CHILD_TEST_JAIL") != "" && spec.policy == nil {
 		spec.policy = &sandbox.Policy{Files: true, Root: sandbox.Write, Network: true}
 	}
@@ -149,6 +141,19 @@ func tryStart(t *testing.T, h *Host, spec Spec, limit int64) (*watched, error) {
 	}
 	go w.take()
 	return w, nil
+}
+
+// newWatched returns a watched child that its caller starts.
+func newWatched(t *testing.T, limit int64) *watched {
+	w := &watched{t: t, out: map[protocol.Stream][]byte{}, told: make(chan struct{}, 1)}
+	w.changed.L = &w.mu
+	w.in = NewIntake(limit, budget.NewOutput(0, func() {}), nil, func() {
+		select {
+		case w.told <- struct{}{}:
+		default:
+		}
+	})
+	return w
 }
 
 func (w *watched) take() {

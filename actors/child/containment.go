@@ -2,7 +2,6 @@ package child
 
 import (
 	"errors"
-	"syscall"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -18,13 +17,17 @@ type containment interface {
 	// tree prepares the containment of one child, and sets those of the limits which the
 	// containment enforces.
 	tree(name string, limits protocol.ProcessLimits) (tree, error)
+	// adopt returns the tree of a running child.
+	adopt(trace Trace, pid int) tree
 	close() error
 }
 
 // tree is one child with its descendants. Any goroutine may call its methods.
 type tree interface {
-	// prepare changes sys so that the next fork uses the containment.
-	prepare(sys *syscall.SysProcAttr)
+	// cgroup is a descriptor of the child's cgroup, until started; 0: the child has none of its own.
+	cgroup() int
+	// trace is what adopt needs.
+	trace() Trace
 	// mark returns the mark for the next fork to put on the child.
 	mark() mark
 	// started tells the tree the pid of the forked child.
@@ -55,4 +58,12 @@ type tree interface {
 	usage(pressures bool) *protocol.Usage
 	// remove forgets the tree. The tree must be empty.
 	remove() error
+}
+
+// Trace is what a child and its descendants are found by.
+type Trace struct {
+	Name        string // as Spec.Name
+	Born        uint64 // no process of the tree is older; in the unit of stat.start
+	Tag, Marker tag    // see mark
+	Cgroup      string // path of the directory; empty: there is none
 }

@@ -30,7 +30,7 @@ type ends struct {
 	opened []int      // descriptors of theirs to close after the fork
 }
 
-func (h *Host) open(spec *Spec) (e *ends, err error) {
+func (h *Host) openEnds(spec *Spec) (e *ends, err error) {
 	e = &ends{theirs: [3]uintptr{h.null.Fd()}}
 	defer func() {
 		if err != nil {

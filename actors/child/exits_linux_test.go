@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -45,11 +44,7 @@ func TestExitIsPolled(t *testing.T) {
 
 // closeExits closes the epoll set when no start is under way: a start watches its child, too, and holds the lock of the child meanwhile.
 func closeExits(h *Host) {
-	for starting := true; starting; time.Sleep(time.Millisecond) {
-		h.mu.Lock()
-		starting = len(h.starts) > 0
-		h.mu.Unlock()
-	}
+	h.starts.Wait()
 	h.exits.set.Close()
 }
 

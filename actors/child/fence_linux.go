@@ -34,7 +34,7 @@ type fence struct {
 	used    *os.File // pids.current
 	why     string   // why there is no fence, or only a weak fence; "": the fence holds
 
-	mu    sync.Mutex // several spawners use the fence
+	mu    sync.Mutex // several starts use the fence
 	limit int64      // pids.max
 	tids  []int      // of the forking threads
 }

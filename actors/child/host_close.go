@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Close kills every tree, waits until all trees are verified gone, and stops the spawners. Close
+// Close kills every tree, waits until all trees are verified gone, and stops the threads that fork. Close
 // refuses waiting and later starts. When ctx is done, Close returns an error and the shutdown goes
 // on. Close may be repeated.
 func (h *Host) Close(ctx context.Context) error {
@@ -27,20 +27,11 @@ func (h *Host) shutdown() {
 	defer close(h.closed)
 	h.mu.Lock()
 	h.closing = true
-	for j := range h.starts {
-		if !j.over {
-			h.end(j, ErrClosed)
-		} else if j.cut != nil {
-			j.cut(ErrClosed)
-		}
-	}
-	for len(h.starts) > 0 {
-		h.work.Wait()
-	}
-	var all []*process
-	for p := range h.live {
-		all = append(all, p)
-	}
+	h.mu.Unlock()
+	h.stop(ErrClosed)
+	h.starts.Wait()
+	h.mu.Lock()
+	all := slices.Collect(maps.Keys(h.live))
 	h.mu.Unlock()
 
 	h.endAll()
@@ -54,7 +45,7 @@ func (h *Host) shutdown() {
 	h.awaitLeaving()
 	h.places.Close()
 	if h.err = errors.Join(errs...); h.err != nil {
-		// The spawners stay: the end of a spawner's thread would kill the remaining children, and
+		// The threads that fork stay: the end of a thread would kill the remaining children, and
 		// nobody would verify the kill.
 		return
 	}
@@ -66,10 +57,10 @@ func (h *Host) shutdown() {
 	h.order.close()
 	h.room.close()
 	h.spare.close()
-	h.mu.Lock()
-	h.done = true
-	h.work.Broadcast()
-	h.mu.Unlock()
+	for range cap(h.forkers) {
+		f := <-h.forkers
+		f.Close()
+	}
 }
 
 // awaitLeaving waits until the placeholders are removed, for answerTime at most: a filesystem may hang.

@@ -1,11 +1,11 @@
 package child
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,11 +25,11 @@ type jailer struct {
 	level  string // of the sandbox
 }
 
-// forkJail forks the jail of j, and waits until the program runs, for its answerTime at most. The error ErrNoAnswer means: the
+// forkJail forks a jail, and waits until its program runs, for b.after at most. The error ErrNoAnswer means: the
 // jail was killed, but has not ended.
-func (h *Host) forkJail(f *forker, j *job, argv []string, attr *syscall.ProcAttr, m mark) (pid int, _ *jailer, err error) {
-	spec := &j.spec
-	plan, err := planOf(j, argv, attr.Env)
+func (h *Host) forkJail(ctx context.Context, b *birth) (pid int, _ *jailer, err error) {
+	spec := b.spec
+	plan, err := planOf(b)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -44,17 +44,11 @@ func (h *Host) forkJail(f *forker, j *job, argv []string, attr *syscall.ProcAttr
 			n.ours.Close()
 		}
 	}()
-	over := h.cutting(j, n.ours)
+	over := cutting(ctx, n.ours, b.after)
 	defer over(&err)
-
-	h.forking.RLock()
-	pid, err = f.forkJail(attr, n, m)
-	if err == nil {
-		h.mu.Lock()
-		h.unborn[pid] = struct{}{}
-		h.mu.Unlock()
-	}
-	h.forking.RUnlock()
+	a := n.attr(b.theirs)
+	a.Session, a.DeathSignal, a.Terminal, a.Cgroup, a.Limits = true, true, spec.TTY, b.tree.cgroup(), b.tree.mark().limits
+	pid, err = h.newborn(b, func(f *forker) (int, error) { return f.Start(a) })
 	n.forked()
 	if err != nil {
 		return 0, nil, namespaceError(err, plan)
@@ -70,37 +64,9 @@ func (h *Host) forkJail(f *forker, j *job, argv []string, attr *syscall.ProcAttr
 		return pid, nil, nil // the jail has become the program, or serves files as it is
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		unix.Kill(pid, unix.SIGKILL)
-		return pid, nil, noAnswer(fmt.Sprintf("sandbox and execution of %q in working directory %q", j.path, spec.Dir), j.answerTime)
+		return pid, nil, noAnswer(fmt.Sprintf("sandbox and execution of %q in working directory %q", b.path, spec.Dir), b.after)
 	}
 	return 0, nil, jailError(err, spec, h.bury(pid))
-}
-
-// forkJail forks a jail that dies with the thread.
-func (f *forker) forkJail(attr *syscall.ProcAttr, n *newJail, m mark) (pid int, err error) {
-	attr.Files = append(attr.Files[:3:3], uintptr(n.theirs))
-	if n.binary > 0 {
-		attr.Files = append(attr.Files, uintptr(n.binary))
-	}
-	f.onThread(&err, func() {
-		var borrowed []int
-		if borrowed, err = f.borrow(attr); err == nil {
-			a := n.attr()
-			a.Files = attr.Files[:4]
-			if n.binary > 0 {
-				a.Binary = int(attr.Files[4])
-			}
-			a.Session, a.DeathSignal, a.Terminal = true, true, n.plan.TTY
-			if attr.Sys.UseCgroupFD {
-				a.Cgroup = attr.Sys.CgroupFD
-			}
-			a.Limits = m.limits
-			pid, err = fork.Start(a)
-		}
-		for _, fd := range borrowed {
-			unix.Close(fd)
-		}
-	})
-	return pid, err
 }
 
 // newJail is a jail on its way: its plan, and both ends of the socket between the jail and the server.
@@ -163,12 +129,11 @@ func (n *newJail) forked() {
 	}
 }
 
-// attr is how the jail is forked, but for its descriptors: 0 to 2, and theirs as 3. env is added to the environment of the
-// jail's runtime.
-func (n *newJail) attr() *fork.Attr {
+// attr is how the jail is forked with the descriptors 0 to 2 of its program.
+func (n *newJail) attr(theirs []uintptr) *fork.Attr {
 	a := &fork.Attr{
 		Path: "/proc/self/exe", Binary: n.binary, Argv: []string{jail.Name}, Env: jailEnv(n.plan),
-		Umask: -1, Blocked: jail.Blocked,
+		Files: append(theirs[:3:3], uintptr(n.theirs)), Umask: -1, Blocked: jail.Blocked,
 	}
 	switch {
 	case n.plan.Policy.Files:
@@ -200,11 +165,11 @@ func jailEnv(plan *jail.Plan) []string {
 	return []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
 }
 
-// exit returns how the program of an ended jail has ended; nil: the jail did not tell. exit closes the socket.
-func (j *jailer) exit() *jail.Exit {
-	defer j.socket.Close()
+// exitOfJail returns how the program of an ended jail has ended; nil: the jail did not tell. exitOfJail closes the socket.
+func exitOfJail(socket *os.File) *jail.Exit {
+	defer socket.Close()
 	var exit *jail.Exit
-	control(j.socket, func(fd uintptr) {
+	control(socket, func(fd uintptr) {
 		buf := make([]byte, 4<<10)
 		n, err := kernel.Retry(func() (int, error) { n, _, err := unix.Recvfrom(int(fd), buf, unix.MSG_DONTWAIT); return n, err })
 		var r jail.Report

@@ -509,7 +509,7 @@ func TestJailGivenUp(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	over := h.cutting(&job{spec: spec}, r)
+	over := cutting(ctx, r, time.Hour)
 	err = ErrNoAnswer
 	if over(&err); !errors.Is(err, why) {
 		t.Errorf("%v, want %v", err, why)
@@ -560,7 +560,7 @@ func TestJailEndsBeforeItIsPrepared(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer cmd.Wait()
-		waitid(unix.P_PID, cmd.Process.Pid, unix.WEXITED|unix.WNOWAIT)
+		wait(unix.P_PID, cmd.Process.Pid, unix.WEXITED|unix.WNOWAIT)
 		if err := awaitOwner(cmd.Process.Pid); os.Geteuid() != 0 && !errors.Is(err, io.EOF) {
 			t.Errorf("%v, want %v", err, io.EOF)
 		}

@@ -98,10 +98,10 @@ func placeError(err error) error {
 	return fmt.Errorf("%w: %w", ErrSandbox, err)
 }
 
-// planOf returns the Plan of j. env is the environment of the program.
-func planOf(j *job, argv, env []string) (*jail.Plan, error) {
-	spec := &j.spec
-	plan := &jail.Plan{Policy: *spec.policy, Serve: spec.Serve != nil, Program: j.path, Argv: argv, Env: env, TTY: spec.TTY, Umask: spec.Umask}
+// planOf returns the Plan of a jail.
+func planOf(b *birth) (*jail.Plan, error) {
+	spec := b.spec
+	plan := &jail.Plan{Policy: *spec.policy, Serve: spec.Serve != nil, Program: b.path, Argv: b.argv, Env: spec.Env, TTY: spec.TTY, Umask: spec.Umask}
 	if spec.dir != nil {
 		var stat unix.Stat_t
 		if err := unix.Fstat(int(spec.dir.Fd()), &stat); err != nil {

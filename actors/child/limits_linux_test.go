@@ -14,10 +14,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/fork"
+
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// onThread runs f on a thread of its own, as a spawner does. Changes of f to the thread end with
+// onThread runs f on a thread of its own, as a start does. Changes of f to the thread end with
 // the thread.
 func onThread(f func(tid int)) {
 	done := make(chan struct{})
@@ -29,8 +31,14 @@ func onThread(f func(tid int)) {
 	<-done
 }
 
-// forkAttr is for a child without files.
-func forkAttr() *syscall.ProcAttr { return &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Setsid: true}} }
+// forkHere forks a child without files on the thread of the caller.
+func forkHere(path string, argv []string, spec *Spec, m mark) (pid int, err error) {
+	a, err := attrOf(&birth{spec: spec, path: path, argv: argv, tree: &search{given: m}})
+	if err != nil {
+		return 0, err
+	}
+	return fork.Start(a)
+}
 
 // wantNoChild fails if a failed fork has left a child behind.
 func wantNoChild(t *testing.T, tid int, when string) {
@@ -43,7 +51,7 @@ func wantNoChild(t *testing.T, tid int, when string) {
 // forkLimited forks a program with limits on the thread of the caller.
 func forkLimited(path string, argv []string, limits protocol.ProcessLimits) (pid int, err error) {
 	spec := &Spec{Limits: limits}
-	if pid, err = forkHere(path, argv, forkAttr(), spec, mark{}); err != nil {
+	if pid, err = forkHere(path, argv, spec, mark{}); err != nil {
 		err = stepError(err, spec)
 	}
 	return pid, err

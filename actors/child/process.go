@@ -3,12 +3,14 @@ package child
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -51,7 +53,7 @@ type process struct {
 
 	mu         sync.Mutex
 	held       *placeholder.Held    // of the sandbox; nil: none, or released
-	jail       *jailer              // nil: the child has no sandbox, or its last report was read
+	jail       *os.File             // as Born.Jail; nil also when its last report was read
 	pidfd      int                  // -1 once status is set, or if the system has no pidfd
 	status     *protocol.ExitStatus // nil: the child runs
 	toldEnd    bool                 // Intake.Ended was called
@@ -62,21 +64,43 @@ type process struct {
 	released   bool
 }
 
-// adopt makes the process own our side of e.
-func (p *process) adopt(e *ends, spec *Spec) {
+// newProcess builds what moves the bytes of a child and waits for its end. It does not matter how long ago the child was started.
+func newProcess(h *Host, b Born, tree tree, in *Intake, rate *pace.Meter) *process {
+	p := &process{
+		host: h, in: in, tree: tree, pid: b.PID, pidfd: -1, tty: b.TTY != nil,
+		sandbox: b.Sandbox, sandboxLevel: b.SandboxLevel, isInit: b.IsInit, jail: b.Jail,
+		closed: make(chan struct{}),
+	}
 	if p.tty {
-		p.stdin.init(p, e.tty, spec)
-		p.out = []*stream{newStream(p, protocol.PTY, e.tty)}
-		return
+		p.stdin.init(p, b.TTY, b.StdinQueue, rate)
+		p.out = []*stream{newStream(p, protocol.PTY, b.TTY)}
+		return p
 	}
-	p.stdin.init(p, e.stdin, spec)
-	p.out = []*stream{newStream(p, protocol.Stdout, e.stdout)}
-	if e.stderr != nil {
-		p.out = append(p.out, newStream(p, protocol.Stderr, e.stderr))
+	p.stdin.init(p, b.Stdin, b.StdinQueue, rate)
+	p.out = []*stream{newStream(p, protocol.Stdout, b.Stdout)}
+	if b.Stderr != nil {
+		p.out = append(p.out, newStream(p, protocol.Stderr, b.Stderr))
 		p.out[0].other, p.out[1].other = p.out[1], p.out[0]
-		p.host.order.add(p.out[0])
-		p.host.order.add(p.out[1])
+		h.order.add(p.out[0])
+		h.order.add(p.out[1])
 	}
+	return p
+}
+
+// adopt makes the host answer for a child: the host waits for its exit, and ends it at the latest at its own end. held are the placeholders of
+// the sandbox.
+func (h *Host) adopt(b Born, tree tree, in *Intake, rate *pace.Meter, held *placeholder.Held) *process {
+	p := newProcess(h, b, tree, in, rate)
+	p.held, p.pidfd = held, h.exits.reserve(p.pid)
+	h.mu.Lock()
+	h.live[p] = struct{}{}
+	delete(h.unborn, p.pid)
+	h.mu.Unlock()
+	select {
+	case h.begun <- struct{}{}:
+	default:
+	}
+	return p
 }
 
 // watch starts the goroutines. From now on the Intake gets Facts.
@@ -351,17 +375,18 @@ func lostStatus() *protocol.ExitStatus {
 
 // exitStatus converts the result of wait(2) to the wire's status. If a signal killed the process,
 // the exit code is 128 plus the signal's number, as in a shell.
-func exitStatus(code int, sig syscall.Signal, dumped bool, usage *unix.Rusage) *protocol.ExitStatus {
+func exitStatus(ws syscall.WaitStatus, usage *unix.Rusage) *protocol.ExitStatus {
 	st := &protocol.ExitStatus{
-		ExitCode:   code,
-		CoreDumped: dumped,
+		ExitCode:   ws.ExitStatus(),
+		CoreDumped: ws.CoreDump(),
 		Rusage: protocol.Rusage{
 			UserMs:      uint64(usage.Utime.Nano() / 1e6),
 			SystemMs:    uint64(usage.Stime.Nano() / 1e6),
 			MaxRSSBytes: uint64(usage.Maxrss) * maxRSSUnit,
 		},
 	}
-	if sig != 0 {
+	if ws.Signaled() {
+		sig := ws.Signal()
 		st.ExitCode = 128 + int(sig)
 		if st.Signal = unix.SignalName(sig); st.Signal == "" {
 			st.Signal = fmt.Sprintf("SIG%d", int(sig)) // a real-time signal has no name

@@ -40,7 +40,7 @@ func (h *Host) startReaper() (stop func() error) {
 		<-done
 		var strangers pack
 		err := killAll(h.spare, func() (found []*stat, err error) {
-			seen, err := h.look()
+			seen, err := h.census()
 			if err != nil {
 				return nil, err
 			}
@@ -52,8 +52,8 @@ func (h *Host) startReaper() (stop func() error) {
 	}
 }
 
-// look takes a census without tags and markers.
-func (h *Host) look() (seen *census, err error) {
+// census takes a census without tags and markers.
+func (h *Host) census() (seen *census, err error) {
 	err = h.spare.do(func() error {
 		seen, err = takeCensus(math.MaxUint64, false, nil)
 		return err
@@ -64,14 +64,14 @@ func (h *Host) look() (seen *census, err error) {
 // reapStrangers reaps ended strangers. It returns false if this program has no child at all, so no
 // stranger can come.
 func (h *Host) reapStrangers() bool {
-	info, _, err := waitid(unix.P_ALL, 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT)
+	e, err := wait(unix.P_ALL, 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT)
 	if err != nil {
 		return false
 	}
-	if info.pid == 0 {
+	if e.pid == 0 {
 		return true // usually no child has ended: no need to read /proc
 	}
-	seen, err := h.look()
+	seen, err := h.census()
 	if err != nil {
 		return true
 	}

@@ -26,7 +26,7 @@ type room []*bound
 type bound struct {
 	name string       // as administrators call the limit
 	file string       // contains the limit
-	max  atomic.Int64 // each spawner reads and updates max
+	max  atomic.Int64 // each start reads and updates max
 	// used contains the current count, as its only number or after a slash. The file stays open,
 	// because each start reads the count. Bounds with the same count share the file.
 	used *os.File

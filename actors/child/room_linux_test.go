@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// If a reached limit is raised or removed, starts go on at once, for several spawners.
+// If a reached limit is raised or removed, starts go on at once, for several starts.
 func TestRoomRaised(t *testing.T) {
 	dir := t.TempDir()
 	max, used := filepath.Join(dir, "max"), filepath.Join(dir, "used")

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +25,20 @@ type search struct {
 
 func (t *search) mark() mark { return t.given }
 
-func (*search) prepare(*syscall.SysProcAttr) {}
+func (*search) cgroup() int { return 0 }
+
+func (t *search) trace() Trace {
+	return Trace{Name: t.name, Born: t.born, Tag: t.given.tag, Marker: t.given.marker}
+}
+
+func (c *searches) adopt(trace Trace, pid int) tree { return c.searchAgain(trace, pid) }
+
+func (c *searches) searchAgain(trace Trace, pid int) *search {
+	t := &search{searches: c, name: trace.Name, born: trace.Born, given: mark{tag: trace.Tag, marker: trace.Marker}}
+	t.leader.pid = pid
+	c.trees.Store(t.given.tag, t)
+	return t
+}
 
 func (t *search) started(pid int) {
 	t.mu.Lock()

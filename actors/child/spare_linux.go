@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/kernel"
 )
 
@@ -18,28 +19,26 @@ import (
 // started in advance: a program without descriptors may get no thread either.
 type spare struct {
 	mu     sync.Mutex
-	thread *forker // never forks; nil: closed
+	thread *fork.Thread // never forks; nil: closed
 }
 
 func newSpare(log *slog.Logger) *spare {
-	thread, err := newForker()
+	thread, err := fork.NewThread()
 	s := &spare{thread: thread}
 	if err != nil {
 		log.Warn("if the server runs out of file descriptors, it will not find the processes to kill", "err", err)
 		return s
 	}
-	s.thread.calls <- func() { // frees two descriptors, so even the lowest limit suffices
-		unix.Close(0)
-		unix.Close(1)
-	}
-	<-s.thread.returned
+	s.thread.Do(func() error { // frees two descriptors, so even the lowest limit suffices
+		return errors.Join(unix.Close(0), unix.Close(1))
+	})
 	return s
 }
 
 func (s *spare) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.thread.close()
+	s.thread.Close()
 	s.thread = nil
 }
 
@@ -55,16 +54,7 @@ func (s *spare) do(f func() error) error {
 	if s.thread == nil {
 		return err
 	}
-	s.thread.calls <- func() {
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("child: internal error: %v", r)
-			}
-		}()
-		err = f()
-	}
-	<-s.thread.returned
-	return err
+	return s.thread.Do(f)
 }
 
 // readFile is os.ReadFile for the small files of proc(5) and cgroups.

@@ -36,15 +36,15 @@ type stdin struct {
 }
 
 // init sets up the queue for file. If file is nil, the child has no stdin.
-func (s *stdin) init(p *process, file *os.File, spec *Spec) {
-	s.p, s.max = p, spec.StdinQueue
+func (s *stdin) init(p *process, file *os.File, queue int, rate *pace.Meter) {
+	s.p, s.max = p, queue
 	if s.max <= 0 {
 		s.max = defaultStdinQueue
 	}
 	if file == nil {
 		return
 	}
-	s.rate = spec.StdinRate.Flow(s.turn)
+	s.rate = rate.Flow(s.turn)
 	s.file, s.open = file, true
 	s.conn, _ = file.SyscallConn() // fails for a nil file only
 }

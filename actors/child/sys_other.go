@@ -3,11 +3,14 @@
 package child
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -81,31 +84,39 @@ func (*order) remove(*stream)          {}
 func (*order) first(a, b *stream) bool { return false }
 
 // forker forks on the calling thread.
-type forker struct{ tid int }
+type forker struct{ ID int }
 
 func newForker() (*forker, error) { return new(forker), nil }
 
-func (*forker) close() {}
+func (*forker) Close() {}
 
-func (*forker) fork(path string, argv []string, attr *syscall.ProcAttr, spec *Spec, _ mark) (pid int, err error) {
-	if spec.Umask != nil || spec.NoNewPrivs {
-		return 0, fmt.Errorf("%w: this system has no umask and no noNewPrivs for programs: leave them out", ErrUser)
+// birth is everything that the fork of a child needs.
+type birth struct {
+	spec   *Spec
+	path   string
+	argv   []string
+	theirs []uintptr
+	tree   tree
+	thread *forker
+	after  time.Duration
+}
+
+func (h *Host) fork(_ context.Context, b *birth) (pid int, _ *jailer, err error) {
+	if b.spec.Umask != nil || b.spec.NoNewPrivs {
+		return 0, nil, fmt.Errorf("%w: this system has no umask and no noNewPrivs for programs: leave them out", ErrUser)
 	}
-	return syscall.ForkExec(path, argv, attr)
+	attr := &syscall.ProcAttr{Dir: b.spec.Dir, Env: b.spec.Env, Files: b.theirs, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: b.spec.TTY}}
+	pid, err = syscall.ForkExec(b.path, b.argv, attr)
+	return pid, nil, err
 }
 
 // mayHang is always false here: only Linux has another way to fork.
 func mayHang(_, _ string) bool { return false }
 
-func (h *Host) forkApart(*forker, *job, []string, *syscall.ProcAttr, mark) (pid int, err error) {
-	return 0, fmt.Errorf("%w: this system starts no programs as other users: leave user out", ErrUser)
-}
-
 // jailer is empty here. On Linux, a jailer is the server's side of a sandbox.
-type jailer struct{ level string }
-
-func (h *Host) forkJail(*forker, *job, []string, *syscall.ProcAttr, mark) (pid int, _ *jailer, err error) {
-	return 0, nil, fmt.Errorf("%w: this system has no sandbox: leave sandbox out", errors.ErrUnsupported)
+type jailer struct {
+	socket *os.File
+	level  string
 }
 
 // resolve refuses every sandbox: only Linux has them.
@@ -126,7 +137,7 @@ func LookAs(_ *User, look func()) error { look(); return nil }
 
 func (*ends) give(*User) error { return nil }
 
-func (h *Host) buryLate(*job, int, tree) {}
+func (h *Host) buryLate(*turn, int, tree, *Spec, string) {}
 
 func (p *process) takeStatus() bool {
 	p.mu.Lock()
@@ -146,10 +157,8 @@ func (p *process) takeStatus() bool {
 	switch {
 	case err != nil:
 		p.status = lostStatus()
-	case ws.Signaled():
-		p.status = exitStatus(0, ws.Signal(), ws.CoreDump(), &usage)
 	default:
-		p.status = exitStatus(ws.ExitStatus(), 0, false, &usage)
+		p.status = exitStatus(syscall.WaitStatus(ws), &usage)
 	}
 	return true
 }
@@ -165,6 +174,9 @@ type spare struct{}
 
 func newSpare(*slog.Logger) *spare { return nil }
 func (*spare) close()              {}
+
+// tag is empty here.
+type tag struct{}
 
 // mark is empty here. On Linux, a mark identifies the processes of a child.
 type mark struct{}
@@ -198,6 +210,7 @@ type groups struct{}
 
 func (groups) kind() Containment                                 { return ContainGroup }
 func (groups) tree(string, protocol.ProcessLimits) (tree, error) { return &group{}, nil }
+func (groups) adopt(_ Trace, pid int) tree                       { return &group{leader: pid} }
 func (groups) close() error                                      { return nil }
 
 func (groups) allows(limits protocol.ProcessLimits) error {
@@ -210,7 +223,8 @@ func (groups) allows(limits protocol.ProcessLimits) error {
 // group is the process group of a child.
 type group struct{ leader int }
 
-func (*group) prepare(*syscall.SysProcAttr)             {}
+func (*group) cgroup() int                              { return 0 }
+func (*group) trace() Trace                             { return Trace{} }
 func (g *group) started(pid int)                        { g.leader = pid }
 func (*group) mark() mark                               { return mark{} }
 func (*group) running()                                 {}

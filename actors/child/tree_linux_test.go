@@ -160,7 +160,7 @@ func TestTagsAreApart(t *testing.T) {
 	for range 2 {
 		m := tags.next()
 		onThread(func(int) {
-			pid, err := forkHere("/bin/sleep", []string{"sleep", "1000"}, forkAttr(), new(Spec), m)
+			pid, err := forkHere("/bin/sleep", []string{"sleep", "1000"}, new(Spec), m)
 			if err != nil {
 				t.Error(err)
 				return

@@ -147,6 +147,8 @@ func (e *ends) give(u *User) error {
 func stepError(err error, spec *Spec) error {
 	failed, ok := errors.AsType[*fork.Error](err)
 	switch {
+	case errors.Is(err, fork.ErrPanic):
+		return fmt.Errorf("%w in a fork: %w", errInternal, err)
 	case !ok:
 		return err
 	case failed.Step == fork.StepNoNewPrivs:

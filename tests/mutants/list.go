@@ -323,7 +323,7 @@ var mutants = []mutant{
 	{file: "actors/process/life.go", old: `Probing: p.health.isProbing(),`, new: `Probing: false,`, breaks: "the life knows of a probe"},
 	{file: "actors/process/life.go", old: `max(keep, life.StallTime)`, new: `0`, breaks: "observers have their extra time"},
 	{file: "actors/process/life.go", old: `p.life.Run() > 1 || p.group != nil`, new: `p.life.Run() > 1`, breaks: "the first run of a group gets the size that its terminal got meanwhile"},
-	{file: "actors/child/host.go", old: `	spec.Env = withoutWithheld(spec.Env, rule)
+	{file: "actors/child/start.go", old: `	spec.Env = withoutWithheld(spec.Env, rule)
 `, new: ``, breaks: "no program gets the credentials of the server", run: "^TestWithheldVariables$"},
 	{file: "protocol/signal.go", old: `short == p.name || `, new: ``, breaks: "SIGTERM and TERM name the signal terminate", run: "^TestSignalNames$"},
 	{file: "internal/secrets/secrets.go", old: `name != replToken && `, new: ``, breaks: "http/request sends NODE_REPL_AUTH_TOKEN"},
@@ -537,7 +537,8 @@ var mutants = []mutant{
 	{file: "actors/internal/env/users.go", old: ` || wanted == config.NoNewPrivsUser`, new: ``, breaks: "the word @no-new-privs is no user"},
 	{file: "actors/peer/shellstate/capture.go", old: ` || !spec.User.Same(s.Capture.user)`, new: ``, breaks: "no user gets the state of another"},
 	{file: "actors/peer/shellstate/cache.go", old: `, user, spec.Umask`, new: `, spec.Umask`, breaks: "the user that a client asks for is part of the key of a state"},
-	{file: "actors/child/turns.go", old: `if err != nil || j.ask != nil {`, new: `if err != nil {`, breaks: "a question is answered, and starts nothing", run: "^TestAsk$"},
+	{file: "actors/child/start.go", old: `			return ask(step)`, new: `			_, _, err = h.look(&spec, step)
+			return err`, breaks: "a question is answered, and starts nothing", run: "^TestAsk$"},
 	{file: "transport/auth/users.go", old: `if def = own.def; def == "" {`, new: `if def = own.def; true {`, breaks: "the default user of an identity comes before the default of everybody"},
 	{file: "cmd/troupe/credentials.go", old: `err == nil && !at.Addr().IsLoopback()`, new: `err == nil && at.Addr().IsUnspecified()`, breaks: "tokens without TLS at any other address are warned of"},
 	{file: "tests/licences/licences.go", old: `case rule != "":`, new: `case false:`, breaks: "a known licence with a condition more is refused"},
@@ -611,11 +612,11 @@ var mutants = []mutant{
 		return 0, err`, new: `		return 0, err`, breaks: "a process that executes nothing is reaped"},
 	{file: "internal/fork/fork.go", old: `if p.noNewPrivs {`, new: `if false {`, breaks: "no_new_privs holds for the program"},
 	{file: "internal/fork/fork.go", old: `p.report = uint64(step)<<32 | uint64(errno)`, new: `p.report = uint64(StepExec)<<32 | uint64(step)&0 | uint64(errno)`, breaks: "the step that failed is told"},
-	{file: "actors/child/forker_linux.go", old: `nofile != nil && spec.Limits.NoFile == nil`, new: `false && nofile != nil`, breaks: "a program has the limit of descriptors with which the server was started"},
-	{file: "actors/child/forker_linux.go", old: `a.Limits = append(a.Limits, limits...)`, new: `_ = limits`, breaks: "a program has its limits from its first instruction on"},
+	{file: "actors/child/fork_linux.go", old: `nofile != nil && spec.Limits.NoFile == nil`, new: `false && nofile != nil`, breaks: "a program has the limit of descriptors with which the server was started"},
+	{file: "actors/child/fork_linux.go", old: `a.Limits = append(a.Limits, limits...)`, new: `_ = limits`, breaks: "a program has its limits from its first instruction on"},
 	{file: "actors/child/intake.go", old: `if f.Kind == FactStarted && in.left {`, new: `if false {`, breaks: "a child that starts after the end of its process has an owner"},
 	{file: "actors/process/end.go", old: `handle, unused = h, true`, new: `unused = true`, breaks: "a child whose start nobody has taken is ended"},
-	{file: "actors/child/forker_linux.go", old: `a.Limits = append(a.Limits, m.limits...)`, new: `_ = m`, breaks: "a program has its tag from its first instruction on", run: "^TestTagsAreApart$"},
+	{file: "actors/child/fork_linux.go", old: `a.Limits = append(a.Limits, b.tree.mark().limits...)`, new: ``, breaks: "a program has its tag from its first instruction on", run: "^TestTagsAreApart$"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	remove := func() error { return unix.Unlinkat(dir, p.name, unix.AT_REMOVEDIR) }`, new: `	remove := func() error { return nil }`, breaks: "the last user of a placeholder removes it"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	last := p.users == 0`, new: `	last := true`, breaks: "a placeholder stays for its other users"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	if flock(p.fd, unix.LOCK_EX) != nil {`, new: `	if flock(p.fd, unix.LOCK_EX); false {`, breaks: "a placeholder stays for other servers"},
@@ -760,7 +761,7 @@ var mutants = []mutant{
 	{file: "actors/process/end.go", old: `		p.forgetChild(h)
 `, new: ``, breaks: "an ended process holds no child", in: "actors", run: "^TestEndedProcessesAreSmall$"},
 	{file: "actors/child/process.go", old: `	case drained:`, new: `	default:`, breaks: "the exit of a short process comes after its output", in: "tests", run: "^TestOrder$"},
-	{file: "actors/child/process.go", old: `ExitCode:   code,`, new: `ExitCode: code & 63,`, breaks: "each of many processes has its own exit code", in: "tests", run: "^TestManyProcesses$"},
+	{file: "actors/child/process.go", old: `ExitCode:   ws.ExitStatus(),`, new: `ExitCode: ws.ExitStatus() & 63,`, breaks: "each of many processes has its own exit code", in: "tests", run: "^TestManyProcesses$"},
 	{file: "actors/session/groups.go", old: `policy.CheckGroupEnv(params.Processes)`, new: `policy.CheckGroupEnv(nil)`, breaks: "the environments of a group take no longer to match than a message may", in: "actors", run: "OfAHost"},
 	{file: "actors/session/groups.go", old: `g == nil || !slices.Contains(g.tokens, params.StartToken) {`, new: `true {`, breaks: "a repeated group/start gets the answer of the first", in: "tests", run: "^TestGroupPipelined$"},
 	{file: "actors/spool/spool.go", old: `	f.closed = true

@@ -1,4 +1,4 @@
-package child
+package fork
 
 import (
 	"io"
@@ -12,27 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func startForker(t *testing.T) *forker {
+func startThread(t *testing.T) *Thread {
 	t.Helper()
-	if poller, err := newExits(); err != nil { // as in NewHost: newExits makes the runtime open its poller
+	r, w, err := os.Pipe() // makes the runtime open its poller
+	if err != nil {
 		t.Fatal(err)
-	} else {
-		t.Cleanup(poller.close)
 	}
-	f, err := newForker()
-	t.Cleanup(f.close)
+	r.Close()
+	w.Close()
+	thread, err := NewThread()
+	t.Cleanup(thread.Close)
 	needs.Feature(t, err)
-	return f
+	return thread
 }
 
-// on runs call on the forker's thread. call does not fork.
-func (f *forker) on(call func()) {
-	f.calls <- call
-	<-f.returned
-}
+// on runs call on the thread. call does not fork.
+func (t *Thread) on(call func()) { t.Do(func() error { call(); return nil }) }
 
 // The number of files copied by a fork does not grow with the files of the server.
-func TestForkerHasItsOwnFiles(t *testing.T) {
+func TestThreadHasItsOwnFiles(t *testing.T) {
 	for range 200 {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -41,7 +39,7 @@ func TestForkerHasItsOwnFiles(t *testing.T) {
 		defer r.Close()
 		defer w.Close()
 	}
-	f := startForker(t)
+	f := startThread(t)
 	look := func() (n int) {
 		f.on(func() {
 			// Not os.ReadDir: under go test, package os writes names to a file, and the thread does not have that file open.
@@ -73,8 +71,7 @@ func TestForkerHasItsOwnFiles(t *testing.T) {
 	}
 	defer null.Close()
 	for range 10 {
-		attr := &syscall.ProcAttr{Files: []uintptr{null.Fd(), null.Fd(), null.Fd()}, Sys: new(syscall.SysProcAttr)}
-		pid, err := f.fork("/bin/true", []string{"true"}, attr, new(Spec), mark{})
+		pid, err := f.Start(&Attr{Path: "/bin/true", Argv: []string{"true"}, Files: []uintptr{null.Fd(), null.Fd(), null.Fd()}, Umask: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,8 +79,7 @@ func TestForkerHasItsOwnFiles(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	attr := &syscall.ProcAttr{Files: []uintptr{null.Fd(), 1 << 30}, Sys: new(syscall.SysProcAttr)}
-	if _, err := f.fork("/bin/true", []string{"true"}, attr, new(Spec), mark{}); err == nil {
+	if _, err := f.Start(&Attr{Path: "/bin/true", Argv: []string{"true"}, Files: []uintptr{null.Fd(), 1 << 30}, Umask: -1}); err == nil {
 		t.Error("forked with a file that is not open")
 	}
 	if after := look(); after != before {
@@ -91,14 +87,14 @@ func TestForkerHasItsOwnFiles(t *testing.T) {
 	}
 }
 
-// When the server closes a file, the forker's thread does not keep the file open.
-func TestForkerHoldsNothingOpen(t *testing.T) {
+// When the server closes a file, the thread does not keep the file open.
+func TestThreadHoldsNothingOpen(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	f := startForker(t)
+	f := startThread(t)
 	w.Close()
 	if b, err := io.ReadAll(r); err != nil || len(b) > 0 {
 		t.Errorf("%q, %v", b, err)
@@ -117,9 +113,9 @@ func TestForkerHoldsNothingOpen(t *testing.T) {
 }
 
 // The runtime may wait for files, and wake waiters, on any thread. Without the runtime's files on
-// the forker's thread, the runtime would end the program.
-func TestForkerServesTheRuntime(t *testing.T) {
-	f := startForker(t)
+// the thread, the runtime would end the program.
+func TestThreadServesTheRuntime(t *testing.T) {
+	f := startThread(t)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -143,21 +139,22 @@ func TestForkerServesTheRuntime(t *testing.T) {
 // init and TestMain, to its Unlock, run on the main thread.
 func init() { runtime.LockOSThread() }
 
-// forkOnMainThread starts a forker from the main thread. The forker must take another thread,
+// mainThread is what a Thread made from the main thread takes. It must take another thread,
 // because the main thread never ends and shares its table with all others.
-var mainThread struct{ tid, forker int }
+var mainThread struct{ id, thread int }
 
-func forkOnMainThread() {
-	f := &forker{calls: make(chan func()), returned: make(chan struct{}), ready: make(chan error, 1), self: -1}
-	f.run()
-	mainThread.tid = unix.Gettid()
-	f.on(func() { mainThread.forker = unix.Gettid() })
-	f.close()
+func TestMain(m *testing.M) {
+	t := &Thread{calls: make(chan func()), returned: make(chan struct{}), ready: make(chan error, 1), self: -1}
+	t.run()
+	mainThread.id = unix.Gettid()
+	t.on(func() { mainThread.thread = unix.Gettid() })
+	t.Close()
 	runtime.UnlockOSThread()
+	m.Run()
 }
 
-func TestForkerIsNotTheMainThread(t *testing.T) {
-	if mainThread.tid != os.Getpid() || mainThread.forker == mainThread.tid || mainThread.forker == 0 {
-		t.Errorf("of the process %d the main thread is %d, and %d forks", os.Getpid(), mainThread.tid, mainThread.forker)
+func TestThreadIsNotTheMainThread(t *testing.T) {
+	if mainThread.id != os.Getpid() || mainThread.thread == mainThread.id || mainThread.thread == 0 {
+		t.Errorf("of the process %d the main thread is %d, and %d forks", os.Getpid(), mainThread.id, mainThread.thread)
 	}
 }

@@ -1,0 +1,210 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/fork"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
+)
+
+type forker = fork.Thread
+
+func newForker() (*forker, error) {
+	f, err := fork.NewThread()
+	f.Do(func() error { dropAmbient(); return nil })
+	return f, err
+}
+
+// birth is everything that the fork of a child needs.
+type birth struct {
+	spec   *Spec
+	path   string // of the program; a relative path begins at spec.Dir
+	argv   []string
+	theirs []uintptr // the child's 0, 1 and 2
+	tree   tree
+	thread *forker // nil: the child may hang, or has steps of its own, and a thread is taken for the fork alone
+	after  time.Duration
+}
+
+// fork forks a child, and waits for the exec of its program: for b.after at most, if the child may hang. The error ErrNoAnswer means: the
+// child was killed, but has not ended.
+func (h *Host) fork(ctx context.Context, b *birth) (pid int, jail *jailer, err error) {
+	if b.spec.policy != nil {
+		return h.forkJail(ctx, b)
+	}
+	a, err := attrOf(b)
+	if err != nil {
+		return 0, nil, err
+	}
+	if b.thread != nil {
+		a.Blocked = b.thread.Blocked
+		pid, err = h.newborn(b, func(f *forker) (int, error) { return f.Start(a) })
+	} else {
+		pid, err = h.forkApart(ctx, b, a)
+	}
+	switch {
+	case errors.Is(err, ErrNoAnswer):
+		return pid, nil, err
+	case err == nil:
+		err = scoreLate(pid, b.spec)
+	}
+	if err != nil && pid != 0 {
+		h.bury(pid)
+	}
+	return pid, nil, stepError(err, b.spec)
+}
+
+// newborn calls fork with a thread, and notes the child that it returns.
+func (h *Host) newborn(b *birth, fork func(*forker) (int, error)) (pid int, err error) {
+	thread := b.thread
+	if thread == nil {
+		thread = <-h.forkers
+		defer func() { h.forkers <- thread }()
+	}
+	h.forking.RLock()
+	defer h.forking.RUnlock()
+	if pid, err = fork(thread); err == nil {
+		h.mu.Lock()
+		h.unborn[pid] = struct{}{}
+		h.mu.Unlock()
+	}
+	return pid, err
+}
+
+// forkApart forks a child that may hang before it executes its program, or gets another user.
+func (h *Host) forkApart(ctx context.Context, b *birth, a *fork.Attr) (pid int, err error) {
+	r, w, err := pipe()
+	if err != nil {
+		return 0, descriptorError(err)
+	}
+	status, err := ourFile(r, "status")
+	if err != nil {
+		unix.Close(w)
+		return 0, err
+	}
+	defer status.Close()
+	over := cutting(ctx, status, b.after)
+	defer over(&err)
+	pid, err = h.newborn(b, func(f *forker) (int, error) {
+		a.Blocked = f.Blocked
+		return f.Begin(a, w)
+	})
+	unix.Close(w)
+	if err != nil {
+		return 0, err
+	}
+	report := make([]byte, fork.ReportSize)
+	n, err := io.ReadFull(status, report)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		unix.Kill(pid, unix.SIGKILL)
+		return pid, noAnswer(fmt.Sprintf("execution of %q in working directory %q", b.path, b.spec.Dir), b.after)
+	}
+	return pid, fork.Reported(report[:n])
+}
+
+// cutting limits the reads of status to the time after, or to that of ctx. The caller calls over with its result.
+func cutting(ctx context.Context, status *os.File, after time.Duration) (over func(*error)) {
+	status.SetReadDeadline(time.Now().Add(after))
+	stop := context.AfterFunc(ctx, func() { status.SetReadDeadline(time.Unix(1, 0)) })
+	return func(err *error) {
+		if !stop() && errors.Is(*err, ErrNoAnswer) {
+			*err = errors.Join(context.Cause(ctx), *err)
+		}
+	}
+}
+
+// attrOf is how a child without a sandbox is forked.
+func attrOf(b *birth) (*fork.Attr, error) {
+	spec := b.spec
+	a := &fork.Attr{
+		Path: b.path, Dir: spec.Dir, Argv: b.argv, Env: spec.Env, Files: b.theirs, Cgroup: b.tree.cgroup(),
+		Session: true, Terminal: spec.TTY, DeathSignal: true,
+		Umask: -1, NoNewPrivs: spec.NoNewPrivs, Nice: spec.Limits.Nice,
+	}
+	if spec.dir != nil {
+		a.DirFile = int(spec.dir.Fd())
+	}
+	if spec.Umask != nil {
+		a.Umask = int(*spec.Umask)
+	}
+	if u := spec.User; u != nil {
+		a.User = &fork.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
+	}
+	if scoresItself(spec) {
+		a.OOMScoreAdj = spec.Limits.OOMScoreAdj
+	}
+	if nofile := noFileOfChildren(); nofile != nil && spec.Limits.NoFile == nil {
+		a.Limits = append(a.Limits, fork.Limit{Resource: unix.RLIMIT_NOFILE, Limit: *nofile})
+	}
+	a.Limits = append(a.Limits, b.tree.mark().limits...)
+	limits, err := limitsOf(spec)
+	a.Limits = append(a.Limits, limits...)
+	return a, err
+}
+
+// noFileOfChildren returns the RLIMIT_NOFILE that this program was started with; nil: unknown. Package syscall raises it for this
+// program, and gives the old one to children of syscall.ForkExec alone. So one such child is asked, and killed at once.
+var noFileOfChildren = sync.OnceValue(func() *unix.Rlimit {
+	attr := &syscall.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{jail.Name}, attr) // a jail without a plan does nothing
+	if err != nil {
+		return nil
+	}
+	defer kill(pid)
+	has := new(unix.Rlimit)
+	if unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, has) != nil {
+		return nil
+	}
+	return has
+})
+
+// kill kills a child still unknown to others, waits for its end, and returns how it has ended.
+func kill(pid int) syscall.WaitStatus {
+	syscall.Kill(pid, syscall.SIGKILL)
+	e, _ := wait(unix.P_PID, pid, unix.WEXITED)
+	return e.status
+}
+
+// bury kills a child, waits for its end, and removes the child from unborn. The result is how the child has ended, also if
+// that was before the kill.
+func (h *Host) bury(pid int) syscall.WaitStatus {
+	status := kill(pid)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.unborn, pid)
+	return status
+}
+
+// buryLate waits for the end of a killed child, which may depend on a filesystem, kills what the child has left, reaps the
+// child, removes its tree, and ends its turn. A child may have executed its program just before the kill, and the
+// program may have started others.
+func (h *Host) buryLate(t *turn, pid int, tree tree, spec *Spec, path string) {
+	tree.started(pid)
+	warned := false
+	for wait := time.Millisecond; ; wait = min(2*wait, time.Second) {
+		if s, ok := readStat(pid); !ok || s.zombie {
+			break
+		}
+		if wait == time.Second && !warned { // a child whose start was given up ends sooner
+			h.log.Warn("a killed child ends only when its filesystem answers", "pid", pid, "program", path, "dir", spec.Dir)
+			warned = true
+		}
+		time.Sleep(wait)
+	}
+	empty, err := killUntilEmpty(func() (bool, error) { return tree.empty(false) }, tree.kill, (*backoff).wait)
+	if !empty {
+		h.log.Warn("a failed start has left processes", "name", spec.Name, "err", survivorsError(tree.members(), err))
+	}
+	h.bury(pid) // after the kills: the tree may know its members by the child's pid
+	h.removeTree(tree, spec.Name)
+	t.leave()
+}
