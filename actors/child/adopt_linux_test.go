@@ -23,13 +23,10 @@ func leave(t *testing.T, h *Host, spec Spec) (b Born) {
 	if err := <-failed; err != nil {
 		t.Fatal(err)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.unborn, b.PID)
 	return b
 }
 
-// adopt has another host take b over.
+// adopt has h take b over.
 func adopt(t *testing.T, h *Host, b Born) *watched {
 	t.Helper()
 	w := newWatched(t, 1<<20)
@@ -52,9 +49,8 @@ func TestAdopt(t *testing.T) {
 				if name == "jail" {
 					needs.Namespaces(t, os.Getuid())
 				}
-				b := leave(t, newHost(t, HostConfig{Containment: mode}), spec())
 				h := newHost(t, HostConfig{Containment: mode})
-				w := adopt(t, h, b)
+				w := adopt(t, h, leave(t, h, spec()))
 				if n, err := w.Write([]byte("it\n")); n != 3 || err != nil {
 					t.Errorf("stdin takes %d bytes, %v", n, err)
 				}
@@ -84,9 +80,10 @@ func TestAdopt(t *testing.T) {
 
 // TestAdoptAfterTheEnd: a child that ends while nobody waits for it keeps its status and its output until it is adopted.
 func TestAdoptAfterTheEnd(t *testing.T) {
-	b := leave(t, newHost(t, HostConfig{}), script("echo last; exit 4"))
+	h := newHost(t, HostConfig{})
+	b := leave(t, h, script("echo last; exit 4"))
 	untilExited(b.PID)
-	w := adopt(t, newHost(t, HostConfig{}), b)
+	w := adopt(t, h, b)
 	w.untilClosed()
 	wantOrder(t, w)
 	if out := string(w.out[protocol.Stdout]); out != "last\n" || w.status.ExitCode != 4 {

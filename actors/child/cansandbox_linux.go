@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
@@ -72,10 +73,9 @@ func tryJail(most time.Duration, complete bool) (level string, err error) {
 		return "", namespaceError(err, plan)
 	}
 	defer func() {
-		unix.Kill(pid, unix.SIGKILL)
 		ended := make(chan struct{})
 		go func() {
-			wait(unix.P_PID, pid, unix.WEXITED)
+			trees.End(pid)
 			close(ended)
 		}()
 		select {

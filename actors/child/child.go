@@ -22,10 +22,6 @@
 //   - limits_linux.go, user_linux.go: what a child does between fork and exec
 //   - process.go, stream.go, order_linux.go, stdin.go, ends.go: streams of a running child, and the order of stdout and stderr
 //   - intake.go: facts for the actor, and credit for reading
-//   - room_linux.go, fence_linux.go: how many processes and threads there may be
-//   - kill.go, containment.go, search_linux.go, search_tree_linux.go, census_linux.go, tag_linux.go, cgroup_linux.go: trees: how they are found, measured and killed
-//   - spare_linux.go: kills without a free descriptor
-//   - reap_linux.go, exits_linux.go, reaper_linux.go: the wait for a process; exits; orphans that this program adopts
 //   - sandbox.go, cansandbox.go, jail*_linux.go: jails: whether the system can make them, the plan, the binary, the fork, the report
 package child
 
@@ -37,6 +33,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
@@ -113,18 +110,13 @@ type Spec struct {
 }
 
 // Containment is the method for finding the descendants of a child when all of them must go.
-type Containment string
+type Containment = trees.Containment
 
-// With each method, a Host also finds processes with the child's tag (RLIMIT_LOCKS), and all
-// descendants of the processes found. docs/protocol/supervision.md lists the processes no method finds.
+// The methods. See package trees.
 const (
-	// ContainCgroup puts each child into a cgroup (v2) of its own. The kernel kills a cgroup as a
-	// unit. Root and the owner of the cgroup can leave the cgroup.
-	ContainCgroup Containment = "cgroup"
-	// ContainMarker gives each child a second tag (RLIMIT_RTTIME), also within another server.
-	ContainMarker Containment = "marker"
-	// ContainGroup finds the process group and the session of the child.
-	ContainGroup Containment = "group"
+	ContainCgroup = trees.ContainCgroup
+	ContainMarker = trees.ContainMarker
+	ContainGroup  = trees.ContainGroup
 )
 
 // HostConfig configures a Host. The zero value is useful.
@@ -236,12 +228,12 @@ var (
 	ErrNoProgram  = errors.New("no such program")
 	ErrPermission = errors.New("permission denied")
 	ErrExecFormat = errors.New("exec format error")
-	ErrLimit      = errors.New("limit reached")
+	ErrLimit      = trees.ErrLimit
 	ErrClosed     = errors.New("child: the host is closed")
 	// ErrNoAnswer means: the filesystem of the program or of the working directory hangs.
 	ErrNoAnswer = errors.New("the filesystem does not answer")
 	// ErrLimitRefused means: Spec.Limits cannot be set.
-	ErrLimitRefused = errors.New("limits")
+	ErrLimitRefused = trees.ErrLimitRefused
 	// ErrSandbox means: the system cannot confine a child as Spec.Sandbox asks for.
 	ErrSandbox = errors.New("sandbox")
 	// ErrSandboxPolicy means: no system can confine a child as Spec.Sandbox asks for, as the files are now.
@@ -254,6 +246,6 @@ var (
 var (
 	ErrStdinClosed = errors.New("child: stdin is closed")
 	ErrNoTTY       = errors.New("child: the process has no TTY")
-	ErrSurvivors   = errors.New("child: could not kill the whole tree")
+	ErrSurvivors   = trees.ErrSurvivors
 	ErrInUse       = errors.New("child: still in use")
 )

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 )
@@ -30,7 +31,7 @@ type birth struct {
 	path   string // of the program; a relative path begins at spec.Dir
 	argv   []string
 	theirs []uintptr // the child's 0, 1 and 2
-	tree   tree
+	tree   *trees.Tree
 	thread *forker // nil: the child may hang, or has steps of its own, and a thread is taken for the fork alone
 	after  time.Duration
 }
@@ -45,6 +46,7 @@ func (h *Host) fork(ctx context.Context, b *birth) (pid int, jail *jailer, err e
 	if err != nil {
 		return 0, nil, err
 	}
+	b.tree.Mark(a)
 	if b.thread != nil {
 		a.Blocked = b.thread.Blocked
 		pid, err = h.newborn(b, func(f *forker) (int, error) { return f.Start(a) })
@@ -58,7 +60,7 @@ func (h *Host) fork(ctx context.Context, b *birth) (pid int, jail *jailer, err e
 		err = scoreLate(pid, b.spec)
 	}
 	if err != nil && pid != 0 {
-		h.bury(pid)
+		h.trees.Bury(pid)
 	}
 	return pid, nil, stepError(err, b.spec)
 }
@@ -70,23 +72,16 @@ func (h *Host) newborn(b *birth, fork func(*forker) (int, error)) (pid int, err 
 		thread = <-h.forkers
 		defer func() { h.forkers <- thread }()
 	}
-	h.forking.RLock()
-	defer h.forking.RUnlock()
-	if pid, err = fork(thread); err == nil {
-		h.mu.Lock()
-		h.unborn[pid] = struct{}{}
-		h.mu.Unlock()
-	}
-	return pid, err
+	return h.trees.Fork(func() (int, error) { return fork(thread) })
 }
 
 // forkApart forks a child that may hang before it executes its program, or gets another user.
 func (h *Host) forkApart(ctx context.Context, b *birth, a *fork.Attr) (pid int, err error) {
 	r, w, err := pipe()
 	if err != nil {
-		return 0, descriptorError(err)
+		return 0, trees.NoDescriptor(err)
 	}
-	status, err := ourFile(r, "status")
+	status, err := trees.OurFile(r, "status")
 	if err != nil {
 		unix.Close(w)
 		return 0, err
@@ -126,7 +121,7 @@ func cutting(ctx context.Context, status *os.File, after time.Duration) (over fu
 func attrOf(b *birth) (*fork.Attr, error) {
 	spec := b.spec
 	a := &fork.Attr{
-		Path: b.path, Dir: spec.Dir, Argv: b.argv, Env: spec.Env, Files: b.theirs, Cgroup: b.tree.cgroup(),
+		Path: b.path, Dir: spec.Dir, Argv: b.argv, Env: spec.Env, Files: b.theirs,
 		Session: true, Terminal: spec.TTY, DeathSignal: true,
 		Umask: -1, NoNewPrivs: spec.NoNewPrivs, Nice: spec.Limits.Nice,
 	}
@@ -145,7 +140,6 @@ func attrOf(b *birth) (*fork.Attr, error) {
 	if nofile := noFileOfChildren(); nofile != nil && spec.Limits.NoFile == nil {
 		a.Limits = append(a.Limits, fork.Limit{Resource: unix.RLIMIT_NOFILE, Limit: *nofile})
 	}
-	a.Limits = append(a.Limits, b.tree.mark().limits...)
 	limits, err := limitsOf(spec)
 	a.Limits = append(a.Limits, limits...)
 	return a, err
@@ -159,52 +153,10 @@ var noFileOfChildren = sync.OnceValue(func() *unix.Rlimit {
 	if err != nil {
 		return nil
 	}
-	defer kill(pid)
+	defer trees.End(pid)
 	has := new(unix.Rlimit)
 	if unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, has) != nil {
 		return nil
 	}
 	return has
 })
-
-// kill kills a child still unknown to others, waits for its end, and returns how it has ended.
-func kill(pid int) syscall.WaitStatus {
-	syscall.Kill(pid, syscall.SIGKILL)
-	e, _ := wait(unix.P_PID, pid, unix.WEXITED)
-	return e.status
-}
-
-// bury kills a child, waits for its end, and removes the child from unborn. The result is how the child has ended, also if
-// that was before the kill.
-func (h *Host) bury(pid int) syscall.WaitStatus {
-	status := kill(pid)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.unborn, pid)
-	return status
-}
-
-// buryLate waits for the end of a killed child, which may depend on a filesystem, kills what the child has left, reaps the
-// child, removes its tree, and ends its turn. A child may have executed its program just before the kill, and the
-// program may have started others.
-func (h *Host) buryLate(t *turn, pid int, tree tree, spec *Spec, path string) {
-	tree.started(pid)
-	warned := false
-	for wait := time.Millisecond; ; wait = min(2*wait, time.Second) {
-		if s, ok := readStat(pid); !ok || s.zombie {
-			break
-		}
-		if wait == time.Second && !warned { // a child whose start was given up ends sooner
-			h.log.Warn("a killed child ends only when its filesystem answers", "pid", pid, "program", path, "dir", spec.Dir)
-			warned = true
-		}
-		time.Sleep(wait)
-	}
-	empty, err := killUntilEmpty(func() (bool, error) { return tree.empty(false) }, tree.kill, (*backoff).wait)
-	if !empty {
-		h.log.Warn("a failed start has left processes", "name", spec.Name, "err", survivorsError(tree.members(), err))
-	}
-	h.bury(pid) // after the kills: the tree may know its members by the child's pid
-	h.removeTree(tree, spec.Name)
-	t.leave()
-}

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -217,34 +215,13 @@ func TestExecHangs(t *testing.T) {
 			if err := <-failed; !errors.Is(err, ErrNoAnswer) {
 				t.Error(err)
 			}
-			h.mu.Lock()
-			defer h.mu.Unlock()
 			h.turns.mu.Lock()
 			defer h.turns.mu.Unlock()
-			if len(h.unborn) != 1 || h.turns.late != 1 {
-				t.Errorf("%v are unborn, %d turns are late, want one", h.unborn, h.turns.late)
+			if unborn := h.trees.Unborn(); len(unborn) != 1 || h.turns.late != 1 {
+				t.Errorf("%v are unborn, %d turns are late, want one", unborn, h.turns.late)
 			}
 		})
 	}
-}
-
-// On a busy machine a killed child may need seconds to end. The host waits for the end, and gives up a child that hangs.
-func TestUnbornChildEndsLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &Host{unborn: map[int]struct{}{7: {}}}
-		time.AfterFunc(5*time.Second, func() {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			delete(h.unborn, 7)
-		})
-		if err := h.awaitUnborn(); err != nil {
-			t.Error(err)
-		}
-		h.unborn[8] = struct{}{}
-		if err := h.awaitUnborn(); !errors.Is(err, ErrSurvivors) || !strings.Contains(err.Error(), "pids [8] are killed") {
-			t.Error(err)
-		}
-	})
 }
 
 // If a jail hangs before its program runs, the start fails after its time. Then no placeholder is there. When the killed jail
@@ -268,27 +245,21 @@ func TestJailHangs(t *testing.T) {
 		t.Error(err)
 	}
 	wantPlaceholder(t, dir, false)
-	h.mu.Lock()
-	hanging := slices.Collect(maps.Keys(h.unborn))
-	h.mu.Unlock()
+	hanging := h.trees.Unborn()
 	if len(hanging) != 1 || fs.Hanging() != 1 {
 		t.Fatalf("%v are unborn, %d look-ups hang, want one", hanging, fs.Hanging())
 	}
 	var leaf string
-	if c, ok := h.containment.(*cgroups); ok {
+	if dir := cgroupOf(t, h); dir != "" {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", hanging[0]))
-		if leaf = filepath.Join(c.dir, filepath.Base(strings.TrimSpace(string(text)))); err != nil || !strings.Contains(leaf, spec.Name) {
+		if leaf = filepath.Join(dir, filepath.Base(strings.TrimSpace(string(text)))); err != nil || !strings.Contains(leaf, spec.Name) {
 			t.Errorf("the jail is in %q, %v", text, err)
 		}
 	}
 	fs.Free()
-	h.mu.Lock()
-	for len(h.unborn) > 0 {
-		h.mu.Unlock()
+	for len(h.trees.Unborn()) > 0 {
 		time.Sleep(time.Millisecond)
-		h.mu.Lock()
 	}
-	h.mu.Unlock()
 	h.turns.mu.Lock()
 	for ; h.turns.running > 0; h.turns.mu.Lock() { // the turn goes last
 		h.turns.mu.Unlock()
@@ -298,7 +269,7 @@ func TestJailHangs(t *testing.T) {
 		t.Errorf("%d turns are late", h.turns.late)
 	}
 	h.turns.mu.Unlock()
-	if _, ok := readStat(hanging[0]); ok {
+	if exists(hanging[0]) {
 		t.Error("the jail is still there")
 	}
 	if _, err := os.Stat(leaf); leaf != "" && !errors.Is(err, os.ErrNotExist) {
@@ -381,7 +352,7 @@ func TestProgramOfAGivenUpStart(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			h := newHost(t, HostConfig{Containment: mode})
 			name := script("").Name
-			tree, err := h.containment.tree(name, protocol.ProcessLimits{})
+			tree, err := h.trees.Make(name, protocol.ProcessLimits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -391,13 +362,14 @@ func TestProgramOfAGivenUpStart(t *testing.T) {
 			}
 			defer r.Close()
 			a, err := attrOf(&birth{
-				spec: &Spec{Env: []string{"PATH=/bin:/usr/bin"}}, path: "/bin/sh", tree: tree,
+				spec: &Spec{Env: []string{"PATH=/bin:/usr/bin"}}, path: "/bin/sh",
 				argv:   []string{"sh", "-c", "sleep 1000 >/dev/null & echo $!; exec sleep 1000"},
 				theirs: []uintptr{h.null.Fd(), w.Fd(), 2},
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
+			tree.Mark(a)
 			pid, err := fork.Start(a)
 			w.Close()
 			if err != nil {

@@ -34,14 +34,14 @@ func (h *Host) shutdown() {
 	all := slices.Collect(maps.Keys(h.live))
 	h.mu.Unlock()
 
-	h.endAll()
+	h.trees.EndAll()
 	errs := make([]error, len(all), len(all)+2)
 	var gone sync.WaitGroup
 	for i, p := range all {
 		gone.Go(func() { errs[i] = p.finish() })
 	}
 	gone.Wait()
-	errs = append(errs, h.awaitUnborn(), h.stopReaper())
+	errs = append(errs, h.trees.AwaitUnborn(), h.trees.StopReaper())
 	h.awaitLeaving()
 	h.places.Close()
 	if h.err = errors.Join(errs...); h.err != nil {
@@ -49,14 +49,9 @@ func (h *Host) shutdown() {
 		// nobody would verify the kill.
 		return
 	}
-	h.looking.Wait() // all trees are empty, so no search begins any more
-	h.fence.close()
-	h.err = h.containment.close()
+	h.err = h.trees.Close()
 	h.null.Close()
-	h.exits.close()
 	h.order.close()
-	h.room.close()
-	h.spare.close()
 	for range cap(h.forkers) {
 		f := <-h.forkers
 		f.Close()
@@ -75,22 +70,6 @@ func (h *Host) awaitLeaving() {
 	case <-time.After(h.answerTime):
 		h.log.Warn("some placeholders of sandboxes stay: their filesystem does not answer")
 	}
-}
-
-// awaitUnborn waits for killed children that have not executed their program, as long as KillTree tries: a filesystem may hang.
-func (h *Host) awaitUnborn() error {
-	var pause backoff
-	for range killTries {
-		if h.mu.Lock(); len(h.unborn) == 0 {
-			h.mu.Unlock()
-			return nil
-		}
-		h.mu.Unlock()
-		pause.wait()
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return fmt.Errorf("%w: pids %v are killed, and end when their filesystem answers", ErrSurvivors, slices.Sorted(maps.Keys(h.unborn)))
 }
 
 func (h *Host) forget(p *process) {

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
@@ -47,7 +49,8 @@ func (h *Host) forkJail(ctx context.Context, b *birth) (pid int, _ *jailer, err 
 	over := cutting(ctx, n.ours, b.after)
 	defer over(&err)
 	a := n.attr(b.theirs)
-	a.Session, a.DeathSignal, a.Terminal, a.Cgroup, a.Limits = true, true, spec.TTY, b.tree.cgroup(), b.tree.mark().limits
+	a.Session, a.DeathSignal, a.Terminal = true, true, spec.TTY
+	b.tree.Mark(a)
 	pid, err = h.newborn(b, func(f *forker) (int, error) { return f.Start(a) })
 	n.forked()
 	if err != nil {
@@ -66,7 +69,7 @@ func (h *Host) forkJail(ctx context.Context, b *birth) (pid int, _ *jailer, err 
 		unix.Kill(pid, unix.SIGKILL)
 		return pid, nil, noAnswer(fmt.Sprintf("sandbox and execution of %q in working directory %q", b.path, spec.Dir), b.after)
 	}
-	return 0, nil, jailError(err, spec, h.bury(pid))
+	return 0, nil, jailError(err, spec, h.trees.Bury(pid))
 }
 
 // newJail is a jail on its way: its plan, and both ends of the socket between the jail and the server.
@@ -100,10 +103,10 @@ func (n *newJail) open(executable *ownBinary) (err error) {
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return descriptorError(err)
+		return trees.NoDescriptor(err)
 	}
 	n.theirs = pair[1]
-	n.ours, err = ourFile(pair[0], "jail")
+	n.ours, err = trees.OurFile(pair[0], "jail")
 	return err
 }
 
@@ -165,10 +168,27 @@ func jailEnv(plan *jail.Plan) []string {
 	return []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
 }
 
-// exitOfJail returns how the program of an ended jail has ended; nil: the jail did not tell. exitOfJail closes the socket.
-func exitOfJail(socket *os.File) *jail.Exit {
-	defer socket.Close()
-	var exit *jail.Exit
+// endingOfJail returns a function that says once how the program of an ended jail has ended. Then it closes the socket.
+func endingOfJail(socket *os.File) func() (trees.Ending, bool) {
+	return func() (e trees.Ending, ok bool) {
+		defer socket.Close()
+		exit := lastReport(socket)
+		if exit == nil {
+			return e, false
+		}
+		return trees.Ending{
+			Status: syscall.WaitStatus(exit.Status),
+			Usage: unix.Rusage{
+				Utime:  unix.NsecToTimeval((time.Duration(exit.UserUs) * time.Microsecond).Nanoseconds()),
+				Stime:  unix.NsecToTimeval((time.Duration(exit.SystemUs) * time.Microsecond).Nanoseconds()),
+				Maxrss: exit.MaxRSS,
+			},
+		}, true
+	}
+}
+
+// lastReport returns what an ended jail has told of its program; nil: nothing.
+func lastReport(socket *os.File) (exit *jail.Exit) {
 	control(socket, func(fd uintptr) {
 		buf := make([]byte, 4<<10)
 		n, err := kernel.Retry(func() (int, error) { n, _, err := unix.Recvfrom(int(fd), buf, unix.MSG_DONTWAIT); return n, err })
@@ -178,13 +198,4 @@ func exitOfJail(socket *os.File) *jail.Exit {
 		}
 	})
 	return exit
-}
-
-// usageOf is what the program of a jail has used.
-func usageOf(e *jail.Exit) *unix.Rusage {
-	return &unix.Rusage{
-		Utime:  unix.NsecToTimeval((time.Duration(e.UserUs) * time.Microsecond).Nanoseconds()),
-		Stime:  unix.NsecToTimeval((time.Duration(e.SystemUs) * time.Microsecond).Nanoseconds()),
-		Maxrss: e.MaxRSS,
-	}
 }

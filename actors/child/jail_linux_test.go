@@ -357,11 +357,13 @@ func inNamespaceOf(pid int) (pids []int) {
 // isBelow reports whether a process descends from pid.
 func isBelow(n, pid int) bool {
 	for n > 1 {
-		s, ok := readStat(n)
-		if !ok {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n))
+		_, parent, found := strings.Cut(string(text), "\nPPid:\t")
+		if err != nil || !found {
 			return false
 		}
-		if n = s.ppid; n == pid {
+		parent, _, _ = strings.Cut(parent, "\n")
+		if n, _ = strconv.Atoi(parent); n == pid {
 			return true
 		}
 	}
@@ -560,7 +562,7 @@ func TestJailEndsBeforeItIsPrepared(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer cmd.Wait()
-		wait(unix.P_PID, cmd.Process.Pid, unix.WEXITED|unix.WNOWAIT)
+		unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if err := awaitOwner(cmd.Process.Pid); os.Geteuid() != 0 && !errors.Is(err, io.EOF) {
 			t.Errorf("%v, want %v", err, io.EOF)
 		}

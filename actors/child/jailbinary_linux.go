@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 )
@@ -76,7 +77,7 @@ func (b *ownBinary) close() {
 
 // binaryError explains an error of open.
 func binaryError(err error, plan *jail.Plan) error {
-	if full := descriptorError(err); errors.Is(full, ErrLimit) {
+	if full := trees.NoDescriptor(err); errors.Is(full, ErrLimit) {
 		return full
 	}
 	if _, ok := errors.AsType[*SandboxError](err); ok {

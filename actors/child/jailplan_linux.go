@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
@@ -92,7 +93,7 @@ func placeError(err error) error {
 	if errors.Is(err, placeholder.ErrMany) {
 		return fmt.Errorf("%w: %w", ErrLimit, err)
 	}
-	if full := descriptorError(err); errors.Is(full, ErrLimit) {
+	if full := trees.NoDescriptor(err); errors.Is(full, ErrLimit) {
 		return full
 	}
 	return fmt.Errorf("%w: %w", ErrSandbox, err)
@@ -162,7 +163,7 @@ func planFile(plan *jail.Plan) (fd int, err error) {
 	}
 	fd, err = unix.MemfdCreate("plan", unix.MFD_CLOEXEC)
 	if err != nil {
-		return -1, descriptorError(err)
+		return -1, trees.NoDescriptor(err)
 	}
 	for n := 0; len(text) > 0; text = text[n:] {
 		if n, err = unix.Write(fd, text); err != nil {

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 )
 
@@ -36,7 +38,7 @@ func (h *Host) prepareJail(pid int, spec *Spec, plan *jail.Plan) error {
 		}
 	}
 	if spec.Limits.Processes == nil {
-		h.fence.restrain(pid)
+		h.trees.Restrain(pid)
 	}
 	if !plan.Policy.Files {
 		return nil
@@ -52,18 +54,18 @@ func mapIDs(pid int, user *User) error {
 	}
 	dir := "/proc/" + strconv.Itoa(pid)
 	if deny {
-		if err := writeFile(dir+"/setgroups", "deny"); err != nil {
+		if err := kernel.WriteFile(dir+"/setgroups", "deny"); err != nil {
 			return &SandboxError{Stage: "groups of the user namespace", Err: err}
 		}
 	}
-	if err := writeFile(dir+"/uid_map", idMap(uid)); err != nil {
+	if err := kernel.WriteFile(dir+"/uid_map", idMap(uid)); err != nil {
 		if uid == 0 && errors.Is(err, unix.EPERM) && !mayMapRoot() {
 			err = fmt.Errorf("%w (the server is root without CAP_SETFCAP, which the kernel demands for namespaces of root, from Linux 5.12 on: "+
 				"give the container this capability, as with --cap-add=SETFCAP, or run the server as another user)", err)
 		}
 		return &SandboxError{Stage: "user of the user namespace", Err: err}
 	}
-	if err := writeFile(dir+"/gid_map", idMap(append([]uint32{gid}, groups...)...)); err != nil {
+	if err := kernel.WriteFile(dir+"/gid_map", idMap(append([]uint32{gid}, groups...)...)); err != nil {
 		return &SandboxError{Stage: "group of the user namespace", Err: err}
 	}
 	return nil
@@ -86,7 +88,7 @@ func awaitOwner(pid int) error {
 		if err := unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS); err != unix.EACCES {
 			return nil
 		}
-		if s, ok := readStat(pid); s.zombie || !ok {
+		if trees.Ended(pid) {
 			return io.EOF
 		}
 		time.Sleep(wait)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/fork"
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -78,7 +79,7 @@ func niceError(nice int, errno error) error {
 // scoreError explains why oom_score_adj was not set.
 func scoreError(score int, err error) error {
 	if errors.Is(err, fs.ErrPermission) {
-		if text, readErr := readFile(ownScore); readErr == nil {
+		if text, readErr := kernel.ReadFile(ownScore); readErr == nil {
 			if now, _ := strconv.Atoi(strings.TrimSpace(string(text))); score < now {
 				err = fmt.Errorf("the server has %d, and less takes CAP_SYS_RESOURCE", now)
 			}
@@ -116,7 +117,7 @@ func scoreLate(pid int, spec *Spec) error {
 
 // setScore sets the oom_score_adj of a process. The error is nil if the process has ended.
 func setScore(pid, value int) error {
-	err := writeFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", strconv.Itoa(value))
+	err := kernel.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", strconv.Itoa(value))
 	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return nil
 	}
@@ -130,31 +131,4 @@ func around(resource int, value uint64, now unix.Rlimit) unix.Rlimit {
 		limit.Max++ // SIGXCPU comes at Cur, SIGKILL at Max
 	}
 	return limit
-}
-
-// setting is a file of a cgroup, with the value for a limit.
-type setting struct{ limit, file, value string }
-
-func (s setting) controller() string {
-	controller, _, _ := strings.Cut(s.file, ".")
-	return controller
-}
-
-// cpuPeriod is the period for cpu.max in microseconds: the kernel's default.
-const cpuPeriod = 100_000
-
-// settings are the cgroup files to write for limits l.
-func settings(l protocol.ProcessLimits) (all []setting) {
-	if l.MemoryBytes != nil {
-		all = append(all,
-			setting{"memoryBytes", "memory.max", fmt.Sprint(*l.MemoryBytes)},
-			setting{"memoryBytes", "memory.oom.group", "1"}) // the tree is killed as a whole
-	}
-	if l.PIDs != nil {
-		all = append(all, setting{"pids", "pids.max", fmt.Sprint(*l.PIDs)})
-	}
-	if l.CPUs != nil {
-		all = append(all, setting{"cpus", "cpu.max", fmt.Sprintf("%.0f %d", *l.CPUs*cpuPeriod, cpuPeriod)})
-	}
-	return all
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -36,7 +37,7 @@ func TestOutputInOrder(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				file, err := ourFile(r, "test")
+				file, err := trees.OurFile(r, "test")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -45,7 +46,7 @@ func TestOutputInOrder(t *testing.T) {
 				return file
 			}
 			in := NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() {})
-			p := newProcess(h, Born{Stdout: end('o'), Stderr: end('e')}, nil, in, nil)
+			p := newProcess(h, Born{Stdout: end('o'), Stderr: end('e')}, new(trees.Tree), in, nil)
 			var got strings.Builder
 			for _, c := range test.writes {
 				switch c {

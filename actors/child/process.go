@@ -1,33 +1,19 @@
 package child
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-const (
-	// killTries bounds the tries of KillTree: with the pauses between, they take some 10 s.
-	killTries = 110
-	// maxRefused is how many kills in a row the system may refuse before KillTree gives up. They
-	// take some 2 s.
-	maxRefused = 30
-	// exitPauses is how many pauses a child may take to end before the next kill.
-	exitPauses = 10
-	// maxNamed bounds the survivors named in an error.
-	maxNamed = 20
-	// maxPanics is how many panics in a row end a loop.
-	maxPanics = 5
-)
+// maxPanics is how many panics in a row end a loop.
+const maxPanics = 5
 
 // process is the Handle of one child.
 //
@@ -38,8 +24,7 @@ type process struct {
 	// host to isInit are fixed before watch.
 	host  *Host
 	in    *Intake
-	tree  tree
-	pid   int
+	tree  *trees.Tree
 	tty   bool
 	out   []*stream // two if stderr is separate
 	stdin stdin
@@ -52,23 +37,18 @@ type process struct {
 	turn sync.Mutex // held while either of two streams is moved
 
 	mu         sync.Mutex
-	held       *placeholder.Held    // of the sandbox; nil: none, or released
-	jail       *os.File             // as Born.Jail; nil also when its last report was read
-	pidfd      int                  // -1 once status is set, or if the system has no pidfd
-	status     *protocol.ExitStatus // nil: the child runs
-	toldEnd    bool                 // Intake.Ended was called
-	toldExit   bool                 // Intake.Exited was called
-	toldClosed bool                 // Intake.Closed was called
-	searching  bool                 // a search started by TreeEmpty is running
-	empty      bool                 // the tree is empty, for good, and the child was reaped
+	held       *placeholder.Held // of the sandbox; nil: none, or released
+	toldEnd    bool              // Intake.Ended was called
+	toldExit   bool              // Intake.Exited was called
+	toldClosed bool              // Intake.Closed was called
 	released   bool
 }
 
 // newProcess builds what moves the bytes of a child and waits for its end. It does not matter how long ago the child was started.
-func newProcess(h *Host, b Born, tree tree, in *Intake, rate *pace.Meter) *process {
+func newProcess(h *Host, b Born, tree *trees.Tree, in *Intake, rate *pace.Meter) *process {
 	p := &process{
-		host: h, in: in, tree: tree, pid: b.PID, pidfd: -1, tty: b.TTY != nil,
-		sandbox: b.Sandbox, sandboxLevel: b.SandboxLevel, isInit: b.IsInit, jail: b.Jail,
+		host: h, in: in, tree: tree, tty: b.TTY != nil,
+		sandbox: b.Sandbox, sandboxLevel: b.SandboxLevel, isInit: b.IsInit,
 		closed: make(chan struct{}),
 	}
 	if p.tty {
@@ -89,17 +69,16 @@ func newProcess(h *Host, b Born, tree tree, in *Intake, rate *pace.Meter) *proce
 
 // adopt makes the host answer for a child: the host waits for its exit, and ends it at the latest at its own end. held are the placeholders of
 // the sandbox.
-func (h *Host) adopt(b Born, tree tree, in *Intake, rate *pace.Meter, held *placeholder.Held) *process {
+func (h *Host) adopt(b Born, tree *trees.Tree, in *Intake, rate *pace.Meter, held *placeholder.Held) *process {
 	p := newProcess(h, b, tree, in, rate)
-	p.held, p.pidfd = held, h.exits.reserve(p.pid)
-	h.mu.Lock()
-	h.live[p] = struct{}{}
-	delete(h.unborn, p.pid)
-	h.mu.Unlock()
-	select {
-	case h.begun <- struct{}{}:
-	default:
+	p.held = held
+	if b.Jail != nil {
+		tree.Ending = endingOfJail(b.Jail)
 	}
+	tree.Begin(b.PID)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.live[p] = struct{}{}
 	return p
 }
 
@@ -108,20 +87,20 @@ func (p *process) watch() {
 	for _, s := range p.out {
 		go s.pump()
 	}
-	p.host.exits.watch(p)
+	p.tree.Watch(p.wait)
 }
 
-func (p *process) PID() int                 { return p.pid }
+func (p *process) PID() int                 { return p.tree.PID() }
 func (p *process) Containment() Containment { return p.host.Containment() }
 
 func (p *process) Sandbox() (name, level string) { return p.sandbox, p.sandboxLevel }
 
 // wait runs on the waiter goroutine once the child seems to have exited.
 func (p *process) wait() {
-	var pause backoff
+	var pause trees.Backoff
 	// Only the waiter can learn how the child ended, so the waiter never gives up.
 	for !p.loop("waiter", p.waitStep) {
-		pause.wait()
+		pause.Wait()
 	}
 }
 
@@ -150,7 +129,7 @@ func (p *process) try(point string, step func() bool) (more, panicked bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			panicked = true
-			p.host.log.Error("panic recovered", "in", point, "pid", p.pid, "panic", r, "stack", string(debug.Stack()))
+			p.host.log.Error("panic recovered", "in", point, "pid", p.PID(), "panic", r, "stack", string(debug.Stack()))
 		}
 	}()
 	if p.host.fault != nil {
@@ -161,8 +140,8 @@ func (p *process) try(point string, step func() bool) (more, panicked bool) {
 
 // waitStep may be repeated from any point.
 func (p *process) waitStep() bool {
-	if !p.takeStatus() {
-		p.host.exits.watch(p)
+	if !p.tree.Wait() {
+		p.tree.Watch(p.wait)
 		return false
 	}
 	p.mu.Lock()
@@ -177,9 +156,7 @@ func (p *process) waitStep() bool {
 		s.exited()
 	}
 	p.settle()
-	if p.tree.soon() {
-		p.search(true) // the next TreeEmpty has its answer
-	}
+	p.tree.SearchAtExit()
 	return false
 }
 
@@ -188,7 +165,8 @@ func (p *process) waitStep() bool {
 func (p *process) settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.status == nil || p.held != nil || p.toldClosed { // held: a client sees no placeholder after the end
+	status := p.tree.Status()
+	if status == nil || p.held != nil || p.toldClosed { // held: a client sees no placeholder after the end
 		return
 	}
 	drained, ended := true, true
@@ -200,7 +178,7 @@ func (p *process) settle() {
 	case p.toldExit:
 	case drained:
 		p.toldExit = true
-		p.in.Exited(*p.status)
+		p.in.Exited(*status)
 	case !p.toldEnd:
 		p.toldEnd = true
 		p.in.Ended()
@@ -218,19 +196,15 @@ func (p *process) settle() {
 }
 
 func (p *process) Status() (st protocol.ExitStatus, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.status == nil {
+	status := p.tree.Status()
+	if status == nil {
 		return st, false
 	}
-	return *p.status, true
+	return *status, true
 }
 
-func (p *process) Exited() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.status != nil
-}
+func (p *process) Exited() bool  { return p.tree.Status() != nil }
+func (p *process) Stopped() bool { return p.tree.Stopped() }
 
 func (p *process) StdinUnread() int64 { return p.stdin.lost() }
 
@@ -248,20 +222,11 @@ func (p *process) Resize(size protocol.Size) (err error) {
 	return err
 }
 
-func (p *process) Signal(sig syscall.Signal) error {
-	// The lock prevents reaping, after which the pid could belong to another process.
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.status != nil {
-		return nil
-	}
-	if err := syscall.Kill(-p.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("%s to process group %d: %w", unix.SignalName(sig), p.pid, err)
-	}
-	return nil
-}
+func (p *process) Signal(sig syscall.Signal) error { return p.tree.Signal(sig) }
 
 func (p *process) Kill() error { return p.Signal(syscall.SIGKILL) }
+
+func (p *process) KillTree(done func(error)) { go func() { done(p.tree.Kill()) }() }
 
 func (p *process) Abandon() {
 	for _, s := range p.out {
@@ -269,56 +234,9 @@ func (p *process) Abandon() {
 	}
 }
 
-func (p *process) TreeEmpty() bool {
-	if p.tree.cheap() {
-		empty, _ := p.search(true)
-		return empty
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.status != nil && !p.empty && !p.searching {
-		p.searching = true
-		p.host.looking.Go(func() {
-			p.search(true)
-			p.mu.Lock()
-			p.searching = false
-			p.mu.Unlock()
-		})
-	}
-	return p.empty
-}
+func (p *process) TreeEmpty() bool { return p.tree.Empty() }
 
-func (p *process) SearchTree(done func(empty bool, err error)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.empty { // Close may have begun to wait for searches
-		go done(true, nil)
-		return
-	}
-	p.host.looking.Go(func() { done(p.search(true)) })
-}
-
-// search reports whether the child has exited and left no descendant behind. A true result stays
-// true, because nobody is left to fork. False with an error means: unknown. canWait is as in
-// tree.empty.
-func (p *process) search(canWait bool) (bool, error) {
-	p.mu.Lock()
-	exited, empty := p.status != nil, p.empty
-	p.mu.Unlock()
-	if empty || !exited {
-		return empty, nil
-	}
-	if empty, err := p.tree.empty(canWait); !empty {
-		return false, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.empty && p.tree.pins() {
-		reap(p.pid)
-	}
-	p.empty = true
-	return true, nil
-}
+func (p *process) SearchTree(done func(empty bool, err error)) { p.tree.SearchTo(done) }
 
 func (p *process) Release() error {
 	p.mu.Lock()
@@ -328,12 +246,12 @@ func (p *process) Release() error {
 	case released:
 		return nil
 	case !closed:
-		return fmt.Errorf("%w: process %d has not closed", ErrInUse, p.pid)
+		return fmt.Errorf("%w: process %d has not closed", ErrInUse, p.PID())
 	case !p.TreeEmpty():
-		return fmt.Errorf("%w: process %d has left descendants behind", ErrInUse, p.pid)
+		return fmt.Errorf("%w: process %d has left descendants behind", ErrInUse, p.PID())
 	}
-	if err := p.tree.remove(); err != nil {
-		return fmt.Errorf("child: containment of process %d: %w", p.pid, err)
+	if err := p.tree.Remove(); err != nil {
+		return fmt.Errorf("child: containment of process %d: %w", p.PID(), err)
 	}
 	p.mu.Lock()
 	p.released = true
@@ -343,7 +261,7 @@ func (p *process) Release() error {
 }
 
 func (p *process) Usage(pressures bool, done func(*protocol.Usage)) {
-	go func() { done(p.usage(pressures)) }()
+	go func() { done(p.tree.Usage(pressures, p.isInit)) }()
 }
 
 func (p *process) Finish(done func(error)) {
@@ -351,7 +269,7 @@ func (p *process) Finish(done func(error)) {
 }
 
 func (p *process) finish() error {
-	if err := p.killTree(); err != nil {
+	if err := p.tree.Kill(); err != nil {
 		return err
 	}
 	p.in.Abort()
@@ -359,38 +277,11 @@ func (p *process) finish() error {
 	<-p.closed
 	// The tree is gone. Removing its cgroup may take several tries, because rmdir can fail for lack
 	// of memory.
-	var pause backoff
+	var pause trees.Backoff
 	err := p.Release()
-	for try := 1; err != nil && try < killTries; try++ {
-		pause.wait()
+	for try := 1; err != nil && try < trees.KillTries; try++ {
+		pause.Wait()
 		err = p.Release()
 	}
 	return err
-}
-
-// lostStatus is the status of a child reaped by other code of this program.
-func lostStatus() *protocol.ExitStatus {
-	return &protocol.ExitStatus{ExitCode: -1, Reason: "exit status unknown: another wait in the server took it"}
-}
-
-// exitStatus converts the result of wait(2) to the wire's status. If a signal killed the process,
-// the exit code is 128 plus the signal's number, as in a shell.
-func exitStatus(ws syscall.WaitStatus, usage *unix.Rusage) *protocol.ExitStatus {
-	st := &protocol.ExitStatus{
-		ExitCode:   ws.ExitStatus(),
-		CoreDumped: ws.CoreDump(),
-		Rusage: protocol.Rusage{
-			UserMs:      uint64(usage.Utime.Nano() / 1e6),
-			SystemMs:    uint64(usage.Stime.Nano() / 1e6),
-			MaxRSSBytes: uint64(usage.Maxrss) * maxRSSUnit,
-		},
-	}
-	if ws.Signaled() {
-		sig := ws.Signal()
-		st.ExitCode = 128 + int(sig)
-		if st.Signal = unix.SignalName(sig); st.Signal == "" {
-			st.Signal = fmt.Sprintf("SIG%d", int(sig)) // a real-time signal has no name
-		}
-	}
-	return st
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
@@ -68,8 +69,8 @@ func (h *Host) enter(spec *Spec, run func(ctx context.Context, t *turn, after ti
 
 // Born is a child whose program runs, as plain data: what another process needs to take it over.
 type Born struct {
-	Trace     // finds the child and its descendants
-	PID   int // of a direct child of this program that nobody has waited for
+	trees.Trace     // finds the child and its descendants
+	PID         int // of a direct child of this program that nobody has waited for
 
 	// Our ends of its streams, in non-blocking mode. Nil: the child has no such stream. With a TTY there is no other.
 	TTY, Stdin, Stdout, Stderr *os.File
@@ -97,7 +98,7 @@ func (u undo) all() {
 // start starts a child, in the order of its steps. A failed start leaves nothing behind, with one exception: a child that hangs before its
 // program runs is killed, and keeps the turn t and its tree to its end. after is how long each of two steps may wait
 // for a filesystem: the look-up, and the execution of the program.
-func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Spec, in *Intake) (b Born, _ tree, err error) {
+func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Spec, in *Intake) (b Born, _ *trees.Tree, err error) {
 	var back undo
 	hangs := false
 	defer func() {
@@ -135,11 +136,11 @@ func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Sp
 	}
 
 	// Room for the child, its output and its limits.
-	if err := cmp.Or(h.Allows(spec.Limits), h.room.check(), h.fence.check(h.room)); err != nil {
+	if err := cmp.Or(h.Allows(spec.Limits), h.trees.Room()); err != nil {
 		return b, nil, err
 	}
 	if err := in.OpenSpool(); err != nil {
-		return b, nil, descriptorError(err)
+		return b, nil, trees.NoDescriptor(err)
 	}
 
 	// Its streams.
@@ -154,13 +155,13 @@ func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Sp
 	}
 
 	// Its cgroup and its tag.
-	tree, err := h.containment.tree(spec.Name, spec.Limits)
+	tree, err := h.trees.Make(spec.Name, spec.Limits)
 	if err != nil {
-		return b, nil, fmt.Errorf("containment: %w", err)
+		return b, nil, err
 	}
 	back.add(func() {
 		if !hangs {
-			h.removeTree(tree, spec.Name)
+			h.notRemoved(tree.Remove(), spec.Name)
 		}
 	})
 
@@ -176,16 +177,15 @@ func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Sp
 		go h.buryLate(t, pid, tree, spec, path)
 	}
 	if err != nil {
-		return b, nil, startError(err, spec, h.room)
+		return b, nil, startError(err, spec, h.trees.NoRoom)
 	}
 	if spec.Limits.Processes == nil && spec.policy == nil { // a jail is restrained before its program runs
-		h.fence.restrain(pid)
+		h.trees.Restrain(pid)
 	}
 
 	// What is left of the start.
-	tree.started(pid)
 	b = Born{
-		Trace: tree.trace(), PID: pid,
+		Trace: tree.Trace(), PID: pid,
 		TTY: ends.tty, Stdin: ends.stdin, Stdout: ends.stdout, Stderr: ends.stderr, StdinQueue: spec.StdinQueue,
 		Sandbox: mode.Of(spec.Sandbox), IsInit: spec.policy != nil && spec.policy.Files,
 	}
@@ -197,7 +197,7 @@ func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Sp
 
 // Adopt takes over a child that an earlier start has left. Everything of the child that nobody has read reaches in. rate is as Spec.StdinRate.
 func (h *Host) Adopt(b Born, in *Intake, rate *pace.Meter) Handle {
-	p := h.adopt(b, h.containment.adopt(b.Trace, b.PID), in, rate, nil)
+	p := h.adopt(b, h.trees.Adopt(b.Trace, b.PID), in, rate, nil)
 	p.watch()
 	return p
 }
@@ -293,8 +293,20 @@ func (h *Host) recovered(argv []string, err *error) {
 	}
 }
 
-func (h *Host) removeTree(tree tree, name string) {
-	if err := tree.remove(); err != nil {
+// buryLate waits for the end of a killed child, which may depend on a filesystem, and ends its tree and its turn.
+func (h *Host) buryLate(t *turn, pid int, tree *trees.Tree, spec *Spec, path string) {
+	left, err := tree.BuryLate(pid, func() {
+		h.log.Warn("a killed child ends only when its filesystem answers", "pid", pid, "program", path, "dir", spec.Dir)
+	})
+	if left != nil {
+		h.log.Warn("a failed start has left processes", "name", spec.Name, "err", left)
+	}
+	h.notRemoved(err, spec.Name)
+	t.leave()
+}
+
+func (h *Host) notRemoved(err error, name string) {
+	if err != nil {
 		h.log.Warn("containment of a failed start was not removed", "name", name, "err", err)
 	}
 }

@@ -126,7 +126,7 @@ func (s *stream) move() bool {
 	if n > 0 && credit.Spool != nil {
 		var err error
 		if at, err = credit.Spool.Write(buf[:n]); err != nil {
-			s.p.host.log.Error("the spool has failed: output stays in memory, and the program waits when memory is full", "pid", s.p.pid, "err", err)
+			s.p.host.log.Error("the spool has failed: output stays in memory, and the program waits when memory is full", "pid", s.p.PID(), "err", err)
 			left := credit
 			left.N -= n
 			s.p.in.GiveBack(left)

@@ -1,12 +1,10 @@
 package child
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"os"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,7 +12,6 @@ import (
 const (
 	fionread   = unix.TIOCINQ
 	getTermios = unix.TCGETS
-	maxRSSUnit = 1 << 10 // ru_maxrss is in KiB
 )
 
 func pipe() (r, w int, err error) {
@@ -43,57 +40,4 @@ func ptyMax() string {
 		return ""
 	}
 	return " is " + strings.TrimSpace(string(limit))
-}
-
-// takeStatus reports whether the child has exited, and sets status then. If the tree does not pin
-// the pid, takeStatus also reaps the child. It holds the lock, so Signal cannot reach a reaped pid.
-func (p *process) takeStatus() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.status != nil {
-		return true
-	}
-	options := unix.WEXITED | unix.WNOHANG
-	if p.tree.pins() {
-		options |= unix.WNOWAIT
-	}
-	e, err := p.ask(options)
-	lost := errors.Is(err, unix.ECHILD)
-	if !lost && (err != nil || e.pid == 0) {
-		return false
-	}
-	if p.jail != nil {
-		if told := exitOfJail(p.jail); told != nil {
-			lost, e.status, e.usage = false, syscall.WaitStatus(told.Status), *usageOf(told)
-		}
-		p.jail = nil
-	}
-	if p.status = exitStatus(e.status, &e.usage); lost {
-		p.status = lostStatus()
-	}
-	p.status.OOMKilled = e.status.Signaled() && e.status.Signal() == syscall.SIGKILL && p.tree.oomKilled()
-	if p.pidfd >= 0 {
-		unix.Close(p.pidfd) // also removes the pidfd from the epoll set
-		p.pidfd = -1
-	}
-	return true
-}
-
-// ask asks for the state of the unreaped child. The caller holds the lock, so the pid still
-// belongs to the child.
-func (p *process) ask(options int) (ending, error) {
-	if p.pidfd < 0 {
-		return wait(unix.P_PID, p.pid, options)
-	}
-	return wait(unix.P_PIDFD, p.pidfd, options)
-}
-
-func (p *process) Stopped() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.status != nil {
-		return false
-	}
-	e, err := p.ask(unix.WSTOPPED | unix.WNOHANG | unix.WNOWAIT)
-	return err == nil && e.pid != 0
 }

@@ -106,7 +106,10 @@ func lookHere(u *User, look func()) error {
 // setGroups sets the groups of this thread only; syscall.Setgroups sets the groups of all threads.
 func setGroups(groups []uint32) error {
 	_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(unsafe.SliceData(groups))), 0)
-	return errnoError(errno)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // ttyGroup is the group of terminals, as of login(1); -1: the system has no such group.

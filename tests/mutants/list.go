@@ -385,7 +385,7 @@ var mutants = []mutant{
 `, new: ``, breaks: "after a session/close the Close code is 1000", run: "^TestCloseCodes$"},
 	{file: "actors/process/life/end.go", old: `min(max(grace, l.config.ShutdownGrace), longest)`, new: `min(grace, longest)`, breaks: "ShutdownGrace is the least grace of a shutdown"},
 	{file: "actors/child/intake.go", old: `retained, pinned, in.charged+charged`, new: `retained, pinned, charged`, breaks: "an intake that succeeds another keeps its own charge", run: "^TestSucceedKeepsBothCharges$"},
-	{file: "actors/child/search_tree_linux.go", old: `case others && !t.closing.Load():`, new: `case others:`, breaks: "at the end of the server strays of several trees are killed", run: "^TestStraysOfSeveralTrees$"},
+	{file: "actors/child/trees/search_tree_linux.go", old: `case others && !t.closing.Load():`, new: `case others:`, breaks: "at the end of the server strays of several trees are killed", run: "^TestStraysOfSeveralTrees$"},
 	{file: "client/link.go", old: `k == nil || !k.sent`, new: `k == nil`, breaks: "an answer counts for a call that was sent", run: "^TestAnswerOfAnUnsentCall$"},
 	{file: "client/link.go", old: `		if k.once {
 			delete(c.pending, id)
@@ -456,7 +456,7 @@ var mutants = []mutant{
 			p.place.back()`, new: `		if true {
 			p.place.back()`, breaks: "a search without an answer takes no place"},
 	{file: "actors/process/process.go", old: `if !p.life.Kills() && m.run`, new: `if m.run`, breaks: "a search that began before the tree was killed takes no place"},
-	{file: "actors/child/search_tree_linux.go", old: `return false, errReaped`, new: `return false, nil`, breaks: "orphans of other trees are no descendants", run: "^TestSearchAmongReapedStrangers$"},
+	{file: "actors/child/trees/search_tree_linux.go", old: `return false, errReaped`, new: `return false, nil`, breaks: "orphans of other trees are no descendants", run: "^TestSearchAmongReapedStrangers$"},
 	{file: "transport/frames.go", old: `answer(refusal(err))`, new: `_ = answer`, breaks: "a refused client of frames is told why"},
 	{file: "transport/frames.go", old: `c.place.Load().leave()`, new: `c.place.Load()`, breaks: "a connection of frames gives its place back"},
 	{file: "transport/frames.go", old: `v.Token = new(string)`, new: `v.Token = nil`, breaks: "a token that is no string is malformed, and not missing"},
@@ -616,7 +616,7 @@ var mutants = []mutant{
 	{file: "actors/child/fork_linux.go", old: `a.Limits = append(a.Limits, limits...)`, new: `_ = limits`, breaks: "a program has its limits from its first instruction on"},
 	{file: "actors/child/intake.go", old: `if f.Kind == FactStarted && in.left {`, new: `if false {`, breaks: "a child that starts after the end of its process has an owner"},
 	{file: "actors/process/end.go", old: `handle, unused = h, true`, new: `unused = true`, breaks: "a child whose start nobody has taken is ended"},
-	{file: "actors/child/fork_linux.go", old: `a.Limits = append(a.Limits, b.tree.mark().limits...)`, new: ``, breaks: "a program has its tag from its first instruction on", run: "^TestTagsAreApart$"},
+	{file: "actors/child/trees/tag_linux.go", old: `a.Limits = append(a.Limits, t.tree.mark().limits...)`, new: ``, breaks: "a program has its tag from its first instruction on", run: "^TestTagsAreApart$"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	remove := func() error { return unix.Unlinkat(dir, p.name, unix.AT_REMOVEDIR) }`, new: `	remove := func() error { return nil }`, breaks: "the last user of a placeholder removes it"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	last := p.users == 0`, new: `	last := true`, breaks: "a placeholder stays for its other users"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	if flock(p.fd, unix.LOCK_EX) != nil {`, new: `	if flock(p.fd, unix.LOCK_EX); false {`, breaks: "a placeholder stays for other servers"},
@@ -761,7 +761,7 @@ var mutants = []mutant{
 	{file: "actors/process/end.go", old: `		p.forgetChild(h)
 `, new: ``, breaks: "an ended process holds no child", in: "actors", run: "^TestEndedProcessesAreSmall$"},
 	{file: "actors/child/process.go", old: `	case drained:`, new: `	default:`, breaks: "the exit of a short process comes after its output", in: "tests", run: "^TestOrder$"},
-	{file: "actors/child/process.go", old: `ExitCode:   ws.ExitStatus(),`, new: `ExitCode: ws.ExitStatus() & 63,`, breaks: "each of many processes has its own exit code", in: "tests", run: "^TestManyProcesses$"},
+	{file: "actors/child/trees/trees.go", old: `ExitCode:   ws.ExitStatus(),`, new: `ExitCode: ws.ExitStatus() & 63,`, breaks: "each of many processes has its own exit code", in: "tests", run: "^TestManyProcesses$"},
 	{file: "actors/session/groups.go", old: `policy.CheckGroupEnv(params.Processes)`, new: `policy.CheckGroupEnv(nil)`, breaks: "the environments of a group take no longer to match than a message may", in: "actors", run: "OfAHost"},
 	{file: "actors/session/groups.go", old: `g == nil || !slices.Contains(g.tokens, params.StartToken) {`, new: `true {`, breaks: "a repeated group/start gets the answer of the first", in: "tests", run: "^TestGroupPipelined$"},
 	{file: "actors/spool/spool.go", old: `	f.closed = true

@@ -1,4 +1,4 @@
-package child
+package trees
 
 import (
 	"errors"
@@ -11,9 +11,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -67,12 +70,12 @@ func needsTags(t *testing.T, own tags) {
 // A child and all its descendants have the child's tag, under any user. With ContainMarker they have the marker, too.
 func TestTagIsHandedDown(t *testing.T) {
 	for _, whole := range []bool{true, false} {
-		h := newHost(t, HostConfig{Subreaper: whole, Containment: ContainMarker})
+		h := newTrees(t, Config{Subreaper: whole, Containment: ContainMarker})
 		needsTags(t, searchesOf(h).tags)
-		w := start(t, h, piped(script(`read line; (setsid env -i /bin/sh -c 'echo $$; exec sleep 1000' &); echo $$; exec sleep 1000`)))
-		w.Write([]byte("\n")) // the script waits for this line, so the start is over and the child has its tag
+		w := start(t, h, `read line; (setsid env -i /bin/sh -c 'echo $$; exec sleep 1000' &); echo $$; exec sleep 1000`)
+		w.stdin.WriteString("\n") // the script waits for this line, so the start is over and the child has its tag
 		given := searchOf(w).given
-		for _, pid := range w.pids(protocol.Stdout, 2) {
+		for _, pid := range w.pids(2) {
 			for carrier, want := range map[*carrier]tag{locks: given.tag, rttime: given.marker} {
 				byCall, err := carrier.read(pid)
 				if err != nil || byCall != want {
@@ -94,18 +97,18 @@ func TestTagIsHandedDown(t *testing.T) {
 
 // A daemon that has changed either limit is found by the other one.
 func TestEitherLimitIsEnough(t *testing.T) {
-	h := newHost(t, HostConfig{Containment: ContainMarker})
+	h := newTrees(t, Config{Containment: ContainMarker})
 	needsTags(t, searchesOf(h).tags)
 	for _, lost := range []*carrier{locks, rttime} {
-		w := start(t, h, piped(script(`read line; (setsid env -i /bin/sh -c 'echo $$; read line; exec sleep 1000' &); exec sleep 1000`)))
-		w.Write([]byte("\n"))
-		left := w.pids(protocol.Stdout, 1)[0]
+		w := start(t, h, `read line; (setsid env -i /bin/sh -c 'echo $$; read line; exec sleep 1000' &); exec sleep 1000`)
+		w.stdin.WriteString("\n")
+		left := w.pids(1)[0]
 		if err := unix.Prlimit(left, lost.resource, &unix.Rlimit{Cur: 5, Max: 5}, nil); err != nil {
 			t.Fatal(err)
 		}
-		w.Kill()
-		w.until(w.has(FactExited))
-		if err := w.killTree(); err != nil || running(left) {
+		w.Signal(syscall.SIGKILL)
+		w.untilExited()
+		if err := w.Kill(); err != nil || running(left) {
 			t.Errorf("without %s: %v, and the daemon runs: %v", lost.line, err, running(left))
 			unix.Kill(left, unix.SIGKILL)
 		}
@@ -157,19 +160,18 @@ func TestTagsAreApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	thread, _ := fork.NewThread()
+	defer thread.Close()
 	for range 2 {
 		m := tags.next()
-		onThread(func(int) {
-			pid, err := forkHere("/bin/sleep", []string{"sleep", "1000"}, new(Spec), m)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer kill(pid)
-			if got, err := locks.read(pid); err != nil || got != m.tag {
-				t.Errorf("the child has %v, %v, want %v", got, err, m.tag)
-			}
-		})
+		pid, err := thread.Start(&fork.Attr{Path: "/bin/sleep", Argv: []string{"sleep", "1000"}, DeathSignal: true, Umask: -1, Limits: m.limits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer End(pid)
+		if got, err := locks.read(pid); err != nil || got != m.tag {
+			t.Errorf("the child has %v, %v, want %v", got, err, m.tag)
+		}
 	}
 	if after, err := locks.read(me.pid); err != nil || after != before {
 		t.Errorf("the server has the tag %v, %v, and had %v", after, err, before)
@@ -179,12 +181,12 @@ func TestTagsAreApart(t *testing.T) {
 // Without a tag, a process that left the cgroup is found through the leader, and the leader by its
 // pid.
 func TestLeaverWithoutTag(t *testing.T) {
-	h := newHost(t, HostConfig{Containment: ContainCgroup})
+	h := newTrees(t, Config{Containment: ContainCgroup})
 	searchesOf(h).tags.off = true
 	procs := filepath.Join(filepath.Dir(h.containment.(*cgroups).dir), "cgroup.procs")
-	w := start(t, h, script(`echo $$ >`+procs+`; setsid sh -c 'trap "" TERM HUP; echo $$; exec sleep 1000' & echo $$; wait`))
-	pids := w.pids(protocol.Stdout, 2)
-	if err := w.killTree(); err != nil {
+	w := start(t, h, `echo $$ >`+procs+`; setsid sh -c 'trap "" TERM HUP; echo $$; exec sleep 1000' & echo $$; wait`)
+	pids := w.pids(2)
+	if err := w.Kill(); err != nil {
 		t.Error(err)
 	}
 	for _, pid := range pids {
@@ -196,11 +198,11 @@ func TestLeaverWithoutTag(t *testing.T) {
 
 // SearchTree tells of descendants that live, and of an empty tree.
 func TestSearchTree(t *testing.T) {
-	leavesBehind(t, func(t *testing.T, h *Host, w *watched, left int) {
+	leavesBehind(t, func(t *testing.T, h *Trees, w *watched, left int) {
 		search := func() (empty bool) {
 			t.Helper()
 			done := make(chan struct{})
-			w.SearchTree(func(is bool, err error) {
+			w.SearchTo(func(is bool, err error) {
 				if err != nil {
 					t.Error(err)
 				}
@@ -214,9 +216,9 @@ func TestSearchTree(t *testing.T) {
 			t.Error("the descendant is not seen")
 		}
 		syscall.Kill(left, syscall.SIGKILL)
-		var pause backoff
+		var pause Backoff
 		for !search() {
-			pause.wait()
+			pause.Wait()
 		}
 		if !search() {
 			t.Error("the tree is empty no more")
@@ -226,8 +228,8 @@ func TestSearchTree(t *testing.T) {
 
 // A stranger that was reaped during a search may have been of the tree or not.
 func TestSearchAmongReapedStrangers(t *testing.T) {
-	h := newHost(t, HostConfig{Containment: ContainMarker})
-	w := start(t, h, script("exit"))
+	h := newTrees(t, Config{Containment: ContainMarker})
+	w := start(t, h, "exit")
 	if err := w.release(); err != nil { // no other search begins
 		t.Fatal(err)
 	}
@@ -240,8 +242,8 @@ func TestSearchAmongReapedStrangers(t *testing.T) {
 		defer close(done)
 		empty, err = searchOf(w).empty(false)
 	}()
-	var pause backoff
-	for begun := false; !begun; pause.wait() {
+	var pause Backoff
+	for begun := false; !begun; pause.Wait() {
 		c.mu.Lock()
 		begun = c.waiting != nil
 		c.mu.Unlock()
@@ -253,7 +255,7 @@ func TestSearchAmongReapedStrangers(t *testing.T) {
 	}
 }
 
-func searchesOf(h *Host) *searches {
+func searchesOf(h *Trees) *searches {
 	if c, ok := h.containment.(*cgroups); ok {
 		return c.kin
 	}
@@ -261,7 +263,7 @@ func searchesOf(h *Host) *searches {
 }
 
 func searchOf(w *watched) *search {
-	switch t := w.Handle.(*process).tree.(type) {
+	switch t := w.tree.(type) {
 	case *leaf:
 		return t.kin
 	case *search:
@@ -273,10 +275,10 @@ func searchOf(w *watched) *search {
 // If cgroup.kill fails, each member is killed on its own. If a member's kill fails, too, the error
 // names the member.
 func TestCgroupKillFails(t *testing.T) {
-	h := newHost(t, HostConfig{Containment: ContainCgroup})
-	w := start(t, h, script(`trap "" TERM; sleep 1000 & echo $$; wait`))
-	w.pids(protocol.Stdout, 1)
-	l := w.Handle.(*process).tree.(*leaf)
+	h := newTrees(t, Config{Containment: ContainCgroup})
+	w := start(t, h, `trap "" TERM; sleep 1000 & echo $$; wait`)
+	w.pids(1)
+	l := w.tree.(*leaf)
 	file := filepath.Join(l.dir, "cgroup.kill")
 	needs.Mount(t)
 	if err := unix.Mount("/dev/full", file, "", unix.MS_BIND, ""); err != nil {
@@ -294,11 +296,11 @@ func TestCgroupKillFails(t *testing.T) {
 		}
 		runs = slices.ContainsFunc(list, func(s *stat) bool { return !s.zombie })
 	}
-	w.until(w.has(FactExited))
+	w.untilExited()
 	if err := unix.Unmount(file, 0); err != nil {
 		t.Error(err)
 	}
-	if err := w.killTree(); err != nil {
+	if err := w.Kill(); err != nil {
 		t.Error(err)
 	}
 	err := survivorsError([]string{"12 (a)", "13 (b)"}, unix.EPERM)
@@ -309,7 +311,7 @@ func TestCgroupKillFails(t *testing.T) {
 
 // An unreadable tree does not count as empty, and an invisible process does not count as dead.
 func TestWithoutDescriptors(t *testing.T) {
-	leavesBehind(t, func(t *testing.T, h *Host, w *watched, left int) {
+	leavesBehind(t, func(t *testing.T, h *Trees, w *watched, left int) {
 		me, err := self()
 		if err != nil {
 			t.Fatal(err)
@@ -325,7 +327,7 @@ func TestWithoutDescriptors(t *testing.T) {
 			return old
 		}
 		thread := help(nil)
-		empty, emptyErr := w.Handle.(*process).search(true)
+		empty, emptyErr := w.Search(true)
 		unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil)
 		help(thread)
 		if dead {
@@ -338,7 +340,7 @@ func TestWithoutDescriptors(t *testing.T) {
 			t.Errorf("empty %v, %v, want an error that says that it is not known", empty, emptyErr)
 		}
 		noDescriptors(t)
-		killErr := w.killTree()
+		killErr := w.Kill()
 		unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil)
 		if killErr != nil || running(left) {
 			t.Errorf("KillTree: %v; what was left runs: %v", killErr, running(left))
@@ -362,14 +364,14 @@ func noDescriptors(t *testing.T) (old unix.Rlimit) {
 
 // A process in another child's cgroup is not killed for a tag it got by chance.
 func TestCgroupGoesBeforeTag(t *testing.T) {
-	h := newHost(t, HostConfig{Containment: ContainCgroup, Subreaper: true})
+	h := newTrees(t, Config{Containment: ContainCgroup, Subreaper: true})
 	needsTags(t, searchesOf(h).tags)
-	a, b := start(t, h, script("exec sleep 1000")), start(t, h, script("exec sleep 1000"))
+	a, b := start(t, h, "exec sleep 1000"), start(t, h, "exec sleep 1000")
 	tag := searchOf(b).given.tag
 	if err := unix.Prlimit(a.PID(), unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: tag.run, Max: tag.server}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.killTree(); err != nil {
+	if err := b.Kill(); err != nil {
 		t.Error(err)
 	}
 	if !running(a.PID()) {
@@ -440,7 +442,7 @@ func panicOn(yes bool) {
 // A failed start leaves no tree behind. A leftover tree would prevent strays from being attributed
 // to other trees.
 func TestFailedStartLeavesNoTree(t *testing.T) {
-	h := newHost(t, HostConfig{Containment: ContainCgroup})
+	h := newTrees(t, Config{Containment: ContainCgroup})
 	trees := func() (n int) {
 		for range searchesOf(h).trees.Range {
 			n++
@@ -498,4 +500,23 @@ func TestStraysOfProcessOne(t *testing.T) {
 			t.Errorf("%s: stray %v", tt.name, got)
 		}
 	}
+}
+
+// On a busy machine a killed child may need seconds to end. AwaitUnborn waits for the end, and gives up a child that hangs.
+func TestUnbornChildEndsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &Trees{unborn: map[int]struct{}{7: {}}}
+		time.AfterFunc(5*time.Second, func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			delete(h.unborn, 7)
+		})
+		if err := h.AwaitUnborn(); err != nil {
+			t.Error(err)
+		}
+		h.unborn[8] = struct{}{}
+		if err := h.AwaitUnborn(); !errors.Is(err, ErrSurvivors) || !strings.Contains(err.Error(), "pids [8] are killed") {
+			t.Error(err)
+		}
+	})
 }

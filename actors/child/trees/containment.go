@@ -1,4 +1,4 @@
-package child
+package trees
 
 import (
 	"errors"
@@ -62,8 +62,8 @@ type tree interface {
 
 // Trace is what a child and its descendants are found by.
 type Trace struct {
-	Name        string // as Spec.Name
-	Born        uint64 // no process of the tree is older; in the unit of stat.start
-	Tag, Marker tag    // see mark
-	Cgroup      string // path of the directory; empty: there is none
+	Name        string    // as Spec.Name
+	Born        uint64    // no process of the tree is older; in the unit of stat.start
+	Tag, Marker [2]uint64 // soft and hard limit, which the child and its descendants have; zero: none
+	Cgroup      string    // path of the directory; empty: there is none
 }

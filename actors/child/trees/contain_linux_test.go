@@ -1,7 +1,8 @@
-package child
+package trees
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,23 +14,23 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
-// hostWithOldProc is the argv[0] of this test binary as process 1 of a PID namespace, with the /proc of another one.
-const hostWithOldProc = "troupe-with-old-proc"
+// withOldProc is the argv[0] of this test binary as process 1 of a PID namespace, with the /proc of another one.
+const withOldProc = "troupe-with-old-proc"
 
 func init() {
-	if os.Args[0] == hostWithOldProc {
-		_, err := NewHost(HostConfig{})
+	if os.Args[0] == withOldProc {
+		_, err := New(Config{Log: slog.Default()})
 		fmt.Println(err)
 		os.Exit(0)
 	}
 }
 
-// TestHostNeedsItsProc: a Host would look for processes by wrong numbers in the /proc of another PID namespace, such as that of a sandbox
+// TestTreesNeedTheirProc: searches would look for processes by wrong numbers in the /proc of another PID namespace, such as that of a sandbox
 // of the level oldProc.
-func TestHostNeedsItsProc(t *testing.T) {
+func TestTreesNeedTheirProc(t *testing.T) {
 	needs.Namespaces(t, os.Getuid())
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = []string{hostWithOldProc}
+	cmd.Args = []string{withOldProc}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWPID,
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},

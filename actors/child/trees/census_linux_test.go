@@ -1,15 +1,12 @@
-package child
+package trees
 
 import (
-	"context"
 	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 func TestParseStat(t *testing.T) {
@@ -71,13 +68,13 @@ func TestCensusIndexes(t *testing.T) {
 }
 
 // leavesBehind runs a test in each containment, with a child that has exited and left a descendant.
-func leavesBehind(t *testing.T, test func(t *testing.T, h *Host, w *watched, left int)) {
+func leavesBehind(t *testing.T, test func(t *testing.T, h *Trees, w *watched, left int)) {
 	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
 		t.Run(string(mode), func(t *testing.T) {
-			h := newHost(t, HostConfig{Containment: mode})
-			w := start(t, h, script(`sleep 1000 & echo $!; exit`))
-			left := w.pids(protocol.Stdout, 1)[0]
-			w.until(w.has(FactExited))
+			h := newTrees(t, Config{Containment: mode})
+			w := start(t, h, `sleep 1000 & echo $!; exit`)
+			left := w.pids(1)[0]
+			w.untilExited()
 			test(t, h, w, left)
 		})
 	}
@@ -86,13 +83,13 @@ func leavesBehind(t *testing.T, test func(t *testing.T, h *Host, w *watched, lef
 // A kill starts its scan at once, without the rest between scans, also after the exit of the
 // program.
 func TestKillDoesNotRest(t *testing.T) {
-	leavesBehind(t, func(t *testing.T, h *Host, w *watched, left int) {
+	leavesBehind(t, func(t *testing.T, h *Trees, w *watched, left int) {
 		c := searchesOf(h)
 		c.running.Lock()
 		c.rested = time.Now().Add(time.Hour)
 		c.running.Unlock()
 		done := make(chan error, 1)
-		w.KillTree(func(err error) { done <- err })
+		go func() { done <- w.Tree.Kill() }()
 		select {
 		case err := <-done:
 			if err != nil || running(left) {
@@ -104,15 +101,12 @@ func TestKillDoesNotRest(t *testing.T) {
 	})
 }
 
-// TestCloseEndsSearches: a search that waits for its turn goes on at once when its Host closes, and has ended when Close returns.
+// TestCloseEndsSearches: a search that waits for its share of the time goes on at once when all trees end, and Close waits for its end.
 func TestCloseEndsSearches(t *testing.T) {
 	for _, mode := range []Containment{ContainMarker, ContainGroup} {
 		t.Run(string(mode), func(t *testing.T) {
-			h, err := NewHost(HostConfig{Containment: mode})
-			if err != nil {
-				t.Fatal(err)
-			}
-			w := start(t, h, script("exit"))
+			h := newTrees(t, Config{Containment: mode})
+			w := start(t, h, "exit")
 			if err := w.release(); err != nil {
 				t.Fatal(err)
 			}
@@ -120,20 +114,16 @@ func TestCloseEndsSearches(t *testing.T) {
 			c.running.Lock()
 			c.rested = time.Now().Add(time.Hour)
 			c.running.Unlock()
-			p := w.Handle.(*process)
-			p.mu.Lock()
-			p.empty = false // as for a search that began just before another one found the tree empty
-			p.mu.Unlock()
-			p.TreeEmpty()
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			if err := h.Close(ctx); err != nil {
-				t.Fatal(err)
-			}
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if p.searching {
-				t.Error("a search goes on after Close")
+			w.mu.Lock()
+			w.empty = false // as for a search that began just before another one found the tree empty
+			w.mu.Unlock()
+			w.Empty()
+			h.EndAll()
+			h.looking.Wait() // as in Close; with the rest of a search, this takes an hour
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.searching || !w.empty {
+				t.Errorf("a search goes on: %v; empty: %v", w.searching, w.empty)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package child
+package trees
 
 import (
 	"errors"
@@ -273,12 +273,12 @@ func (s *spare) killThem(them []*stat) error {
 // killAll kills all processes returned by find, until find returns none twice in a row: a process
 // may fork while /proc is read. The error is nil, or names the survivors.
 func killAll(spare *spare, find func() ([]*stat, error)) error {
-	var pause backoff
+	var pause Backoff
 	var left []*stat
 	var err error
 	var refused refusals
 	for empty, tries := 0, 0; empty < 2; tries++ {
-		if tries == killTries || refused.enough(err) {
+		if tries == KillTries || refused.enough(err) {
 			return survivorsError(named(left), err)
 		}
 		if left, err = find(); err == nil && len(left) == 0 {
@@ -287,7 +287,7 @@ func killAll(spare *spare, find func() ([]*stat, error)) error {
 		}
 		empty = 0
 		err = errors.Join(err, spare.killThem(left))
-		pause.wait()
+		pause.Wait()
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package child
+package trees
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/fork"
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 )
 
 // tag identifies one run of a child, and the server that started the child. The tag is the value of a
@@ -36,6 +37,10 @@ func (s server) tagged(n uint64) tag {
 		server: tagMark | s.start&tagStart<<tagPidBits | uint64(s.pid)&(1<<tagPidBits-1),
 	}
 }
+
+func (t tag) plain() [2]uint64 { return [2]uint64{t.run, t.server} }
+
+func tagOf(plain [2]uint64) tag { return tag{plain[0], plain[1]} }
 
 // given reports whether a server has given tag t to a run.
 func (t tag) given() bool { return t.server&tagMark != 0 && t.server != tagInfinity && t.run < tagMark }
@@ -92,7 +97,7 @@ func (c *carrier) read(pid int) (tag, error) {
 }
 
 func (c *carrier) readFile(pid int) (t tag, err error) {
-	text, err := readFile("/proc/" + strconv.Itoa(pid) + "/limits")
+	text, err := kernel.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
 	if err != nil {
 		return tag{}, err
 	}
@@ -157,4 +162,10 @@ type mark struct {
 	tag                 // zero: none
 	marker tag          // zero: none
 	limits []fork.Limit // that carry tag and marker
+}
+
+// Mark gives a process the cgroup and the tags of the tree. It is for the child, whose program begins with them.
+func (t *Tree) Mark(a *fork.Attr) {
+	a.Cgroup = t.tree.cgroup()
+	a.Limits = append(a.Limits, t.tree.mark().limits...)
 }

@@ -1,4 +1,4 @@
-package child
+package trees
 
 import (
 	"errors"
@@ -22,16 +22,16 @@ type exits struct {
 	runs  sync.WaitGroup
 
 	mu      sync.Mutex
-	waiting map[int32]*process // by pidfd
+	waiting map[int32]func() // by pidfd
 }
 
 func newExits() (*exits, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil, descriptorError(err)
+		return nil, NoDescriptor(err)
 	}
-	e := &exits{waiting: make(map[int32]*process)}
-	if e.set, err = ourFile(fd, "exits"); err != nil {
+	e := &exits{waiting: make(map[int32]func())}
+	if e.set, err = OurFile(fd, "exits"); err != nil {
 		return nil, err
 	}
 	e.conn, _ = e.set.SyscallConn() // fails for a nil file only
@@ -54,11 +54,11 @@ func (e *exits) run() {
 	for e.conn.Read(look) == nil { // until close
 		for i := range max(n, 0) {
 			e.mu.Lock()
-			p := e.waiting[events[i].Fd]
+			seen := e.waiting[events[i].Fd]
 			delete(e.waiting, events[i].Fd)
 			e.mu.Unlock()
-			if p != nil {
-				go p.wait()
+			if seen != nil {
+				go seen()
 			}
 		}
 	}
@@ -80,44 +80,41 @@ func (e *exits) reserve(pid int) (pidfd int) {
 	return pidfd
 }
 
-// watch calls p.wait once, on a new goroutine, when p has exited.
-func (e *exits) watch(p *process) {
-	if e.await(p) {
+// watch calls seen once, on a new goroutine, when the child of t has exited.
+func (e *exits) watch(t *Tree, seen func()) {
+	if e.await(t, seen) {
 		return
 	}
-	p.host.log.Warn("the exit of a child is polled: the system has no room for a pidfd or an epoll member", "pid", p.pid)
-	go e.poll(p)
+	t.trees.log.Warn("the exit of a child is polled: the system has no room for a pidfd or an epoll member", "pid", t.pid)
+	go func() {
+		var pause Backoff
+		for !t.Wait() {
+			pause.Wait()
+		}
+		seen()
+	}()
 }
 
-// await reports false if the set cannot watch p.
-func (e *exits) await(p *process) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.status != nil {
+// await reports false if the set cannot watch the child of t.
+func (e *exits) await(t *Tree, seen func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.status != nil {
 		return true // no wait is needed
 	}
-	if p.pidfd < 0 {
+	if t.pidfd < 0 {
 		return false
 	}
 	e.mu.Lock()
-	e.waiting[int32(p.pidfd)] = p
+	e.waiting[int32(t.pidfd)] = seen
 	e.mu.Unlock()
-	err := e.control(unix.EPOLL_CTL_MOD, p.pidfd, unix.EPOLLIN|unix.EPOLLONESHOT)
+	err := e.control(unix.EPOLL_CTL_MOD, t.pidfd, unix.EPOLLIN|unix.EPOLLONESHOT)
 	if err != nil {
 		e.mu.Lock()
-		delete(e.waiting, int32(p.pidfd))
+		delete(e.waiting, int32(t.pidfd))
 		e.mu.Unlock()
 	}
 	return err == nil
-}
-
-// poll waits for the exit of a child outside the set.
-func (e *exits) poll(p *process) {
-	var pause backoff
-	for !p.takeStatus() {
-		pause.wait()
-	}
-	p.wait()
 }
 
 func (e *exits) control(op, fd int, events uint32) (err error) {

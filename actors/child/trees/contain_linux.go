@@ -1,4 +1,4 @@
-package child
+package trees
 
 import (
 	"bytes"
@@ -12,17 +12,17 @@ import (
 
 // newContainment kills the processes left behind by dead servers, and returns the containment of
 // cfg, or the best available.
-func (h *Host) newContainment(cfg HostConfig) (containment, error) {
-	log := h.log
+func (ts *Trees) newContainment(cfg Config) (containment, error) {
+	log := ts.log
 	self, err := self()
 	if err != nil {
 		return nil, err
 	}
-	c := &searches{mode: cfg.Containment, server: self, spare: h.spare, tags: newTags(self), reaped: &h.reaped}
+	c := &searches{mode: cfg.Containment, server: self, spare: ts.spare, tags: newTags(self), reaped: &ts.reaped}
 	if cfg.Subreaper {
-		c.isStranger = h.isStranger
+		c.isStranger = ts.isStranger
 	}
-	h.endAll = c.endAll
+	ts.endAll = c.endAll
 	if c.tags.off {
 		log.Info("RLIMIT_LOCKS is in use: descendants are found without a tag", "reason", "another server of ours started this one, or a limit is set")
 	}
@@ -125,6 +125,12 @@ func (s *stat) String() string {
 func readStat(pid int) (s stat, ok bool) {
 	s, err := lookStat(pid)
 	return s, err == nil
+}
+
+// Ended reports whether a process has ended, and perhaps waits to be reaped.
+func Ended(pid int) bool {
+	s, ok := readStat(pid)
+	return !ok || s.zombie
 }
 
 // statBuffers are for lookStat, which a census calls for each process. A stat file has some 300

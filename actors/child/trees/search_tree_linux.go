@@ -1,4 +1,4 @@
-package child
+package trees
 
 import (
 	"errors"
@@ -28,13 +28,13 @@ func (t *search) mark() mark { return t.given }
 func (*search) cgroup() int { return 0 }
 
 func (t *search) trace() Trace {
-	return Trace{Name: t.name, Born: t.born, Tag: t.given.tag, Marker: t.given.marker}
+	return Trace{Name: t.name, Born: t.born, Tag: t.given.tag.plain(), Marker: t.given.marker.plain()}
 }
 
 func (c *searches) adopt(trace Trace, pid int) tree { return c.searchAgain(trace, pid) }
 
 func (c *searches) searchAgain(trace Trace, pid int) *search {
-	t := &search{searches: c, name: trace.Name, born: trace.Born, given: mark{tag: trace.Tag, marker: trace.Marker}}
+	t := &search{searches: c, name: trace.Name, born: trace.Born, given: mark{tag: tagOf(trace.Tag), marker: tagOf(trace.Marker)}}
 	t.leader.pid = pid
 	c.trees.Store(t.given.tag, t)
 	return t

@@ -1,4 +1,4 @@
-package child
+package trees
 
 import (
 	"fmt"
@@ -191,11 +191,11 @@ func (f *fence) close() {
 	for _, tid := range f.tids {
 		f.move(tid, f.outside) // fails if the thread has ended
 	}
-	var pause backoff
-	for range killTries / 4 { // exited processes stay in the cgroup for another moment
+	var pause Backoff
+	for range KillTries / 4 { // exited processes stay in the cgroup for another moment
 		if (&leaf{dir: f.dir}).remove() == nil { // also removes the cgroups of servers killed inside the fence
 			return
 		}
-		pause.wait()
+		pause.Wait()
 	}
 }

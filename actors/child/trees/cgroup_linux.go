@@ -1,4 +1,4 @@
-package child
+package trees
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -111,15 +112,15 @@ func killCgroupLeftovers(own string, self server, log *slog.Logger) {
 			continue
 		}
 		left := leaf{dir: filepath.Join(own, entry.Name())}
-		var pause backoff
+		var pause Backoff
 		var empty bool
 		var err error
-		for range killTries {
+		for range KillTries {
 			if empty, err = left.vacant(); empty {
 				break
 			}
 			err = errors.Join(err, left.killMembers())
-			pause.wait()
+			pause.Wait()
 		}
 		if err := errors.Join(err, left.remove()); err != nil {
 			log.Error("some processes of a dead server may still be running", "cgroup", left.dir, "members", left.members(), "err", err)
@@ -187,7 +188,7 @@ type leaf struct {
 
 // inLeaf reports whether process s is in a leaf not named name.
 func (c *cgroups) inLeaf(s *stat, name string) bool {
-	path, err := readFile("/proc/" + strconv.Itoa(s.pid) + "/cgroup")
+	path, err := kernel.ReadFile("/proc/" + strconv.Itoa(s.pid) + "/cgroup")
 	_, leaf, ours := strings.Cut(string(path), "/"+filepath.Base(c.dir)+"/")
 	leaf, _, _ = strings.Cut(leaf, "\n")
 	leaf, _, _ = strings.Cut(leaf, "/")
@@ -259,7 +260,7 @@ func (l *leaf) vacant() (bool, error) {
 
 func (l *leaf) read(file string) (text []byte, err error) {
 	err = l.do(func() error {
-		text, err = readFile(filepath.Join(l.dir, file))
+		text, err = kernel.ReadFile(filepath.Join(l.dir, file))
 		return err
 	})
 	return text, err
@@ -281,7 +282,7 @@ func (l *leaf) kill() error {
 // killMembers kills all processes in the cgroup at once. If the kernel refuses, killMembers kills
 // each process on its own.
 func (l *leaf) killMembers() error {
-	err := l.do(func() error { return writeFile(filepath.Join(l.dir, "cgroup.kill"), "1") })
+	err := l.do(func() error { return kernel.WriteFile(filepath.Join(l.dir, "cgroup.kill"), "1") })
 	if ended(err) == nil {
 		return nil
 	}
@@ -301,7 +302,7 @@ func (l *leaf) list() (list []*stat, err error) {
 			if err != nil || d.Name() != "cgroup.procs" {
 				return ended(err)
 			}
-			procs, err := readFile(path)
+			procs, err := kernel.ReadFile(path)
 			for _, field := range strings.Fields(string(procs)) {
 				if pid, _ := strconv.Atoi(field); pid != 0 { // 0: a process of another PID namespace
 					if s, err := lookStat(pid); err == nil {

@@ -1,4 +1,4 @@
-package child
+package trees
 
 import (
 	"bytes"
@@ -78,13 +78,9 @@ func (u *use) ofProgram() *protocol.Usage {
 	return usage
 }
 
-// usage is the usage of the tree, or of the program if the child has no cgroup; nil if unknown. usage reads files.
-func (p *process) usage(pressures bool) *protocol.Usage {
-	u := p.tree.usage(pressures)
-	if u == nil || u.Of != protocol.UsageOfProgram || !p.isInit {
-		return u
-	}
-	program, ok := firstChild(p.pid)
+// usageOfFirst is the usage of the first child of a process; nil if unknown.
+func usageOfFirst(pid int) *protocol.Usage {
+	program, ok := firstChild(pid)
 	if !ok {
 		return nil
 	}

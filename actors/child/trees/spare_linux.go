@@ -1,4 +1,4 @@
-package child
+package trees
 
 import (
 	"errors"
@@ -57,30 +57,7 @@ func (s *spare) do(f func() error) error {
 	return s.thread.Do(f)
 }
 
-// readFile is os.ReadFile for the small files of proc(5) and cgroups.
-func readFile(path string) ([]byte, error) {
-	fd, err := kernel.Retry(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	defer unix.Close(fd)
-	text := make([]byte, 0, 512)
-	for {
-		if len(text) == cap(text) {
-			text = append(text, 0)[:len(text)]
-		}
-		n, err := kernel.Retry(func() (int, error) { return unix.Read(fd, text[len(text):cap(text)]) })
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", path, err)
-		}
-		if n == 0 {
-			return text, nil
-		}
-		text = text[:len(text)+n]
-	}
-}
-
-// readShort reads a file of a process with one read into buf. Unlike readFile, readShort allocates
+// readShort reads a file of a process with one read into buf. Unlike kernel.ReadFile, readShort allocates
 // nothing.
 func readShort(buf []byte, dir string, pid int, file string) ([]byte, error) {
 	path := append(strconv.AppendInt(append(buf[:0], dir...), int64(pid), 10), file...)
@@ -105,19 +82,6 @@ func errnoError(errno unix.Errno) error {
 		return nil
 	}
 	return errno
-}
-
-// writeFile writes text to an existing file, with one write.
-func writeFile(path, text string) error {
-	fd, err := kernel.Retry(func() (int, error) { return unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0) })
-	if err != nil {
-		return fmt.Errorf("open %s: %w", path, err)
-	}
-	defer unix.Close(fd)
-	if _, err = kernel.Retry(func() (int, error) { return unix.Write(fd, []byte(text)) }); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
 }
 
 // gone reports whether err means: this process, or this cgroup, does not exist.
