@@ -89,6 +89,8 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/actors/child", module + "/actors", "the edge to the system knows no actors"},
 		{"/actors/child/trees", module + "/actors", "a tree knows no streams"},
 		{"/actors/child/trees", module + "/internal/sandbox", "a tree knows no jail"},
+		{"/actors/child/confine", "github.com/asynkron/protoactor-go", "a jail knows no actors"},
+		{"/actors/child/confine", module + "/actors/slab", "a jail knows no streams"},
 		{"/actors/child", "github.com/asynkron/protoactor-go", "the edge to the system knows no actors"},
 		{"/actors", module + "/transport", "it declares what it needs of a connection"},
 		{"/actors", module + "/client", "a server is no client"},

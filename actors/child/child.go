@@ -17,12 +17,14 @@
 // # Where to look
 //
 //   - child.go, host.go, host_close.go: the Host, and its own end
-//   - start.go, turns.go, fork_linux.go: a start, step by step; a start that waits for a filesystem, or may hang before its first instruction; the fork
+//   - start.go, turns.go, fork_linux.go: a start, step by step; a call that may hang; the fork
 //   - lookup.go, environ.go, rule.go, user.go: what is run, with which environment, under which rules, as whom
-//   - limits_linux.go, user_linux.go: what a child does between fork and exec
+//   - local_linux.go: whether a filesystem may hang
 //   - process.go, stream.go, order_linux.go, stdin.go, ends.go: streams of a running child, and the order of stdout and stderr
 //   - intake.go: facts for the actor, and credit for reading
-//   - sandbox.go, cansandbox.go, jail*_linux.go: jails: whether the system can make them, the plan, the binary, the fork, the report
+//   - sandbox.go, cansandbox.go, places_linux.go, jail_linux.go: the sandbox of a child, its placeholders, and its plan
+//   - trees: how a child and its descendants are found, measured, killed and reaped; limits
+//   - confine: the jail of a child, its binary and its reports
 package child
 
 import (
@@ -33,6 +35,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/child/confine"
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/rules"
@@ -235,7 +238,7 @@ var (
 	// ErrLimitRefused means: Spec.Limits cannot be set.
 	ErrLimitRefused = trees.ErrLimitRefused
 	// ErrSandbox means: the system cannot confine a child as Spec.Sandbox asks for.
-	ErrSandbox = errors.New("sandbox")
+	ErrSandbox = confine.ErrSandbox
 	// ErrSandboxPolicy means: no system can confine a child as Spec.Sandbox asks for, as the files are now.
 	ErrSandboxPolicy = resolve.ErrPolicy
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
+	"github.com/b6f6fdd7/troupe/internal/nonblock"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -129,7 +130,7 @@ func (e *ends) highest() uintptr {
 	top := max(e.theirs[0], e.theirs[1], e.theirs[2])
 	for _, f := range []*os.File{e.tty, e.stdin, e.stdout, e.stderr} {
 		if f != nil {
-			control(f, func(fd uintptr) { top = max(top, fd) })
+			nonblock.Control(f, func(fd uintptr) { top = max(top, fd) })
 		}
 	}
 	return top
@@ -148,13 +149,6 @@ func (e *ends) closeOurs() {
 			f.Close()
 		}
 	}
-}
-
-// control runs f on the descriptor and reports whether the file was still open. Unlike File.Fd,
-// control leaves the descriptor in non-blocking mode.
-func control(file *os.File, f func(fd uintptr)) bool {
-	rc, err := file.SyscallConn()
-	return err == nil && rc.Control(f) == nil
 }
 
 func setSize(fd uintptr, size protocol.Size) error {

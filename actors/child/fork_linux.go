@@ -57,7 +57,7 @@ func (h *Host) fork(ctx context.Context, b *birth) (pid int, jail *jailer, err e
 	case errors.Is(err, ErrNoAnswer):
 		return pid, nil, err
 	case err == nil:
-		err = scoreLate(pid, b.spec)
+		err = trees.ScoreLate(pid, b.spec.Limits)
 	}
 	if err != nil && pid != 0 {
 		h.trees.Bury(pid)
@@ -134,13 +134,13 @@ func attrOf(b *birth) (*fork.Attr, error) {
 	if u := spec.User; u != nil {
 		a.User = &fork.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
 	}
-	if scoresItself(spec) {
+	if trees.ScoresItself(spec.Limits) {
 		a.OOMScoreAdj = spec.Limits.OOMScoreAdj
 	}
 	if nofile := noFileOfChildren(); nofile != nil && spec.Limits.NoFile == nil {
 		a.Limits = append(a.Limits, fork.Limit{Resource: unix.RLIMIT_NOFILE, Limit: *nofile})
 	}
-	limits, err := limitsOf(spec)
+	limits, err := trees.Limits(spec.Limits)
 	a.Limits = append(a.Limits, limits...)
 	return a, err
 }

@@ -181,7 +181,7 @@ func TestLimitsNotToBeRaised(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		if limit := around(unix.RLIMIT_CPU, 101, unix.Rlimit{Cur: 100, Max: 101}); limit != (unix.Rlimit{Cur: 101, Max: 101}) {
+		if limit := trees.Around(unix.RLIMIT_CPU, 101, unix.Rlimit{Cur: 100, Max: 101}); limit != (unix.Rlimit{Cur: 101, Max: 101}) {
 			t.Error("at the hard limit, there is a second between the signals:", limit)
 		}
 		syscall.Kill(pid, syscall.SIGKILL)

@@ -6,7 +6,9 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/b6f6fdd7/troupe/actors/child/confine"
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
+	"github.com/b6f6fdd7/troupe/internal/nonblock"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -73,7 +75,7 @@ func (h *Host) adopt(b Born, tree *trees.Tree, in *Intake, rate *pace.Meter, hel
 	p := newProcess(h, b, tree, in, rate)
 	p.held = held
 	if b.Jail != nil {
-		tree.Ending = endingOfJail(b.Jail)
+		tree.Ending = confine.Ending(b.Jail)
 	}
 	tree.Begin(b.PID)
 	h.mu.Lock()
@@ -216,7 +218,7 @@ func (p *process) Resize(size protocol.Size) (err error) {
 	if !p.tty {
 		return ErrNoTTY
 	}
-	if !control(p.out[0].file, func(fd uintptr) { err = setSize(fd, size) }) {
+	if !nonblock.Control(p.out[0].file, func(fd uintptr) { err = setSize(fd, size) }) {
 		return nil // the PTY is closed: there is nothing left to resize
 	}
 	return err

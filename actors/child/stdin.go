@@ -127,7 +127,7 @@ func (s *stdin) close() error {
 // the line; a second VEOF ends the input.
 func (s *stdin) eof() []byte {
 	eof := byte(4) // ^D
-	control(s.file, func(fd uintptr) {
+	nonblock.Control(s.file, func(fd uintptr) {
 		if t, err := unix.IoctlGetTermios(int(fd), getTermios); err == nil {
 			eof = t.Cc[unix.VEOF]
 		}
@@ -224,7 +224,7 @@ func (s *stdin) count() {
 	if s.p.tty {
 		return
 	}
-	control(s.file, func(fd uintptr) {
+	nonblock.Control(s.file, func(fd uintptr) {
 		if n, err := unix.IoctlGetInt(int(fd), fionread); err == nil {
 			s.unread += int64(n)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/fork"
 )
 
@@ -157,15 +158,15 @@ func stepError(err error, spec *Spec) error {
 	case failed.Step == fork.StepNoNewPrivs:
 		return fmt.Errorf("%w: noNewPrivs: prctl: %w", ErrUser, failed.Errno)
 	case failed.Step == fork.StepNice:
-		return niceError(*spec.Limits.Nice, failed.Errno)
+		return trees.NiceError(*spec.Limits.Nice, failed.Errno)
 	case failed.Step == fork.StepOOMScoreAdj:
-		return scoreError(*spec.Limits.OOMScoreAdj, failed.Errno)
+		return trees.ScoreError(*spec.Limits.OOMScoreAdj, failed.Errno)
 	case spec.User != nil && slices.Contains([]fork.Step{fork.StepGroups, fork.StepGID, fork.StepUID, fork.StepCapabilities}, failed.Step):
 		return fmt.Errorf("%w %s: %v: %w", ErrUser, spec.User.Name, failed.Step, failed.Errno)
 	case failed.Step >= fork.StepLimit:
-		for _, r := range rlimitsOf(spec.Limits) {
-			if r.resource == int(failed.Step-fork.StepLimit) {
-				return limitError(r, failed.Errno)
+		for _, r := range trees.Rlimits(spec.Limits) {
+			if r.Resource == int(failed.Step-fork.StepLimit) {
+				return r.Error(failed.Errno)
 			}
 		}
 		return fmt.Errorf("%w: %w", ErrLimitRefused, failed)

@@ -616,7 +616,7 @@ var mutants = []mutant{
 	{file: "actors/child/fork_linux.go", old: `a.Limits = append(a.Limits, limits...)`, new: `_ = limits`, breaks: "a program has its limits from its first instruction on"},
 	{file: "actors/child/intake.go", old: `if f.Kind == FactStarted && in.left {`, new: `if false {`, breaks: "a child that starts after the end of its process has an owner"},
 	{file: "actors/process/end.go", old: `handle, unused = h, true`, new: `unused = true`, breaks: "a child whose start nobody has taken is ended"},
-	{file: "actors/child/trees/tag_linux.go", old: `a.Limits = append(a.Limits, t.tree.mark().limits...)`, new: ``, breaks: "a program has its tag from its first instruction on", run: "^TestTagsAreApart$"},
+	{file: "actors/child/trees/tag_linux.go", old: `a.Limits = append(a.Limits, t.tree.mark().limits...)`, new: ``, breaks: "a program has its tag from its first instruction on", run: "^TestTagIsHandedDown$"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	remove := func() error { return unix.Unlinkat(dir, p.name, unix.AT_REMOVEDIR) }`, new: `	remove := func() error { return nil }`, breaks: "the last user of a placeholder removes it"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	last := p.users == 0`, new: `	last := true`, breaks: "a placeholder stays for its other users"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	if flock(p.fd, unix.LOCK_EX) != nil {`, new: `	if flock(p.fd, unix.LOCK_EX); false {`, breaks: "a placeholder stays for other servers"},
@@ -729,11 +729,11 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/load/result/result.go", old: `		if !run.Right {
 			return false`, new: `		if !run.Right && false {
 			return false`, breaks: "the sum of several runs is a success only if each run is"},
-	{file: "actors/child/jailreport_linux.go", old: `	if r.Failure != nil {
+	{file: "actors/child/confine/report_linux.go", old: `	if r.Failure != nil {
 		return level, r.Failure
 	}
-	if plan`, new: `	if plan`, breaks: "a jail that has failed runs no program", run: "^TestJail"},
-	{file: "actors/child/jailreport_linux.go", old: `	if failure.Stage == jail.StageExec {`, new: `	if false {`, breaks: "a program that cannot be executed is no fault of its sandbox", run: "^TestJail"},
+	if plan`, new: `	if plan`, breaks: "a jail that has failed runs no program", in: "actors/child", run: "^TestJail"},
+	{file: "actors/child/confine/report_linux.go", old: `	if failure.Stage == jail.StageExec {`, new: `	if false {`, breaks: "a program that cannot be executed is no fault of its sandbox", in: "actors/child", run: "^TestJail"},
 	// The levels of a sandbox.
 	{file: "internal/sandbox/jail/proc_linux.go", old: `cloneAll(v.hostProc, inert|unix.MOUNT_ATTR_RDONLY)`, new: `cloneAll(v.hostProc, inert)`, breaks: "level: the old /proc of a sandbox is read-only", run: "^TestEnterOldProc$"},
 	{file: "internal/sandbox/jail/proc_linux.go", old: `case regular && (owner && stat.Mode&0o444`, new: `case !v.oldProc && regular && (owner && stat.Mode&0o444`, breaks: "level: telling files are empty in the old /proc, too", run: "^TestEnterOldProc$"},
@@ -743,11 +743,11 @@ var mutants = []mutant{
 	{file: "internal/sandbox/jail/landlock_linux.go", old: `if err := r.allowBeneath("/", unix.LANDLOCK_ACCESS_FS_REFER); err != nil {`, new: `if err := error(nil); err != nil {`, breaks: "level: a program with rules of its own still renames across directories", run: "^TestScopeKeepsRenames$"},
 	{file: "internal/sandbox/jail/main_linux.go", old: `OldProc: plan != nil && plan.oldProc`, new: ``, breaks: "level: the trial of a sandbox tells of the old /proc", in: "tests", run: "^TestSandboxRefused$/^root$/^covered"},
 	{file: "internal/sandbox/jail/main_linux.go", old: `report(Report{OldProc: plan.oldProc})`, new: `report(Report{})`, breaks: "level: a start in a sandbox tells of the old /proc", in: "tests", run: "^TestSandboxAvailable$"},
-	{file: "actors/child/jailprepare_linux.go", old: ` && !mayMapRoot()`, new: ` && false`, breaks: "level: root without CAP_SETFCAP reads what is missing", run: "^TestTrySandbox"},
+	{file: "actors/child/confine/prepare_linux.go", old: ` && !mayMapRoot()`, new: ` && false`, breaks: "level: root without CAP_SETFCAP reads what is missing", run: "^TestTry"},
 	{file: "actors/child/cansandbox.go", old: `if s.at.IsZero() || s.known.Err != nil && time.Since(s.at) >= tryAgain {`, new: `if true {`, breaks: "level: a host tries a sandbox once", run: "^TestTrySandbox"},
-	{file: "actors/child/cansandbox_linux.go", old: `if filtered() {`, new: `if false {`, breaks: "level: with Docker's profile, the error names the profile of troupe", in: "docs/seccomp", run: "^TestContainers$/^Docker.s_profile$", slow: true},
+	{file: "actors/child/confine/try_linux.go", old: `if filtered() {`, new: `if false {`, breaks: "level: with Docker's profile, the error names the profile of troupe", in: "docs/seccomp", run: "^TestContainers$/^Docker.s_profile$", slow: true},
 	{file: "internal/sandbox/jail/root_linux.go", old: `if err == unix.EPERM {`, new: `if false {`, breaks: "level: with Docker's profile and CAP_SYS_ADMIN, the error names the profile of troupe", in: "docs/seccomp", run: "^TestContainers$/CAP_SYS_ADMIN", slow: true},
-	{file: "actors/child/cansandbox_linux.go", old: `if s.Level == protocol.SandboxOldProc {`, new: `if s.Level == protocol.SandboxOldProc+"x" {`, breaks: "level: the notes of a server say what the old /proc shows", in: "tests", run: "^TestSandboxAvailable$"},
+	{file: "actors/child/confine/try_linux.go", old: `if s.Level == protocol.SandboxOldProc {`, new: `if s.Level == protocol.SandboxOldProc+"x" {`, breaks: "level: the notes of a server say what the old /proc shows", in: "tests", run: "^TestSandboxAvailable$"},
 	{file: "actors/child/jail_linux.go", old: `plan.Complete = h.completeSandbox`, new: ``, breaks: "level: a server that demands complete sandboxes starts no other", in: "tests", run: "^TestSandboxRefused$/^root$/^covered"},
 	{file: "actors/troupe.go", old: `CompleteSandbox: e.CompleteSandbox,`, new: ``, breaks: "level: --require-sandbox=complete reaches the host", in: "tests", run: "^TestSandboxRefused$/^root$/^covered"},
 	{file: "actors/internal/env/env.go", old: `Level: state.Level, `, new: ``, breaks: "level: server/info has the level", in: "tests", run: "^TestSandboxAvailable$"},
@@ -812,7 +812,7 @@ var mutants = []mutant{
 			p.reply(ctx, r, nil,`, breaks: "the answer to process/terminate tells the survivors", in: "tests", run: "^TestSurvivorsAreTold$", slow: true},
 	{file: "actors/internal/env/env.go", old: `		FileCallsHung: s.FileTurns.Hanging(),
 `, new: ``, breaks: "server/info counts the file calls that hang", in: "tests", run: "^TestFileCallsHang$", slow: true},
-	{file: "actors/child/limits_linux.go", old: `resource == unix.RLIMIT_CPU && value != now.Max`, new: `false`, breaks: "SIGXCPU comes a second before SIGKILL", in: "tests", run: "^TestProcessorTimeReached$", slow: true},
+	{file: "actors/child/trees/limits_linux.go", old: `resource == unix.RLIMIT_CPU && value != now.Max`, new: `false`, breaks: "SIGXCPU comes a second before SIGKILL", in: "tests", run: "^TestProcessorTimeReached$", slow: true},
 	{file: "actors/files/changes/inotify_linux.go", old: `	if r.in == nil {
 `, new: `	if true {
 `, breaks: "the watches of all connections share an instance of inotify", in: "tests", run: "^TestWatchMissingEnds$"},

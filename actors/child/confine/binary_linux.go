@@ -1,4 +1,4 @@
-package child
+package confine
 
 import (
 	"errors"
@@ -77,13 +77,13 @@ func (b *ownBinary) close() {
 
 // binaryError explains an error of open.
 func binaryError(err error, plan *jail.Plan) error {
-	if full := trees.NoDescriptor(err); errors.Is(full, ErrLimit) {
+	if full := trees.NoDescriptor(err); errors.Is(full, trees.ErrLimit) {
 		return full
 	}
-	if _, ok := errors.AsType[*SandboxError](err); ok {
+	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
-	return namespaceError(err, plan)
+	return forkError(err, plan)
 }
 
 // intact reports whether nobody has changed the mode of a copy. A jail can change it, from Linux 6.3 on without the permission to
@@ -127,7 +127,7 @@ func inMemory(own *os.File) (fd int, err error) {
 	defer func() {
 		if err != nil {
 			unix.Close(fd)
-			err = &SandboxError{Stage: "copy of this program", Err: err}
+			err = &Error{Stage: "copy of this program", Err: err}
 		}
 	}()
 	if err != nil {

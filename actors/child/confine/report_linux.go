@@ -1,4 +1,4 @@
-package child
+package confine
 
 import (
 	"encoding/json"
@@ -11,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/fork"
+	"github.com/b6f6fdd7/troupe/internal/nonblock"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -20,7 +22,7 @@ import (
 func sendPlan(socket *os.File, plan int, serve *os.File) (err error) {
 	files := []int{plan}
 	send := func() {
-		if !control(socket, func(fd uintptr) {
+		if !nonblock.Control(socket, func(fd uintptr) {
 			err = unix.Sendmsg(int(fd), []byte{0}, unix.UnixRights(files...), nil, unix.MSG_NOSIGNAL)
 		}) {
 			err = os.ErrClosed
@@ -30,7 +32,7 @@ func sendPlan(socket *os.File, plan int, serve *os.File) (err error) {
 		send()
 		return err
 	}
-	if !control(serve, func(fd uintptr) { files = append(files, int(fd)); send() }) {
+	if !nonblock.Control(serve, func(fd uintptr) { files = append(files, int(fd)); send() }) {
 		err = os.ErrClosed
 	}
 	return err
@@ -75,25 +77,27 @@ func readReport(socket *os.File) (r jail.Report, err error) {
 	return r, json.Unmarshal(buf[:n], &r)
 }
 
-// namespaceError explains the error of the fork of a jail.
-func namespaceError(err error, plan *jail.Plan) error {
+// ExplainFork explains the error of the fork of the jail.
+func (j *Jail) ExplainFork(err error) error { return forkError(err, j.Plan) }
+
+func forkError(err error, plan *jail.Plan) error {
 	step, ok := errors.AsType[*fork.Error](err)
 	switch {
 	case ok:
-		return &SandboxError{Stage: fmt.Sprintf("start of the jail, %v", step.Step), Err: step.Errno}
+		return &Error{Stage: fmt.Sprintf("start of the jail, %v", step.Step), Err: step.Errno}
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
 		return err // as of any start
 	case !plan.Policy.Files:
-		return &SandboxError{Stage: "start of the jail", Err: err}
+		return &Error{Stage: "start of the jail", Err: err}
 	}
 	if advice := namespaceAdvice(err); advice != "" {
 		err = fmt.Errorf("%w (%s)", err, advice)
 	}
-	return &SandboxError{Stage: "namespaces", Err: err}
+	return &Error{Stage: "namespaces", Err: err}
 }
 
-// jailError explains why a jail, which has ended with status, does not run the program.
-func jailError(err error, spec *Spec, status syscall.WaitStatus) error {
+// Explain explains the error of Enter: why the jail, which has ended with status, does not run the program.
+func (j *Jail) Explain(err error, status syscall.WaitStatus) error {
 	failure, ok := errors.AsType[*jail.Failure](err)
 	if !ok {
 		if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
@@ -101,12 +105,12 @@ func jailError(err error, spec *Spec, status syscall.WaitStatus) error {
 			if status.Exited() && status.ExitStatus() == exitOfRuntime {
 				err = fmt.Errorf("%w: it needs up to 8 threads (RLIMIT_NPROC of its user, limits.pids) and memory in its cgroup; raise the limit that is too low", err)
 			}
-			return &SandboxError{Stage: "start of the jail", Err: err}
+			return &Error{Stage: "start of the jail", Err: err}
 		}
-		if _, ok := errors.AsType[*SandboxError](err); ok || errors.Is(err, ErrLimitRefused) {
+		if _, ok := errors.AsType[*Error](err); ok || errors.Is(err, trees.ErrLimitRefused) {
 			return err
 		}
-		return &SandboxError{Stage: "start of the jail", Err: err}
+		return &Error{Stage: "start of the jail", Err: err}
 	}
 	errno := syscall.Errno(failure.Errno)
 	if failure.Stage == jail.StageExec {
@@ -114,12 +118,12 @@ func jailError(err error, spec *Spec, status syscall.WaitStatus) error {
 	}
 	var resource int
 	if n, _ := fmt.Sscanf(failure.Stage, jail.StageLimit+" %d", &resource); n == 1 {
-		for _, r := range rlimitsOf(spec.Limits) {
-			if r.resource == resource {
-				return fmt.Errorf("%w.%s is %d: %w", ErrLimitRefused, r.name, r.value, errno)
+		for _, r := range trees.Rlimits(j.Limits) {
+			if r.Resource == resource {
+				return fmt.Errorf("%w.%s is %d: %w", trees.ErrLimitRefused, r.Name, r.Value, errno)
 			}
 		}
-		return fmt.Errorf("%w: %s: %w", ErrLimitRefused, failure.Stage, errno)
+		return fmt.Errorf("%w: %s: %w", trees.ErrLimitRefused, failure.Stage, errno)
 	}
 	cause := errors.New(failure.Text)
 	switch {
@@ -128,7 +132,7 @@ func jailError(err error, spec *Spec, status syscall.WaitStatus) error {
 	case errno != 0:
 		cause = fmt.Errorf("%s: %w", failure.Text, errno)
 	}
-	return &SandboxError{Stage: failure.Stage, Err: cause}
+	return &Error{Stage: failure.Stage, Err: cause}
 }
 
 // exitOfRuntime is the exit code of a program whose Go runtime has failed.

@@ -2,17 +2,13 @@ package child
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
-	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/resolve"
 )
@@ -97,79 +93,4 @@ func placeError(err error) error {
 		return full
 	}
 	return fmt.Errorf("%w: %w", ErrSandbox, err)
-}
-
-// planOf returns the Plan of a jail.
-func planOf(b *birth) (*jail.Plan, error) {
-	spec := b.spec
-	plan := &jail.Plan{Policy: *spec.policy, Serve: spec.Serve != nil, Program: b.path, Argv: b.argv, Env: spec.Env, TTY: spec.TTY, Umask: spec.Umask}
-	if spec.dir != nil {
-		var stat unix.Stat_t
-		if err := unix.Fstat(int(spec.dir.Fd()), &stat); err != nil {
-			return nil, fmt.Errorf("%w %q: %w", ErrDir, spec.Dir, err)
-		}
-		plan.DirDev, plan.DirIno = stat.Dev, stat.Ino
-	}
-	var err error
-	if plan.Dir, err = spec.fullDir(); err != nil {
-		return nil, err
-	}
-	if u := spec.User; u != nil {
-		plan.User = &jail.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
-	}
-	limits, err := limitsOf(spec)
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range limits {
-		plan.Limits = append(plan.Limits, jail.Rlimit{Resource: l.Resource, Cur: l.Limit.Cur, Max: l.Limit.Max})
-	}
-	if spec.Limits.NoFile == nil { // the runtime of the jail raises its own
-		now := noFileOfChildren()
-		if now == nil {
-			now = new(unix.Rlimit)
-			if err := unix.Getrlimit(unix.RLIMIT_NOFILE, now); err != nil {
-				return nil, err
-			}
-		}
-		most := now.Max
-		if plan.Policy.Files {
-			if most, err = mostFiles(); err != nil {
-				return nil, err
-			}
-		}
-		plan.Limits = append(plan.Limits, jail.Rlimit{Resource: unix.RLIMIT_NOFILE, Cur: min(now.Cur, most), Max: min(now.Max, most)})
-	}
-	return plan, nil
-}
-
-// mostFiles is how many descriptors a confined program may have, unless its client names a limit. The kernel counts the descriptors that a
-// user has sent over sockets and nobody has received. It refuses to send more to whoever may not have as many open. So a program
-// that may have fewer than the server cannot keep the server and its jails from sending. The distance is for threads of the program
-// that send at the same moment, each up to 253.
-func mostFiles() (uint64, error) {
-	var own unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil {
-		return 0, err
-	}
-	return own.Cur - min(own.Cur/4, 4096), nil
-}
-
-// planFile returns a file in memory with plan.
-func planFile(plan *jail.Plan) (fd int, err error) {
-	text, err := json.Marshal(plan)
-	if err != nil {
-		return -1, err
-	}
-	fd, err = unix.MemfdCreate("plan", unix.MFD_CLOEXEC)
-	if err != nil {
-		return -1, trees.NoDescriptor(err)
-	}
-	for n := 0; len(text) > 0; text = text[n:] {
-		if n, err = unix.Write(fd, text); err != nil {
-			unix.Close(fd)
-			return -1, fmt.Errorf("write the plan of a sandbox: %w", err)
-		}
-	}
-	return fd, nil
 }

@@ -1,4 +1,4 @@
-package child
+package confine
 
 import (
 	"errors"
@@ -18,11 +18,11 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// TrySandbox starts and ends a jail, and says whether the jail worked. The jail does everything for a program in a sandbox,
-// up to the exec. most bounds the wait for the answer, and again the wait for the end of the jail. complete: as
-// HostConfig.CompleteSandbox.
-func TrySandbox(most time.Duration, complete bool) SandboxState {
-	s := SandboxState{Landlock: jail.LandlockABI()}
+// Try starts and ends a jail, and says whether the jail worked. The jail does everything for a program in a sandbox,
+// up to the exec. most bounds the wait for the answer, and again the wait for the end of the jail. complete: a sandbox of
+// another level than protocol.SandboxComplete is an error.
+func Try(most time.Duration, complete bool) State {
+	s := State{Landlock: jail.LandlockABI()}
 	s.Level, s.Err = tryJail(most, complete)
 	if s.Level == protocol.SandboxOldProc {
 		s.Notes = append(s.Notes, withOldProc)
@@ -53,24 +53,24 @@ func tryJail(most time.Duration, complete bool) (level string, err error) {
 	}
 	var binary ownBinary // a server without jails keeps none open
 	defer binary.close()
-	n, err := makeJail(plan, &binary)
+	j, err := newJail(plan, &binary)
 	if err != nil {
 		return "", err
 	}
-	defer n.close()
-	defer n.ours.Close()
-	n.ours.SetDeadline(time.Now().Add(most))
+	defer j.Close()
+	defer j.Socket.Close()
+	j.Socket.SetDeadline(time.Now().Add(most))
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return "", err
 	}
 	defer null.Close()
 
-	// The jail stays in the session of this program: see isStranger.
-	pid, err := startTrial(null, n)
-	n.forked()
+	// The jail stays in the session of this program: a search for strangers leaves it alone.
+	pid, err := startTrial(null, j)
+	j.Forked()
 	if err != nil {
-		return "", namespaceError(err, plan)
+		return "", j.ExplainFork(err)
 	}
 	defer func() {
 		ended := make(chan struct{})
@@ -83,12 +83,7 @@ func tryJail(most time.Duration, complete bool) (level string, err error) {
 		case <-time.After(most): // the goroutine goes on, and reaps the jail
 		}
 	}()
-	if err = awaitOwner(pid); err == nil {
-		err = mapIDs(pid, nil)
-	}
-	if err == nil {
-		level, err = n.enter(nil)
-	}
+	level, err = j.Enter(pid, nil)
 	failure, ok := errors.AsType[*jail.Failure](err)
 	switch {
 	case ok && failure.Stage == jail.StageExec:
@@ -96,16 +91,16 @@ func tryJail(most time.Duration, complete bool) (level string, err error) {
 	case err == nil:
 		return "", errors.New("the jail has run a directory")
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return "", &SandboxError{Stage: "start of the jail", Err: fmt.Errorf("no answer within %v", most)}
+		return "", &Error{Stage: "start of the jail", Err: fmt.Errorf("no answer within %v", most)}
 	}
-	return "", jailError(err, &Spec{}, 0)
+	return "", j.Explain(err, 0)
 }
 
-func startTrial(null *os.File, n *newJail) (pid int, err error) {
+func startTrial(null *os.File, j *Jail) (pid int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	fd := null.Fd()
-	return fork.Start(n.attr([]uintptr{fd, fd, fd}))
+	return fork.Start(j.Attr([]uintptr{fd, fd, fd}))
 }
 
 // namespaceAdvice says why the kernel makes no namespaces, as far as files tell, and how to change this.
