@@ -34,17 +34,21 @@ type birth struct {
 	tree   *trees.Tree
 	thread *forker // nil: the child may hang, or has steps of its own, and a thread is taken for the fork alone
 	after  time.Duration
+
+	// forkJail sets these. Nil and empty: no jail confines files.
+	jail  *os.File // the socket of the jail
+	level string   // of its sandbox
 }
 
 // fork forks a child, and waits for the exec of its program: for b.after at most, if the child may hang. The error ErrNoAnswer means: the
 // child was killed, but has not ended.
-func (h *Host) fork(ctx context.Context, b *birth) (pid int, jail *jailer, err error) {
+func (h *Host) fork(ctx context.Context, b *birth) (pid int, err error) {
 	if b.spec.policy != nil {
 		return h.forkJail(ctx, b)
 	}
 	a, err := attrOf(b)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	b.tree.Mark(a)
 	if b.thread != nil {
@@ -55,14 +59,14 @@ func (h *Host) fork(ctx context.Context, b *birth) (pid int, jail *jailer, err e
 	}
 	switch {
 	case errors.Is(err, ErrNoAnswer):
-		return pid, nil, err
+		return pid, err
 	case err == nil:
 		err = trees.ScoreLate(pid, b.spec.Limits)
 	}
 	if err != nil && pid != 0 {
 		h.trees.Bury(pid)
 	}
-	return pid, nil, stepError(err, b.spec)
+	return pid, stepError(err, b.spec)
 }
 
 // newborn calls fork with a thread, and notes the child that it returns.

@@ -13,24 +13,18 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 )
 
-// jailer is the server's side of a jail that confines files.
-type jailer struct {
-	socket *os.File
-	level  string // of the sandbox
-}
-
 // forkJail forks a jail, and waits until its program runs, for b.after at most. The error ErrNoAnswer means: the
 // jail was killed, but has not ended.
-func (h *Host) forkJail(ctx context.Context, b *birth) (pid int, _ *jailer, err error) {
+func (h *Host) forkJail(ctx context.Context, b *birth) (pid int, err error) {
 	spec := b.spec
 	plan, err := planOf(b)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	plan.Complete = h.completeSandbox
 	j, err := confine.New(plan)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	j.Limits, j.Restrain = spec.Limits, h.trees.Restrain
 	defer j.Close()
@@ -47,19 +41,20 @@ func (h *Host) forkJail(ctx context.Context, b *birth) (pid int, _ *jailer, err 
 	pid, err = h.newborn(b, func(f *forker) (int, error) { return f.Start(a) })
 	j.Forked()
 	if err != nil {
-		return 0, nil, j.ExplainFork(err)
+		return 0, j.ExplainFork(err)
 	}
 	level, err := j.Enter(pid, spec.Serve)
 	switch {
 	case err == nil && plan.Policy.Files:
-		return pid, &jailer{j.Socket, level}, nil
+		b.jail, b.level = j.Socket, level
+		return pid, nil
 	case err == nil:
-		return pid, nil, nil // the jail has become the program, or serves files as it is
+		return pid, nil // the jail has become the program, or serves files as it is
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		unix.Kill(pid, unix.SIGKILL)
-		return pid, nil, noAnswer(fmt.Sprintf("sandbox and execution of %q in working directory %q", b.path, spec.Dir), b.after)
+		return pid, noAnswer(fmt.Sprintf("sandbox and execution of %q in working directory %q", b.path, spec.Dir), b.after)
 	}
-	return 0, nil, j.Explain(err, h.trees.Bury(pid))
+	return 0, j.Explain(err, h.trees.Bury(pid))
 }
 
 // planOf returns the Plan of a jail.

@@ -170,7 +170,8 @@ func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Sp
 	if spec.Arg0 != nil {
 		argv[0] = *spec.Arg0
 	}
-	pid, jail, err := h.fork(ctx, &birth{spec: spec, path: path, argv: argv, theirs: ends.theirs[:], tree: tree, after: after, thread: thread})
+	f := &birth{spec: spec, path: path, argv: argv, theirs: ends.theirs[:], tree: tree, after: after, thread: thread}
+	pid, err := h.fork(ctx, f)
 	if errors.Is(err, ErrNoAnswer) {
 		hangs = true
 		t.hangs()
@@ -187,10 +188,7 @@ func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Sp
 	b = Born{
 		Trace: tree.Trace(), PID: pid,
 		TTY: ends.tty, Stdin: ends.stdin, Stdout: ends.stdout, Stderr: ends.stderr, StdinQueue: spec.StdinQueue,
-		Sandbox: mode.Of(spec.Sandbox), IsInit: spec.policy != nil && spec.policy.Files,
-	}
-	if jail != nil {
-		b.Jail, b.SandboxLevel = jail.socket, jail.level
+		Jail: f.jail, Sandbox: mode.Of(spec.Sandbox), SandboxLevel: f.level, IsInit: spec.policy != nil && spec.policy.Files,
 	}
 	return b, tree, nil
 }

@@ -79,25 +79,20 @@ type birth struct {
 	tree   *trees.Tree
 	thread *forker
 	after  time.Duration
+	jail   *os.File
+	level  string
 }
 
-func (h *Host) fork(_ context.Context, b *birth) (pid int, _ *jailer, err error) {
+func (h *Host) fork(_ context.Context, b *birth) (pid int, err error) {
 	if b.spec.Umask != nil || b.spec.NoNewPrivs {
-		return 0, nil, fmt.Errorf("%w: this system has no umask and no noNewPrivs for programs: leave them out", ErrUser)
+		return 0, fmt.Errorf("%w: this system has no umask and no noNewPrivs for programs: leave them out", ErrUser)
 	}
 	attr := &syscall.ProcAttr{Dir: b.spec.Dir, Env: b.spec.Env, Files: b.theirs, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: b.spec.TTY}}
-	pid, err = syscall.ForkExec(b.path, b.argv, attr)
-	return pid, nil, err
+	return syscall.ForkExec(b.path, b.argv, attr)
 }
 
 // mayHang is always false here: only Linux has another way to fork.
 func mayHang(_, _ string) bool { return false }
-
-// jailer is empty here. On Linux, a jailer is the server's side of a sandbox.
-type jailer struct {
-	socket *os.File
-	level  string
-}
 
 // resolve refuses every sandbox: only Linux has them.
 func (h *Host) resolve(spec *Spec, _ func(string)) error {

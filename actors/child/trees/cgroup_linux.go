@@ -112,16 +112,7 @@ func killCgroupLeftovers(own string, self server, log *slog.Logger) {
 			continue
 		}
 		left := leaf{dir: filepath.Join(own, entry.Name())}
-		var pause Backoff
-		var empty bool
-		var err error
-		for range KillTries {
-			if empty, err = left.vacant(); empty {
-				break
-			}
-			err = errors.Join(err, left.killMembers())
-			pause.Wait()
-		}
+		_, err := killUntilEmpty(left.vacant, left.killMembers, (*Backoff).Wait)
 		if err := errors.Join(err, left.remove()); err != nil {
 			log.Error("some processes of a dead server may still be running", "cgroup", left.dir, "members", left.members(), "err", err)
 		}

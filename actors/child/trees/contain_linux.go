@@ -157,13 +157,7 @@ func parseStat(pid int, raw []byte) (stat, error) {
 	}
 	s := stat{pid: pid}
 	copy(s.name[:], raw[open+1:shut])
-	fields := bytes.TrimPrefix(raw[shut+1:], []byte(" "))
-	for n := 3; n <= 22; n++ { // n counts as in proc_pid_stat(5)
-		field, rest, more := bytes.Cut(fields, []byte(" "))
-		if !more {
-			return stat{}, statError(pid, raw)
-		}
-		fields = rest
+	if !eachField(raw[shut+1:], 22, func(n int, field []byte) {
 		switch n {
 		case 3:
 			s.zombie, s.stopped = field[0] == 'Z' || field[0] == 'X', field[0] == 't'
@@ -178,12 +172,29 @@ func parseStat(pid int, raw []byte) (stat, error) {
 		case 22:
 			s.start = uint64(number(field))
 		}
+	}) {
+		return stat{}, statError(pid, raw)
 	}
 	return s, nil
 }
 
 func statError(pid int, raw []byte) error {
 	return fmt.Errorf("/proc/%d/stat is %q: %w", pid, raw, errors.ErrUnsupported)
+}
+
+// eachField calls use with the fields 3 to last of a stat file, counted as in proc_pid_stat(5). fields is the file after the name. all is false
+// if the file has fewer fields.
+func eachField(fields []byte, last int, use func(n int, field []byte)) (all bool) {
+	fields = bytes.TrimPrefix(fields, []byte(" "))
+	for n := 3; n <= last; n++ {
+		field, rest, more := bytes.Cut(fields, []byte(" "))
+		if !more {
+			return false
+		}
+		fields = rest
+		use(n, field)
+	}
+	return true
 }
 
 // number parses the decimal digits of a field; for other text number returns 0.

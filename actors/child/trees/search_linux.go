@@ -273,21 +273,23 @@ func (s *spare) killThem(them []*stat) error {
 // killAll kills all processes returned by find, until find returns none twice in a row: a process
 // may fork while /proc is read. The error is nil, or names the survivors.
 func killAll(spare *spare, find func() ([]*stat, error)) error {
-	var pause Backoff
 	var left []*stat
-	var err error
-	var refused refusals
-	for empty, tries := 0, 0; empty < 2; tries++ {
-		if tries == KillTries || refused.enough(err) {
-			return survivorsError(named(left), err)
+	none := 0 // searches in a row without a process
+	empty, err := killUntilEmpty(func() (bool, error) {
+		var err error
+		if left, err = find(); err != nil || len(left) > 0 {
+			none = 0
+			return false, err
 		}
-		if left, err = find(); err == nil && len(left) == 0 {
-			empty++
-			continue
+		none++
+		return none == 2, nil
+	}, func() error { return spare.killThem(left) }, func(pause *Backoff) {
+		if none == 0 {
+			pause.Wait()
 		}
-		empty = 0
-		err = errors.Join(err, spare.killThem(left))
-		pause.Wait()
+	})
+	if !empty {
+		return survivorsError(named(left), err)
 	}
 	return nil
 }

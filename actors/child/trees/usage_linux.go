@@ -33,18 +33,11 @@ func lookUse(pid int) (u use, ok bool) {
 
 func parseUse(raw []byte) (u use, ok bool) {
 	// The name, in parentheses, may contain any character.
-	rest, _ := bytes.CutPrefix(raw[bytes.LastIndexByte(raw, ')')+1:], []byte(" "))
-	for n := 3; n <= 24; n++ { // n counts as in proc_pid_stat(5)
-		field, after, more := bytes.Cut(rest, []byte(" "))
-		if !more {
-			return use{}, false
-		}
-		rest = after
+	zombie := false
+	all := eachField(raw[bytes.LastIndexByte(raw, ')')+1:], 24, func(n int, field []byte) {
 		switch n {
 		case 3:
-			if field[0] == 'Z' || field[0] == 'X' {
-				return use{}, false
-			}
+			zombie = field[0] == 'Z' || field[0] == 'X'
 		case 14:
 			u.userMs = uint64(number(field)) * tickMs
 		case 15:
@@ -54,8 +47,8 @@ func parseUse(raw []byte) (u use, ok bool) {
 		case 24:
 			u.bytes = uint64(number(field)) * uint64(os.Getpagesize())
 		}
-	}
-	return u, true
+	})
+	return u, all && !zombie
 }
 
 // usage is the usage of the program itself: finding its descendants would take a search through /proc.
