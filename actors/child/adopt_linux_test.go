@@ -15,10 +15,10 @@ import (
 func leave(t *testing.T, h *Host, spec Spec) (b Born) {
 	t.Helper()
 	failed := make(chan error)
-	h.enter(&spec, func(ctx context.Context, turn *turn, after time.Duration) {
+	h.enter(&spec, func(ctx context.Context, turn *turn, after time.Duration) (answer func()) {
 		var err error
 		b, _, err = h.start(ctx, turn, after, &spec, newWatched(t, 1<<20).in)
-		failed <- err
+		return func() { failed <- err }
 	}, func(err error) { failed <- err })
 	if err := <-failed; err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
@@ -20,15 +21,16 @@ import (
 // of the child reaches in before done is called. done must not block. Start never blocks either;
 // the caller must have at most one outstanding start for each process.
 func (h *Host) Start(spec Spec, in *Intake, done func(Handle, error)) {
-	h.enter(&spec, func(ctx context.Context, t *turn, after time.Duration) {
+	h.enter(&spec, func(ctx context.Context, t *turn, after time.Duration) (answer func()) {
 		b, tree, err := h.start(ctx, t, after, &spec, in)
 		if err != nil {
-			done(nil, err)
-			return
+			return func() { done(nil, err) }
 		}
 		p := h.adopt(b, tree, in, spec.StdinRate, spec.held)
-		done(p, nil)
-		p.watch()
+		return func() {
+			done(p, nil)
+			p.watch()
+		}
 	}, func(err error) { done(nil, err) })
 }
 
@@ -36,20 +38,20 @@ func (h *Host) Start(spec Spec, in *Intake, done func(Handle, error)) {
 // time and the turns of a start hold for ask: if ask hangs, done gets ErrNoAnswer, which names the step that ask has told last (at the
 // beginning the look-up of the user). Ask uses spec.Owner and spec.Context alone. Neither Ask nor done may block.
 func (h *Host) Ask(spec Spec, ask func(step func(what string)) error, done func(error)) {
-	h.enter(&spec, func(ctx context.Context, t *turn, after time.Duration) {
+	h.enter(&spec, func(ctx context.Context, t *turn, after time.Duration) (answer func()) {
 		err := t.call(ctx, after, func(step func(string)) (err error) {
 			defer h.recovered(nil, &err)
 			step("look-up of the user")
 			return ask(step)
-		}, func() {})
+		})
 		t.leave()
-		done(err)
+		return func() { done(err) }
 	}, done)
 }
 
-// enter queues for a turn, and calls run on a goroutine. after is how long run may wait for a filesystem. If the host is closing, enter
-// calls refused instead.
-func (h *Host) enter(spec *Spec, run func(ctx context.Context, t *turn, after time.Duration), refused func(error)) {
+// enter queues for a turn, and calls run and then the answer of run on a goroutine. after is how long run may wait for a filesystem. If the
+// host is closing, or if run hangs, enter calls refused instead of the answer.
+func (h *Host) enter(spec *Spec, run func(ctx context.Context, t *turn, after time.Duration) (answer func()), refused func(error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closing {
@@ -58,13 +60,23 @@ func (h *Host) enter(spec *Spec, run func(ctx context.Context, t *turn, after ti
 	}
 	ctx, cancel := context.WithCancelCause(h.open)
 	t, after := h.turns.enter(spec.Owner), h.answerTime
-	h.starts.Go(func() {
+	h.starts.Add(1)
+	var once sync.Once
+	answer := func(f func()) {
+		once.Do(func() {
+			defer h.starts.Done()
+			f()
+		})
+	}
+	t.giveUp = func(why error) { answer(func() { refused(why) }) }
+	outer := spec.Context
+	go func() {
 		defer cancel(nil)
-		if outer := spec.Context; outer != nil {
+		if outer != nil {
 			defer context.AfterFunc(outer, func() { cancel(context.Cause(outer)) })()
 		}
-		run(ctx, t, after)
-	})
+		answer(run(ctx, t, after))
+	}()
 }
 
 // Born is a child whose program runs, as plain data: what another process needs to take it over.
@@ -112,13 +124,20 @@ func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Sp
 	defer h.recovered(spec.Argv, &err)
 
 	// The program, its directory, its user and its sandbox, as far as the rule allows them.
-	path, apart, err := h.lookUp(ctx, t, after, spec)
-	if err != nil {
-		return b, nil, err
-	}
+	var path string
+	apart := false // the child may hang before its program runs, or has steps of its own
 	back.add(func() { h.releasePlaces(spec.held) })
-	if spec.dir != nil {
-		defer spec.dir.Close()
+	defer func() {
+		if spec.dir != nil {
+			spec.dir.Close()
+		}
+	}()
+	if err := t.call(ctx, after, func(step func(string)) (err error) {
+		defer h.recovered(spec.Argv, &err)
+		path, apart, err = h.look(spec, step)
+		return err
+	}); err != nil {
+		return b, nil, err
 	}
 
 	// A thread to fork on. The number of threads bounds the starts from here on, and that of turns those that may hang.
@@ -198,41 +217,6 @@ func (h *Host) Adopt(b Born, in *Intake, rate *pace.Meter) Handle {
 	p := h.adopt(b, h.trees.Adopt(b.Trace, b.PID), in, rate, nil)
 	p.watch()
 	return p
-}
-
-// lookUp finds out what a start may do, and notes it in spec. apart: the child may hang before its program runs, or has steps of its own.
-func (h *Host) lookUp(ctx context.Context, t *turn, after time.Duration, spec *Spec) (path string, apart bool, err error) {
-	// The look-up has its own copy of everything, because a look-up may go on after the failure of its start.
-	var found struct {
-		Spec
-		path  string
-		apart bool
-	}
-	found.Spec = *spec
-	letGo := func() {
-		if found.dir != nil {
-			found.dir.Close()
-		}
-		if found.held != nil {
-			h.leaving.Go(found.held.Release)
-		}
-		found.dir, found.held = nil, nil
-	}
-	err = t.call(ctx, after, func(step func(string)) (err error) {
-		defer func() {
-			if err != nil {
-				letGo()
-			}
-		}()
-		defer h.recovered(found.Argv, &err)
-		found.path, found.apart, err = h.look(&found.Spec, step)
-		return err
-	}, letGo)
-	if err != nil {
-		return "", false, err
-	}
-	*spec = found.Spec
-	return found.path, found.apart, nil
 }
 
 // look looks up the program, the working directory and the sandbox of spec.

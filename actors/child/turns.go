@@ -2,6 +2,7 @@ package child
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -42,10 +43,13 @@ type turn struct {
 	turns *turns
 	name  string     // of the owner
 	came  chan error // nil: the turn has come; otherwise there will be no turn
+	// giveUp answers the start or question at once, with the reason for its failure. Fixed before call.
+	giveUp func(why error)
 
 	owner    *owner      // while the turn is taken; else nil
 	unwanted bool        // nobody waits for the turn
 	late     bool        // the turn counts as hanging
+	givenUp  bool        // giveUp is called
 	step     string      // the current step of the call
 	deadline *time.Timer // of the call; nil: no call is being made
 }
@@ -150,66 +154,64 @@ func (t *turn) hangsLocked() {
 	}
 }
 
-// call waits for the turn, and makes a call that may hang on a goroutine of its own. The call tells its steps. If it takes longer than
-// after, the error is an ErrNoAnswer that names the last step; if ctx is done first, the error is the cause of ctx. In both cases the call
-// keeps the turn until it returns, and then late is called. Otherwise the caller has the turn.
-func (t *turn) call(ctx context.Context, after time.Duration, call func(step func(what string)) error, late func()) error {
+// errGivenUp ends a start that has its answer already.
+var errGivenUp = errors.New("child: the start was given up")
+
+// call waits for the turn, and makes a call that may hang. The call tells its steps. If the call takes longer than after, or if ctx is done
+// first, t.giveUp gets the reason at once: an ErrNoAnswer that names the last step, or the cause of ctx. Then the call keeps the turn until
+// the call returns, and the error is errGivenUp. Otherwise the caller has the turn.
+func (t *turn) call(ctx context.Context, after time.Duration, call func(step func(what string)) error) error {
 	select {
 	case err := <-t.came:
 		if err != nil {
 			return err
 		}
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
 		t.leave()
 		return context.Cause(ctx)
 	}
-	ts, returned, overdue := t.turns, make(chan error, 1), make(chan struct{})
-	left := false // guarded by ts.mu: nobody waits for the call
+	ts := t.turns
+	// giveUp is called with ts.mu.
+	giveUp := func(why error) {
+		if !t.givenUp {
+			t.givenUp = true
+			go t.giveUp(why)
+		}
+	}
 	ts.mu.Lock()
 	t.deadline = time.AfterFunc(after, func() {
 		ts.mu.Lock()
 		defer ts.mu.Unlock()
 		if t.deadline != nil {
 			t.hangsLocked()
-			close(overdue)
+			giveUp(noAnswer(t.step, after))
 		}
 	})
 	ts.mu.Unlock()
-	go func() {
-		err := call(func(step string) {
-			ts.mu.Lock()
-			t.step = step
-			ts.mu.Unlock()
-		})
+	stop := context.AfterFunc(ctx, func() {
 		ts.mu.Lock()
-		t.deadline.Stop()
-		t.deadline = nil
-		returned <- err
-		unwanted := left
-		ts.mu.Unlock()
-		if unwanted {
-			late()
-			t.leave()
+		defer ts.mu.Unlock()
+		if t.deadline != nil {
+			giveUp(context.Cause(ctx))
 		}
-	}()
-	var why error
-	select {
-	case err := <-returned:
-		return err
-	case <-ctx.Done():
-		why = context.Cause(ctx)
-	case <-overdue:
-	}
+	})
+	err := call(func(step string) {
+		ts.mu.Lock()
+		t.step = step
+		ts.mu.Unlock()
+	})
+	stop()
 	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if t.deadline == nil { // it has returned meanwhile
-		return <-returned
+	t.deadline.Stop()
+	t.deadline = nil
+	ts.mu.Unlock()
+	if t.givenUp { // constant from now on
+		t.leave()
+		return errGivenUp
 	}
-	left = true
-	if why == nil {
-		why = noAnswer(t.step, after)
-	}
-	return why
+	return err
 }
 
 func noAnswer(what string, after time.Duration) error {
