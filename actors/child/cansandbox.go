@@ -3,18 +3,12 @@ package child
 import (
 	"sync"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/child/confine"
 )
 
 // SandboxState says whether this system can confine children.
-type SandboxState struct {
-	// Err is the reason against sandboxes, with advice; nil: sandboxes work.
-	Err error
-	// Level is what sandboxes keep: protocol.SandboxComplete or another one of its constants. Empty: there is an Err.
-	Level string
-	// Landlock is the ABI of Landlock, 0 without it. Notes name missing protections of sandboxes, for people.
-	Landlock int
-	Notes    []string
-}
+type SandboxState = confine.State
 
 // tryAgain is how long a Host remembers a failed trial: somebody may be mending the system.
 const tryAgain = 10 * time.Second
@@ -43,7 +37,7 @@ func (h *Host) TrySandbox() SandboxState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.at.IsZero() || s.known.Err != nil && time.Since(s.at) >= tryAgain {
-		s.known, s.at = TrySandbox(h.answerTime, h.completeSandbox), time.Now()
+		s.known, s.at = confine.Try(h.answerTime, h.completeSandbox), time.Now()
 	}
 	return s.known
 }

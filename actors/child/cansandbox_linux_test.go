@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
-	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // withoutNamespaces is the argv[0] of this test binary as root of a user namespace of its own, without any further namespaces.
@@ -62,27 +59,6 @@ func init() {
 	os.Exit(0)
 }
 
-// TestTrySandbox: the trial succeeds where a jail does, tells the level and what is missing, and leaves no process behind. If the
-// sandbox must be complete, it is, or the trial fails.
-func TestTrySandbox(t *testing.T) {
-	needs.Namespaces(t, os.Getuid())
-	for _, complete := range []bool{false, true} {
-		s := TrySandbox(time.Minute, complete)
-		refused := complete && level() != protocol.SandboxComplete
-		if refused && (s.Err == nil || s.Level != "" || !strings.Contains(s.Err.Error(), "--require-sandbox=complete")) ||
-			!refused && (s.Err != nil || s.Level != level()) {
-			t.Errorf("complete %v: level %q, error %v", complete, s.Level, s.Err)
-		}
-		told := slices.ContainsFunc(s.Notes, func(note string) bool { return strings.Contains(note, "see the arguments") })
-		if told != (s.Level == protocol.SandboxOldProc) {
-			t.Errorf("complete %v: level %q has the notes %q", complete, s.Level, s.Notes)
-		}
-	}
-	if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); !errors.Is(err, unix.ECHILD) {
-		t.Errorf("after the trial there is a child: %v", err)
-	}
-}
-
 // TestTrySandboxWithoutNamespaces: the error names the limit to raise.
 func TestTrySandboxWithoutNamespaces(t *testing.T) {
 	needs.NewProc(t, os.Getuid())
@@ -101,30 +77,5 @@ func TestTrySandboxWithoutNamespaces(t *testing.T) {
 	}
 	if !strings.HasPrefix(string(out), "true true ") || !strings.Contains(string(out), "raise it, such as with sysctl -w user.max_user_namespaces=") {
 		t.Errorf("without user namespaces the trial says %s", out)
-	}
-}
-
-// TestTrySandboxWithoutSetfcap: root in a container without capabilities reads which one is missing.
-func TestTrySandboxWithoutSetfcap(t *testing.T) {
-	needs.Root(t)
-	needs.Namespaces(t, os.Getuid())
-	state := make(chan SandboxState)
-	go func() {
-		runtime.LockOSThread() // the thread ends with the goroutine
-		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-		var sets [2]unix.CapUserData
-		if err := unix.Capget(&header, &sets[0]); err != nil {
-			t.Error(err)
-		}
-		for _, set := range []*uint32{&sets[0].Effective, &sets[0].Permitted, &sets[0].Inheritable} {
-			*set &^= 1 << unix.CAP_SETFCAP
-		}
-		if err := unix.Capset(&header, &sets[0]); err != nil {
-			t.Error(err)
-		}
-		state <- TrySandbox(time.Minute, false)
-	}()
-	if s := <-state; !errors.Is(s.Err, unix.EPERM) || !strings.Contains(s.Err.Error(), "root without CAP_SETFCAP") {
-		t.Errorf("level %q, error %v", s.Level, s.Err)
 	}
 }

@@ -1,7 +1,6 @@
 package child
 
 import (
-	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -15,23 +14,6 @@ func BenchmarkMarker(b *testing.B) {
 	}
 	defer h.Close(b.Context())
 	reportMedian(b, func() { runTrue(b, h, false) })
-}
-
-// BenchmarkCensus is a census of the machine with 500 processes more, which reads the marker of each.
-func BenchmarkCensus(b *testing.B) {
-	for range 500 {
-		cmd := exec.Command("/bin/sleep", "1000")
-		if err := cmd.Start(); err != nil {
-			b.Fatal(err)
-		}
-		defer cmd.Wait()
-		defer cmd.Process.Kill()
-	}
-	reportMedian(b, func() {
-		if _, err := takeCensus(0, true, func(*stat) bool { return false }); err != nil {
-			b.Fatal(err)
-		}
-	})
 }
 
 // reportMedian measures each call of f, and reports the median and the least time.

@@ -11,19 +11,20 @@
 // any actor's Receive, may call these methods. An idle child costs a goroutine for each stream; it
 // costs no thread and no buffer.
 //
+// A start is one list of steps, in start.go. Its result is a [Born], plain data, of which the Host builds what moves the bytes and
+// waits. [Host.Adopt] builds the same for a child that was started earlier.
+//
 // # Where to look
 //
-//   - child.go, host.go, host_close.go: the Host: starts of children, and its own end
+//   - child.go, host.go, host_close.go: the Host, and its own end
+//   - start.go, turns.go, fork_linux.go: a start, step by step; a call that may hang; the fork
 //   - lookup.go, environ.go, rule.go, user.go: what is run, with which environment, under which rules, as whom
-//   - turns.go, apart_linux.go: a start that waits for a filesystem, or may hang before its first instruction
-//   - forker_linux.go, limits_linux.go, user_linux.go: what a child does between fork and exec
+//   - local_linux.go: whether a filesystem may hang
 //   - process.go, stream.go, order_linux.go, stdin.go, ends.go: streams of a running child, and the order of stdout and stderr
 //   - intake.go: facts for the actor, and credit for reading
-//   - room_linux.go, fence_linux.go: how many processes and threads there may be
-//   - kill.go, containment.go, search_linux.go, search_tree_linux.go, census_linux.go, tag_linux.go, cgroup_linux.go: trees: how they are found, measured and killed
-//   - spare_linux.go: kills without a free descriptor
-//   - exits_linux.go, reaper_linux.go: exits, and orphans that this program adopts
-//   - sandbox.go, cansandbox.go, jail*_linux.go: jails: whether the system can make them, the plan, the binary, the fork, the report
+//   - sandbox.go, cansandbox.go, places_linux.go, jail_linux.go: the sandbox of a child, its placeholders, and its plan
+//   - trees: how a child and its descendants are found, measured, killed and reaped; limits
+//   - confine: the jail of a child, its binary and its reports
 package child
 
 import (
@@ -34,6 +35,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/child/confine"
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
@@ -110,23 +113,18 @@ type Spec struct {
 }
 
 // Containment is the method for finding the descendants of a child when all of them must go.
-type Containment string
+type Containment = trees.Containment
 
-// With each method, a Host also finds processes with the child's tag (RLIMIT_LOCKS), and all
-// descendants of the processes found. docs/protocol/supervision.md lists the processes no method finds.
+// The methods. See package trees.
 const (
-	// ContainCgroup puts each child into a cgroup (v2) of its own. The kernel kills a cgroup as a
-	// unit. Root and the owner of the cgroup can leave the cgroup.
-	ContainCgroup Containment = "cgroup"
-	// ContainMarker gives each child a second tag (RLIMIT_RTTIME), also within another server.
-	ContainMarker Containment = "marker"
-	// ContainGroup finds the process group and the session of the child.
-	ContainGroup Containment = "group"
+	ContainCgroup = trees.ContainCgroup
+	ContainMarker = trees.ContainMarker
+	ContainGroup  = trees.ContainGroup
 )
 
 // HostConfig configures a Host. The zero value is useful.
 type HostConfig struct {
-	// Spawners is the number of threads starting children. Zero or less means 2. A third thread
+	// Spawners is the number of threads that fork. Zero or less means 2. A third thread
 	// gains next to nothing, because the runtime takes one lock for each fork.
 	Spawners int
 	// Containment is the method to use. NewHost fails if the system lacks this method. Empty means
@@ -233,14 +231,14 @@ var (
 	ErrNoProgram  = errors.New("no such program")
 	ErrPermission = errors.New("permission denied")
 	ErrExecFormat = errors.New("exec format error")
-	ErrLimit      = errors.New("limit reached")
+	ErrLimit      = trees.ErrLimit
 	ErrClosed     = errors.New("child: the host is closed")
 	// ErrNoAnswer means: the filesystem of the program or of the working directory hangs.
 	ErrNoAnswer = errors.New("the filesystem does not answer")
 	// ErrLimitRefused means: Spec.Limits cannot be set.
-	ErrLimitRefused = errors.New("limits")
+	ErrLimitRefused = trees.ErrLimitRefused
 	// ErrSandbox means: the system cannot confine a child as Spec.Sandbox asks for.
-	ErrSandbox = errors.New("sandbox")
+	ErrSandbox = confine.ErrSandbox
 	// ErrSandboxPolicy means: no system can confine a child as Spec.Sandbox asks for, as the files are now.
 	ErrSandboxPolicy = resolve.ErrPolicy
 
@@ -251,6 +249,6 @@ var (
 var (
 	ErrStdinClosed = errors.New("child: stdin is closed")
 	ErrNoTTY       = errors.New("child: the process has no TTY")
-	ErrSurvivors   = errors.New("child: could not kill the whole tree")
+	ErrSurvivors   = trees.ErrSurvivors
 	ErrInUse       = errors.New("child: still in use")
 )

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,6 +21,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/pace"
@@ -30,36 +30,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if mode := os.Getenv("CHILD_TEST_SERVER"); mode != "" {
-		serveUntilKilled(Containment(mode))
-	}
-	forkOnMainThread()
 	if err := SealFiles(); err != nil { // else TestDescriptors would find the files of the caller
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// serveUntilKilled acts as another server: it starts a child, which leaves a descendant behind, and
-// prints the pids of both.
-func serveUntilKilled(mode Containment) {
-	h, err := NewHost(HostConfig{Containment: mode})
-	if err != nil {
-		panic(err)
-	}
-	facts := make(chan struct{}, 1)
-	in := NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() { facts <- struct{}{} })
-	h.Start(sh("leftover", `echo $$; (setsid sh -c 'trap "" TERM HUP; echo $$; exec sleep 1000' &); exec sleep 1000`), in, func(_ Handle, err error) {
-		if err != nil {
-			panic(err)
-		}
-	})
-	for range facts {
-		for f, ok := in.Next(); ok; f, ok = in.Next() {
-			os.Stdout.Write(f.Data)
-			in.Settle(0, 0)
-		}
-	}
 }
 
 // watched is a child whose Facts are taken out and remembered, as by its actor.
@@ -128,14 +102,7 @@ func start(t *testing.T, h *Host, spec Spec) *watched {
 }
 
 func tryStart(t *testing.T, h *Host, spec Spec, limit int64) (*watched, error) {
-	w := &watched{t: t, out: map[protocol.Stream][]byte{}, told: make(chan struct{}, 1)}
-	w.changed.L = &w.mu
-	w.in = NewIntake(limit, budget.NewOutput(0, func() {}), nil, func() {
-		select {
-		case w.told <- struct{}{}:
-		default:
-		}
-	})
+	w := newWatched(t, limit)
 	if os.Getenv("CHILD_TEST_JAIL") != "" && spec.policy == nil {
 		spec.policy = &sandbox.Policy{Files: true, Root: sandbox.Write, Network: true}
 	}
@@ -149,6 +116,19 @@ func tryStart(t *testing.T, h *Host, spec Spec, limit int64) (*watched, error) {
 	}
 	go w.take()
 	return w, nil
+}
+
+// newWatched returns a watched child that its caller starts.
+func newWatched(t *testing.T, limit int64) *watched {
+	w := &watched{t: t, out: map[protocol.Stream][]byte{}, told: make(chan struct{}, 1)}
+	w.changed.L = &w.mu
+	w.in = NewIntake(limit, budget.NewOutput(0, func() {}), nil, func() {
+		select {
+		case w.told <- struct{}{}:
+		default:
+		}
+	})
+	return w
 }
 
 func (w *watched) take() {
@@ -301,8 +281,8 @@ func outputThenExitThenClosed(t *testing.T, mode Containment, n int) {
 	if h.Live() != 0 {
 		t.Errorf("%d live after all were released", h.Live())
 	}
-	if c, ok := h.containment.(*cgroups); ok {
-		if left, _ := os.ReadDir(c.dir); hasDir(left) {
+	if dir := cgroupOf(t, h); dir != "" {
+		if left, _ := os.ReadDir(dir); hasDir(left) {
 			t.Error("a released child has left its cgroup")
 		}
 	}
@@ -361,15 +341,32 @@ func TestExitWaitsForWhatWasWritten(t *testing.T) {
 
 // untilExited waits until a process is a zombie or gone.
 func untilExited(pid int) {
-	var pause backoff
+	var pause trees.Backoff
 	for running(pid) {
-		pause.wait()
+		pause.Wait()
 	}
 }
 
-func running(pid int) bool {
-	s, ok := readStat(pid)
-	return ok && !s.zombie
+func running(pid int) bool { return !trees.Ended(pid) }
+
+// exists reports whether a process runs or is a zombie.
+func exists(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+// cgroupOf returns the directory in which the children of h have their cgroups; empty: they have none.
+func cgroupOf(t *testing.T, h *Host) string {
+	t.Helper()
+	tree, err := h.trees.Make(script("").Name, protocol.ProcessLimits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := tree.Trace().Cgroup
+	if err := tree.Remove(); err != nil {
+		t.Error(err)
+	}
+	if dir == "" {
+		return ""
+	}
+	return filepath.Dir(dir)
 }
 
 // A descendant writing without end delays neither the exit nor, after Abandon, the end.
@@ -394,8 +391,8 @@ func TestAbandonTakesWhatThePipeHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.set(true)
-	var pause backoff
-	for name := ""; name != "sleep\n"; pause.wait() {
+	var pause trees.Backoff
+	for name := ""; name != "sleep\n"; pause.Wait() {
 		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", w.PID()))
 		name = string(comm)
 	}
@@ -497,7 +494,7 @@ func TestKillTree(t *testing.T) {
 				if leader == "has exited" {
 					w.until(w.has(FactExited))
 				}
-				if _, ok := readStat(w.PID()); !ok && tt.mode == ContainGroup {
+				if !exists(w.PID()) && tt.mode == ContainGroup {
 					t.Error("the leader was reaped, and its pid may become another's, with its group alive")
 				}
 				bystander := start(t, h, script("exec sleep 1000"))
@@ -519,58 +516,11 @@ func TestKillTree(t *testing.T) {
 				if err := w.Release(); err != nil {
 					t.Error(err)
 				}
-				if _, ok := readStat(w.PID()); ok {
+				if exists(w.PID()) {
 					t.Error("the leader was not reaped")
 				}
 			})
 		}
-	}
-}
-
-// When a server is killed, its children die with it. The next server kills the children's
-// descendants. Children of a live server stay.
-func TestLeftoversOfAKilledServer(t *testing.T) {
-	for _, mode := range []Containment{ContainCgroup, ContainMarker} {
-		t.Run(string(mode), func(t *testing.T) {
-			h := newHost(t, HostConfig{Containment: mode}) // also kills leftovers of a failed test
-			neighbour := start(t, h, script("exec sleep 1000"))
-
-			spec := Spec{Argv: []string{"/proc/" + strconv.Itoa(os.Getpid()) + "/exe"}, Env: []string{"CHILD_TEST_SERVER=" + string(mode), "PATH=" + os.Getenv("PATH")}}
-			var pids []int
-			for try := 0; len(pids) == 0 || !running(pids[1]); try++ {
-				if try == 10 { // any other server of the machine that starts just now ends what is left
-					t.Fatal("nothing is left to test with")
-				}
-				spec.Name = script("").Name
-				server := start(t, h, spec)
-				pids = server.pids(protocol.Stdout, 2)
-				server.Kill()
-				server.until(server.has(FactExited))
-				untilExited(pids[0])
-			}
-			newHost(t, HostConfig{Containment: mode})
-			if mode == ContainMarker && running(pids[1]) {
-				t.Error("what the dead server left runs")
-			}
-			if mode == ContainCgroup {
-				// Only an outer server with a cgroup of its own would find this descendant.
-				inner := h.containment.(*cgroups).dir + "/" + spec.Name
-				self, err := self()
-				if err != nil {
-					t.Fatal(err)
-				}
-				killCgroupLeftovers(inner, self, slog.Default())
-				if running(pids[1]) {
-					t.Error("what the dead server left runs")
-				}
-				if left, _ := os.ReadDir(inner); hasDir(left) {
-					t.Error("the dead server's cgroup is there")
-				}
-			}
-			if !running(neighbour.PID()) {
-				t.Error("a live server's child was killed")
-			}
-		})
 	}
 }
 
@@ -590,49 +540,7 @@ func TestEnvironmentIsExact(t *testing.T) {
 	}
 }
 
-func TestDeadServer(t *testing.T) {
-	me, err := self()
-	if err != nil {
-		t.Fatal(err)
-	}
-	with := func(change func(*server)) server { s := me; change(&s); return s }
-	h := newHost(t, HostConfig{Containment: ContainGroup})
-	// The zombie stays as long as its group has members.
-	w := start(t, h, script("sleep 1000 & exit"))
-	w.until(w.has(FactExited))
-	zombie, ok := readStat(w.PID())
-	if !ok || !zombie.zombie {
-		t.Fatal("no zombie to test with")
-	}
-	for _, tt := range []struct {
-		name string
-		s    server
-		want bool
-	}{
-		{"we", me, false},
-		{"another that lives", with(func(s *server) { s.pid = os.Getppid(); st, _ := readStat(s.pid); s.start = st.start }), false},
-		{"one with our pid before us", with(func(s *server) { s.start-- }), true},
-		{"no such pid", with(func(s *server) { s.pid = 1 << 30 }), true},
-		{"not yet reaped", with(func(s *server) { s.pid, s.start = zombie.pid, zombie.start }), true},
-		{"elsewhere: who knows", with(func(s *server) { s.pidns++; s.pid = 1 << 30 }), false},
-	} {
-		if got := tt.s.dead(me); got != tt.want {
-			t.Errorf("%s: dead %v", tt.name, got)
-		}
-		if got, ok := parseServer(tt.s.String()); !ok || got != tt.s {
-			t.Errorf("%s reads back as %v, %v", tt.s, got, ok)
-		}
-	}
-}
-
-func hasDir(entries []os.DirEntry) bool {
-	for _, e := range entries {
-		if e.IsDir() {
-			return true
-		}
-	}
-	return false
-}
+func hasDir(entries []os.DirEntry) bool { return slices.ContainsFunc(entries, os.DirEntry.IsDir) }
 
 // A subreaper adopts orphans without a marker: they are reaped when they end, and killed when the
 // host closes.
@@ -641,12 +549,12 @@ func TestSubreaper(t *testing.T) {
 	w := start(t, h, script(`(setsid env -i sh -c 'echo $$; exec sleep 1000' &); (setsid sh -c 'echo $$' &); sleep 0.1`))
 	w.until(w.has(FactExited))
 	pids := w.pids(protocol.Stdout, 2)
-	var pause backoff
+	var pause trees.Backoff
 	gone := 0
 	for gone == 0 {
-		pause.wait()
+		pause.Wait()
 		for _, pid := range pids {
-			if _, ok := readStat(pid); !ok {
+			if !exists(pid) {
 				gone = pid
 			}
 		}
@@ -657,64 +565,9 @@ func TestSubreaper(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pid := range pids {
-		if _, ok := readStat(pid); ok {
+		if exists(pid) {
 			t.Errorf("orphan %d is there after close", pid)
 		}
-	}
-}
-
-// The reaper reaps neither children of the host, which may have to stay as zombies, nor children of
-// other code in the program.
-func TestReaperTakesStrangersOnly(t *testing.T) {
-	h := newHost(t, HostConfig{Containment: ContainGroup, Subreaper: true})
-	w := start(t, h, script("sleep 1000 & exit"))
-	w.until(w.has(FactExited))
-	other := exec.Command("/bin/sh", "-c", "exit 3")
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	untilExited(other.Process.Pid)
-	h.reapStrangers()
-	if _, ok := readStat(w.PID()); !ok {
-		t.Error("our child was reaped, and its pid may become another's")
-	}
-	if other.Wait(); other.ProcessState == nil || other.ProcessState.ExitCode() != 3 {
-		t.Errorf("the exit of another's child is lost: %v", other.ProcessState)
-	}
-}
-
-// A process stays in the pack after its parent's end. A new process with the same pid does not.
-func TestPackRemembers(t *testing.T) {
-	const parent, child = 1 << 30, 1<<30 + 1
-	var p pack
-	isParent := func(s *stat) bool { return s.pid == parent }
-	for _, tt := range []struct {
-		name  string
-		stats []stat
-		want  []int
-	}{
-		{"both", []stat{{pid: parent, ppid: 1, start: 1}, {pid: child, ppid: parent, start: 2}}, []int{parent, child}},
-		{"an orphan", []stat{{pid: child, ppid: 1, start: 2}}, []int{child}},
-		{"another with its pid", []stat{{pid: child, ppid: 1, start: 3}}, []int{}},
-	} {
-		seen := newCensus(tt.stats)
-		got := []int{}
-		for _, s := range p.in(seen, seen.those(isParent)) {
-			got = append(got, s.pid)
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: found %v, want %v", tt.name, got, tt.want)
-		}
-	}
-	scans := 0
-	err := killAll(nil, func() ([]*stat, error) {
-		if scans++; scans == 2 { // the process forked while /proc was read
-			return []*stat{{pid: parent}}, nil
-		}
-		return nil, nil
-	})
-	if scans != 4 || err != nil {
-		t.Errorf("%d searches and %v, want two that find nothing behind the one that does", scans, err)
 	}
 }
 
@@ -760,10 +613,10 @@ func TestResize(t *testing.T) {
 	w := start(t, h, spec)
 	w.untilOutput(protocol.PTY, "24 80\r\n")
 	w.untilOutput(protocol.PTY, "\n")
-	var pause backoff
+	var pause trees.Backoff
 	for done := false; !done; { // the trap may not be set yet
 		w.Resize(protocol.Size{Rows: 50, Cols: uint16(100 + pause%2)})
-		pause.wait()
+		pause.Wait()
 		pause++
 		w.mu.Lock()
 		done = bytes.Contains(w.out[protocol.PTY], []byte("50 10"))
@@ -1146,8 +999,8 @@ func TestStartErrors(t *testing.T) {
 	if after := openFiles(t); after > before {
 		t.Errorf("%d files open, %d before", after, before)
 	}
-	if c, ok := h.containment.(*cgroups); ok {
-		if left, _ := os.ReadDir(c.dir); hasDir(left) {
+	if dir := cgroupOf(t, h); dir != "" {
+		if left, _ := os.ReadDir(dir); hasDir(left) {
 			t.Error("a failed start has left its cgroup")
 		}
 	}

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"os"
 	"syscall"
-	"time"
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
+	"github.com/b6f6fdd7/troupe/internal/nonblock"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -30,7 +31,7 @@ type ends struct {
 	opened []int      // descriptors of theirs to close after the fork
 }
 
-func (h *Host) open(spec *Spec) (e *ends, err error) {
+func (h *Host) openEnds(spec *Spec) (e *ends, err error) {
 	e = &ends{theirs: [3]uintptr{h.null.Fd()}}
 	defer func() {
 		if err != nil {
@@ -48,7 +49,7 @@ func (h *Host) open(spec *Spec) (e *ends, err error) {
 		return e, err
 	}
 	// The kernel hands out the lowest free number: all lower numbers are in use.
-	soft, _, err := noFile()
+	soft, _, err := trees.NoFile()
 	if highest := uint64(e.highest()); err == nil && highest+fdReserve >= soft {
 		err = fmt.Errorf("%w: RLIMIT_NOFILE is %d and all but %d file descriptors are in use: end some processes, or raise it", ErrLimit, soft, soft-highest)
 	}
@@ -65,19 +66,19 @@ func (e *ends) openTTY(size protocol.Size) error {
 		return fmt.Errorf("%w: no more PTYs: kernel.pty.max%s", ErrLimit, ptyMax())
 	}
 	if err != nil {
-		return descriptorError(err)
+		return trees.NoDescriptor(err)
 	}
 	defer master.Close()
 	defer slave.Close()
 	theirs, err := unix.FcntlInt(slave.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return descriptorError(err)
+		return trees.NoDescriptor(err)
 	}
 	e.opened = []int{theirs}
 	e.theirs = [3]uintptr{uintptr(theirs), uintptr(theirs), uintptr(theirs)}
 	fd, err := unix.FcntlInt(master.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return descriptorError(err)
+		return trees.NoDescriptor(err)
 	}
 	if size.Rows == 0 {
 		size.Rows = defaultSize.Rows
@@ -89,7 +90,7 @@ func (e *ends) openTTY(size protocol.Size) error {
 		unix.Close(fd)
 		return err
 	}
-	e.tty, err = ourFile(fd, "tty")
+	e.tty, err = trees.OurFile(fd, "tty")
 	return err
 }
 
@@ -114,7 +115,7 @@ func (e *ends) openPipes(stdin, merge bool) (err error) {
 func (e *ends) openPipe(n int, name string) (*os.File, error) {
 	r, w, err := pipe()
 	if err != nil {
-		return nil, descriptorError(err)
+		return nil, trees.NoDescriptor(err)
 	}
 	ours, theirs := r, w
 	if n == 0 {
@@ -122,29 +123,14 @@ func (e *ends) openPipe(n int, name string) (*os.File, error) {
 	}
 	e.opened = append(e.opened, theirs)
 	e.theirs[n] = uintptr(theirs)
-	return ourFile(ours, name)
-}
-
-// ourFile registers fd with the runtime's poller. The result owns fd.
-func ourFile(fd int, name string) (*os.File, error) {
-	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), name)
-	// A file refused by the poller has neither deadlines nor a way to wait.
-	if err := f.SetDeadline(time.Time{}); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("%w: fs.epoll.max_user_watches: %w", ErrLimit, err)
-	}
-	return f, nil
+	return trees.OurFile(ours, name)
 }
 
 func (e *ends) highest() uintptr {
 	top := max(e.theirs[0], e.theirs[1], e.theirs[2])
 	for _, f := range []*os.File{e.tty, e.stdin, e.stdout, e.stderr} {
 		if f != nil {
-			control(f, func(fd uintptr) { top = max(top, fd) })
+			nonblock.Control(f, func(fd uintptr) { top = max(top, fd) })
 		}
 	}
 	return top
@@ -165,43 +151,19 @@ func (e *ends) closeOurs() {
 	}
 }
 
-func descriptorError(err error) error {
-	if errors.Is(err, syscall.EMFILE) {
-		soft, _, _ := noFile()
-		return fmt.Errorf("%w: RLIMIT_NOFILE is %d and all are in use: end some processes, or raise it", ErrLimit, soft)
-	}
-	if errors.Is(err, syscall.ENFILE) {
-		return fmt.Errorf("%w: fs.file-max: the system has no more open files to give", ErrLimit)
-	}
-	return err
-}
-
-// control runs f on the descriptor and reports whether the file was still open. Unlike File.Fd,
-// control leaves the descriptor in non-blocking mode.
-func control(file *os.File, f func(fd uintptr)) bool {
-	rc, err := file.SyscallConn()
-	return err == nil && rc.Control(f) == nil
-}
-
 func setSize(fd uintptr, size protocol.Size) error {
 	return unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Cols})
-}
-
-func noFile() (soft, hard uint64, err error) {
-	var limit unix.Rlimit
-	err = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
-	return limit.Cur, limit.Max, err
 }
 
 // RaiseNoFile raises this program's soft limit of open files to the hard limit, and returns both
 // limits. Only a program may call RaiseNoFile, not a Host, because the limit is global.
 func RaiseNoFile() (soft, hard uint64, err error) {
-	soft, hard, err = noFile()
+	soft, hard, err = trees.NoFile()
 	if err != nil || soft == hard {
 		return soft, hard, err
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: hard, Max: hard}); err != nil {
 		return soft, hard, fmt.Errorf("RLIMIT_NOFILE: %w", err)
 	}
-	return noFile()
+	return trees.NoFile()
 }

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/protocol"
 	"pgregory.net/rapid"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 func TestEnviron(t *testing.T) {

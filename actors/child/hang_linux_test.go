@@ -4,19 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/hangfs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -44,12 +43,11 @@ func withHang(t *testing.T) (*Host, *hangfs.FS) {
 
 func owned(spec Spec, owner string) Spec { spec.Owner = owner; return spec }
 
-// timeOut ends the time of j when its child hangs: a slow machine may need more than any time before that.
-func (h *Host) timeOut(j *job, fs *hangfs.FS) {
-	untilHangs(fs)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	j.cut(ErrNoAnswer)
+// timed gives spec a time that the caller ends: a slow machine may need more than any time.
+func timed(t *testing.T, spec Spec) (_ Spec, timeOut func()) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	spec.Context = ctx
+	return spec, func() { cancel(ErrNoAnswer) }
 }
 
 func untilHangs(fs *hangfs.FS) {
@@ -58,16 +56,15 @@ func untilHangs(fs *hangfs.FS) {
 	}
 }
 
-// The wait for a child's exec ends after the answerTime of its job.
+// The wait for a child's exec ends after its time.
 func TestWaitForExecEnds(t *testing.T) {
-	h := newHost(t, HostConfig{})
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	defer w.Close()
-	h.cutting(&job{answerTime: time.Millisecond}, r)
+	cutting(t.Context(), r, time.Millisecond)
 	if _, err := r.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error(err)
 	}
@@ -131,25 +128,23 @@ func TestLookUpHangs(t *testing.T) {
 	}
 	for hanging := 0; hanging < turnsEach; time.Sleep(time.Millisecond) {
 		hanging = 0
-		h.mu.Lock()
-		for j := range h.starts {
-			if slices.Contains(steps, j.step) {
+		h.turns.mu.Lock()
+		for turn := range h.turns.owners["one"].running {
+			if slices.Contains(steps, turn.step) {
 				hanging++
 			}
 		}
-		h.mu.Unlock()
+		h.turns.mu.Unlock()
 	}
 	for range 20 {
 		w := start(t, h, owned(script("echo fine"), "other"))
 		w.untilClosed()
 	}
-	h.mu.Lock()
-	for j := range h.starts {
-		if j.turn != nil && j.spec.Owner == "one" {
-			j.deadline.Reset(0)
-		}
+	h.turns.mu.Lock()
+	for turn := range h.turns.owners["one"].running {
+		turn.deadline.Reset(0)
 	}
-	h.mu.Unlock()
+	h.turns.mu.Unlock()
 	named := 0
 	for _, c := range failed {
 		err := <-c
@@ -202,58 +197,31 @@ func TestExecHangs(t *testing.T) {
 	for name, op := range map[string]int{"chdir": hangfs.Access, "read": hangfs.Read} {
 		t.Run(name, func(t *testing.T) {
 			h, fs := withHang(t)
-			j := &job{
-				spec: Spec{Name: script("").Name, Argv: []string{fs.Path("prog")}, Dir: fs.Path("dir")},
-				in:   NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() {}),
-				path: fs.Path("prog"), apart: true, turn: &owner{running: 1},
-				answerTime: time.Hour,
-			}
-			if !mayHang(j.spec.Dir, j.path) || mayHang("/", "/bin/sh") {
+			spec, timeOut := timed(t, Spec{Name: script("").Name, Argv: []string{fs.Path("prog")}, Dir: fs.Path("dir")})
+			if !mayHang(spec.Dir, spec.Argv[0]) || mayHang("/", "/bin/sh") {
 				t.Fatal("which start may hang is not seen")
 			}
-			fs.Hang(op)
-			fs.Hang(hangfs.Open)
-			failed := make(chan error, 1)
-			j.done = func(_ Handle, err error) { failed <- err }
-			h.mu.Lock()
-			h.starts[j] = struct{}{}
-			h.turns.running++
-			h.jobs = append(h.jobs, j)
-			h.work.Broadcast()
-			h.mu.Unlock()
+			spec.DefaultSandbox = func(string) *protocol.Sandbox { // comes after the look-up
+				fs.Hang(op)
+				fs.Hang(hangfs.Open)
+				return nil
+			}
+			failed := startLater(h, spec)
 			for range 20 {
 				start(t, h, script("echo fine")).untilClosed()
 			}
-			h.timeOut(j, fs)
+			untilHangs(fs)
+			timeOut()
 			if err := <-failed; !errors.Is(err, ErrNoAnswer) {
 				t.Error(err)
 			}
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			if len(h.unborn) != 1 || h.turns.late != 1 {
-				t.Errorf("%v are unborn, %d turns are late, want one", h.unborn, h.turns.late)
+			h.turns.mu.Lock()
+			defer h.turns.mu.Unlock()
+			if unborn := h.trees.Unborn(); len(unborn) != 1 || h.turns.late != 1 {
+				t.Errorf("%v are unborn, %d turns are late, want one", unborn, h.turns.late)
 			}
 		})
 	}
-}
-
-// On a busy machine a killed child may need seconds to end. The host waits for the end, and gives up a child that hangs.
-func TestUnbornChildEndsLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &Host{unborn: map[int]struct{}{7: {}}}
-		time.AfterFunc(5*time.Second, func() {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			delete(h.unborn, 7)
-		})
-		if err := h.awaitUnborn(); err != nil {
-			t.Error(err)
-		}
-		h.unborn[8] = struct{}{}
-		if err := h.awaitUnborn(); !errors.Is(err, ErrSurvivors) || !strings.Contains(err.Error(), "pids [8] are killed") {
-			t.Error(err)
-		}
-	})
 }
 
 // If a jail hangs before its program runs, the start fails after its time. Then no placeholder is there. When the killed jail
@@ -264,46 +232,44 @@ func TestJailHangs(t *testing.T) {
 	jailed(t, h, inWorkspace(script(""), dir)).untilClosed() // or the test is skipped
 	spec := inWorkspace(script("echo > ran"), dir)
 	spec.policy.Paths = append(spec.policy.Paths, sandbox.Path{Path: fs.Path("hang"), Access: sandbox.Deny})
+	spec, timeOut := timed(t, spec)
 	late := make(chan error, 1)
 	go func() {
 		_, err := tryStart(t, h, spec, 1<<20)
 		late <- err
 	}()
 	untilHangs(fs)
-	h.mu.Lock()
-	j := slices.Collect(maps.Keys(h.starts))[0]
-	h.mu.Unlock()
-	h.timeOut(j, fs)
+	timeOut()
 	err := <-late
 	if !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "sandbox and execution of") {
 		t.Error(err)
 	}
 	wantPlaceholder(t, dir, false)
-	h.mu.Lock()
-	hanging := slices.Collect(maps.Keys(h.unborn))
-	h.mu.Unlock()
+	hanging := h.trees.Unborn()
 	if len(hanging) != 1 || fs.Hanging() != 1 {
 		t.Fatalf("%v are unborn, %d look-ups hang, want one", hanging, fs.Hanging())
 	}
 	var leaf string
-	if c, ok := h.containment.(*cgroups); ok {
+	if dir := cgroupOf(t, h); dir != "" {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", hanging[0]))
-		if leaf = filepath.Join(c.dir, filepath.Base(strings.TrimSpace(string(text)))); err != nil || !strings.Contains(leaf, spec.Name) {
+		if leaf = filepath.Join(dir, filepath.Base(strings.TrimSpace(string(text)))); err != nil || !strings.Contains(leaf, spec.Name) {
 			t.Errorf("the jail is in %q, %v", text, err)
 		}
 	}
 	fs.Free()
-	h.mu.Lock()
-	for len(h.unborn) > 0 {
-		h.mu.Unlock()
+	for len(h.trees.Unborn()) > 0 {
 		time.Sleep(time.Millisecond)
-		h.mu.Lock()
 	}
-	if h.turns.late != 0 || h.turns.running != 0 {
-		t.Errorf("%d turns are taken, %d of them late", h.turns.running, h.turns.late)
+	h.turns.mu.Lock()
+	for ; h.turns.running > 0; h.turns.mu.Lock() { // the turn goes last
+		h.turns.mu.Unlock()
+		time.Sleep(time.Millisecond)
 	}
-	h.mu.Unlock()
-	if _, ok := readStat(hanging[0]); ok {
+	if h.turns.late != 0 {
+		t.Errorf("%d turns are late", h.turns.late)
+	}
+	h.turns.mu.Unlock()
+	if exists(hanging[0]) {
 		t.Error("the jail is still there")
 	}
 	if _, err := os.Stat(leaf); leaf != "" && !errors.Is(err, os.ErrNotExist) {
@@ -386,7 +352,7 @@ func TestProgramOfAGivenUpStart(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			h := newHost(t, HostConfig{Containment: mode})
 			name := script("").Name
-			tree, err := h.containment.tree(name, protocol.ProcessLimits{})
+			tree, err := h.trees.Make(name, protocol.ProcessLimits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -395,12 +361,16 @@ func TestProgramOfAGivenUpStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			attr := forkAttr()
-			tree.prepare(attr.Sys)
-			attr.Env = []string{"PATH=/bin:/usr/bin"}
-			attr.Files = []uintptr{h.null.Fd(), w.Fd(), 2}
-			argv := []string{"sh", "-c", "sleep 1000 >/dev/null & echo $!; exec sleep 1000"}
-			pid, err := forkHere("/bin/sh", argv, attr, new(Spec), tree.mark())
+			a, err := attrOf(&birth{
+				spec: &Spec{Env: []string{"PATH=/bin:/usr/bin"}}, path: "/bin/sh",
+				argv:   []string{"sh", "-c", "sleep 1000 >/dev/null & echo $!; exec sleep 1000"},
+				theirs: []uintptr{h.null.Fd(), w.Fd(), 2},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			tree.Mark(a)
+			pid, err := fork.Start(a)
 			w.Close()
 			if err != nil {
 				t.Fatal(err)
@@ -410,7 +380,7 @@ func TestProgramOfAGivenUpStart(t *testing.T) {
 				t.Error(err)
 			}
 			syscall.Kill(pid, syscall.SIGKILL)
-			h.buryLate(&job{spec: Spec{Name: name}}, pid, tree)
+			h.buryLate(h.turns.enter(""), pid, tree, &Spec{Name: name}, "/bin/sh")
 			if running(pid) || running(left) {
 				t.Errorf("child %d runs: %t, its child %d: %t", pid, running(pid), left, running(left))
 				syscall.Kill(left, syscall.SIGKILL)

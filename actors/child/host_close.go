@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Close kills every tree, waits until all trees are verified gone, and stops the spawners. Close
+// Close kills every tree, waits until all trees are verified gone, and stops the threads that fork. Close
 // refuses waiting and later starts. When ctx is done, Close returns an error and the shutdown goes
 // on. Close may be repeated.
 func (h *Host) Close(ctx context.Context) error {
@@ -27,49 +27,35 @@ func (h *Host) shutdown() {
 	defer close(h.closed)
 	h.mu.Lock()
 	h.closing = true
-	for j := range h.starts {
-		if !j.over {
-			h.end(j, ErrClosed)
-		} else if j.cut != nil {
-			j.cut(ErrClosed)
-		}
-	}
-	for len(h.starts) > 0 {
-		h.work.Wait()
-	}
-	var all []*process
-	for p := range h.live {
-		all = append(all, p)
-	}
+	h.mu.Unlock()
+	h.stop(ErrClosed)
+	h.starts.Wait()
+	h.mu.Lock()
+	all := slices.Collect(maps.Keys(h.live))
 	h.mu.Unlock()
 
-	h.endAll()
+	h.trees.EndAll()
 	errs := make([]error, len(all), len(all)+2)
 	var gone sync.WaitGroup
 	for i, p := range all {
 		gone.Go(func() { errs[i] = p.finish() })
 	}
 	gone.Wait()
-	errs = append(errs, h.awaitUnborn(), h.stopReaper())
+	errs = append(errs, h.trees.AwaitUnborn(), h.trees.StopReaper())
 	h.awaitLeaving()
 	h.places.Close()
 	if h.err = errors.Join(errs...); h.err != nil {
-		// The spawners stay: the end of a spawner's thread would kill the remaining children, and
+		// The threads that fork stay: the end of a thread would kill the remaining children, and
 		// nobody would verify the kill.
 		return
 	}
-	h.looking.Wait() // all trees are empty, so no search begins any more
-	h.fence.close()
-	h.err = h.containment.close()
+	h.err = h.trees.Close()
 	h.null.Close()
-	h.exits.close()
 	h.order.close()
-	h.room.close()
-	h.spare.close()
-	h.mu.Lock()
-	h.done = true
-	h.work.Broadcast()
-	h.mu.Unlock()
+	for range cap(h.forkers) {
+		f := <-h.forkers
+		f.Close()
+	}
 }
 
 // awaitLeaving waits until the placeholders are removed, for answerTime at most: a filesystem may hang.
@@ -84,22 +70,6 @@ func (h *Host) awaitLeaving() {
 	case <-time.After(h.answerTime):
 		h.log.Warn("some placeholders of sandboxes stay: their filesystem does not answer")
 	}
-}
-
-// awaitUnborn waits for killed children that have not executed their program, as long as KillTree tries: a filesystem may hang.
-func (h *Host) awaitUnborn() error {
-	var pause backoff
-	for range killTries {
-		if h.mu.Lock(); len(h.unborn) == 0 {
-			h.mu.Unlock()
-			return nil
-		}
-		h.mu.Unlock()
-		pause.wait()
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return fmt.Errorf("%w: pids %v are killed, and end when their filesystem answers", ErrSurvivors, slices.Sorted(maps.Keys(h.unborn)))
 }
 
 func (h *Host) forget(p *process) {

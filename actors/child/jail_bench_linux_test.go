@@ -2,11 +2,8 @@ package child
 
 import (
 	"fmt"
-	"os"
 	"runtime/debug"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
@@ -62,50 +59,5 @@ func runTrue(b *testing.B, h *Host, confined bool) {
 	p.Finish(func(err error) { done <- err })
 	if err := <-done; err != nil {
 		b.Error(err)
-	}
-}
-
-// BenchmarkJailBinary starts jails of the binary on the mount of this program, on a read-only mount of its own, and of its copy
-// in memory.
-func BenchmarkJailBinary(b *testing.B) {
-	h, err := NewHost(HostConfig{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer h.Close(b.Context())
-	own, err := os.Open("/proc/self/exe")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer own.Close()
-	defer func() { jailBinary.file = nil }()
-	for _, way := range []struct {
-		name string
-		open func(*os.File) (int, error)
-	}{
-		{"own", func(own *os.File) (int, error) { return unix.Dup(int(own.Fd())) }},
-		{"mount", readOnly},
-		{"memory", inMemory},
-	} {
-		b.Run("first/"+way.name, func(b *testing.B) {
-			for b.Loop() {
-				fd, err := way.open(own)
-				if err != nil {
-					b.Skip(err)
-				}
-				unix.Close(fd)
-			}
-		})
-		fd, err := way.open(own)
-		if err != nil {
-			b.Fatal(err)
-		}
-		jailBinary.file = os.NewFile(uintptr(fd), way.name)
-		b.Run("start/"+way.name, func(b *testing.B) {
-			for b.Loop() {
-				runTrue(b, h, true)
-			}
-		})
-		jailBinary.file.Close()
 	}
 }

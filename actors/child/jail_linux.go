@@ -1,225 +1,102 @@
 package child
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/fork"
-	"github.com/b6f6fdd7/troupe/internal/kernel"
+	"github.com/b6f6fdd7/troupe/actors/child/confine"
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 )
 
-// A child with a sandbox is a jail, which is this program again, with the client's program as its only child. See package
-// jail. The pid of such a child is the jail's: the jail leads the session and the process group, and the program dies with
-// the jail. All that the child needs from outside is set between the fork and the Plan.
-
-// jailer is the server's side of a jail that confines files.
-type jailer struct {
-	socket *os.File
-	level  string // of the sandbox
-}
-
-// forkJail forks the jail of j, and waits until the program runs, for its answerTime at most. The error ErrNoAnswer means: the
+// forkJail forks a jail, and waits until its program runs, for b.after at most. The error ErrNoAnswer means: the
 // jail was killed, but has not ended.
-func (h *Host) forkJail(f *forker, j *job, argv []string, attr *syscall.ProcAttr, m mark) (pid int, _ *jailer, err error) {
-	spec := &j.spec
-	plan, err := planOf(j, argv, attr.Env)
+func (h *Host) forkJail(ctx context.Context, b *birth) (pid int, err error) {
+	spec := b.spec
+	plan, err := planOf(b)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	plan.Complete = h.completeSandbox
-	n, err := makeJail(plan, &jailBinary)
+	j, err := confine.New(plan)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
-	defer n.close()
+	j.Limits, j.Restrain = spec.Limits, h.trees.Restrain
+	defer j.Close()
 	defer func() {
 		if err != nil || !plan.Policy.Files {
-			n.ours.Close()
+			j.Socket.Close()
 		}
 	}()
-	over := h.cutting(j, n.ours)
+	over := cutting(ctx, j.Socket, b.after)
 	defer over(&err)
-
-	h.forking.RLock()
-	pid, err = f.forkJail(attr, n, m)
-	if err == nil {
-		h.mu.Lock()
-		h.unborn[pid] = struct{}{}
-		h.mu.Unlock()
-	}
-	h.forking.RUnlock()
-	n.forked()
+	a := j.Attr(b.theirs)
+	a.Session, a.DeathSignal, a.Terminal = true, true, spec.TTY
+	b.tree.Mark(a)
+	pid, err = h.newborn(b, func(f *forker) (int, error) { return f.Start(a) })
+	j.Forked()
 	if err != nil {
-		return 0, nil, namespaceError(err, plan)
+		return 0, j.ExplainFork(err)
 	}
-	var level string
-	if err = h.prepareJail(pid, spec, plan); err == nil {
-		level, err = n.enter(spec.Serve)
-	}
+	level, err := j.Enter(pid, spec.Serve)
 	switch {
 	case err == nil && plan.Policy.Files:
-		return pid, &jailer{n.ours, level}, nil
+		b.jail, b.level = j.Socket, level
+		return pid, nil
 	case err == nil:
-		return pid, nil, nil // the jail has become the program, or serves files as it is
+		return pid, nil // the jail has become the program, or serves files as it is
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		unix.Kill(pid, unix.SIGKILL)
-		return pid, nil, noAnswer(fmt.Sprintf("sandbox and execution of %q in working directory %q", j.path, spec.Dir), j.answerTime)
+		return pid, noAnswer(fmt.Sprintf("sandbox and execution of %q in working directory %q", b.path, spec.Dir), b.after)
 	}
-	return 0, nil, jailError(err, spec, h.bury(pid))
+	return 0, j.Explain(err, h.trees.Bury(pid))
 }
 
-// forkJail forks a jail that dies with the thread.
-func (f *forker) forkJail(attr *syscall.ProcAttr, n *newJail, m mark) (pid int, err error) {
-	attr.Files = append(attr.Files[:3:3], uintptr(n.theirs))
-	if n.binary > 0 {
-		attr.Files = append(attr.Files, uintptr(n.binary))
+// planOf returns the Plan of a jail.
+func planOf(b *birth) (*jail.Plan, error) {
+	spec := b.spec
+	plan := &jail.Plan{Policy: *spec.policy, Serve: spec.Serve != nil, Program: b.path, Argv: b.argv, Env: spec.Env, TTY: spec.TTY, Umask: spec.Umask}
+	if spec.dir != nil {
+		var stat unix.Stat_t
+		if err := unix.Fstat(int(spec.dir.Fd()), &stat); err != nil {
+			return nil, fmt.Errorf("%w %q: %w", ErrDir, spec.Dir, err)
+		}
+		plan.DirDev, plan.DirIno = stat.Dev, stat.Ino
 	}
-	f.onThread(&err, func() {
-		var borrowed []int
-		if borrowed, err = f.borrow(attr); err == nil {
-			a := n.attr()
-			a.Files = attr.Files[:4]
-			if n.binary > 0 {
-				a.Binary = int(attr.Files[4])
-			}
-			a.Session, a.DeathSignal, a.Terminal = true, true, n.plan.TTY
-			if attr.Sys.UseCgroupFD {
-				a.Cgroup = attr.Sys.CgroupFD
-			}
-			a.Limits = m.limits
-			pid, err = fork.Start(a)
-		}
-		for _, fd := range borrowed {
-			unix.Close(fd)
-		}
-	})
-	return pid, err
-}
-
-// newJail is a jail on its way: its plan, and both ends of the socket between the jail and the server.
-type newJail struct {
-	plan   *jail.Plan
-	binary int // the file to execute; 0: /proc/self/exe, or closed here
-	memory int // a file with the plan
-	ours   *os.File
-	theirs int // the jail inherits it; -1: closed here
-}
-
-// makeJail prepares a jail that executes the binary of executable, unless the plan leaves files as they are.
-func makeJail(plan *jail.Plan, executable *ownBinary) (*newJail, error) {
-	n := &newJail{plan: plan, memory: -1, theirs: -1}
-	if err := n.open(executable); err != nil {
-		n.close()
+	var err error
+	if plan.Dir, err = spec.fullDir(); err != nil {
 		return nil, err
 	}
-	return n, nil
-}
-
-// open opens all descriptors. After an error, close closes those that are open.
-func (n *newJail) open(executable *ownBinary) (err error) {
-	if n.plan.Policy.Files { // else the program may write to the binary anyway, if its user may
-		if n.binary, err = executable.open(); err != nil {
-			return binaryError(err, n.plan)
-		}
+	if u := spec.User; u != nil {
+		plan.User = &jail.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
 	}
-	if n.memory, err = planFile(n.plan); err != nil {
-		return err
-	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	limits, err := trees.Limits(spec.Limits)
 	if err != nil {
-		return descriptorError(err)
+		return nil, err
 	}
-	n.theirs = pair[1]
-	n.ours, err = ourFile(pair[0], "jail")
-	return err
-}
-
-// close closes everything but the server's end of the socket.
-func (n *newJail) close() {
-	n.forked()
-	if n.memory >= 0 {
-		unix.Close(n.memory)
-		n.memory = -1
+	for _, l := range limits {
+		plan.Limits = append(plan.Limits, jail.Rlimit{Resource: l.Resource, Cur: l.Limit.Cur, Max: l.Limit.Max})
 	}
-}
-
-// forked closes what the jail has by now: the binary, and the jail's end of the socket. Only with that end closed does the server
-// see the end of the jail.
-func (n *newJail) forked() {
-	if n.binary > 0 {
-		unix.Close(n.binary)
-		n.binary = 0
-	}
-	if n.theirs >= 0 {
-		unix.Close(n.theirs)
-		n.theirs = -1
-	}
-}
-
-// attr is how the jail is forked, but for its descriptors: 0 to 2, and theirs as 3. env is added to the environment of the
-// jail's runtime.
-func (n *newJail) attr() *fork.Attr {
-	a := &fork.Attr{
-		Path: "/proc/self/exe", Binary: n.binary, Argv: []string{jail.Name}, Env: jailEnv(n.plan),
-		Umask: -1, Blocked: jail.Blocked,
-	}
-	switch {
-	case n.plan.Policy.Files:
-		a.Ambient = jail.Ambient
-		a.Namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
-		if !n.plan.Policy.Network {
-			a.Namespaces |= unix.CLONE_NEWNET
+	if spec.Limits.NoFile == nil { // the runtime of the jail raises its own
+		now := noFileOfChildren()
+		if now == nil {
+			now = new(unix.Rlimit)
+			if err := unix.Getrlimit(unix.RLIMIT_NOFILE, now); err != nil {
+				return nil, err
+			}
 		}
-	case n.plan.Serve: // not for a jail that becomes a program, which would have them too
-		a.Ambient = jail.AmbientToBecome
-	}
-	return a
-}
-
-// enter sends the plan, and the socket to serve if there is one, and waits until the program runs. See awaitJail.
-func (n *newJail) enter(serve *os.File) (level string, err error) {
-	if err := sendPlan(n.ours, n.memory, serve); err != nil {
-		return "", err
-	}
-	return awaitJail(n.ours, n.plan)
-}
-
-// jailEnv is the environment of a jail's runtime. A jail makes the sandbox, and then waits: one thread runs Go at a time,
-// and nothing is ever collected. A jail that serves files is a usual program.
-func jailEnv(plan *jail.Plan) []string {
-	if plan.Serve {
-		return []string{"GOMAXPROCS=2", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"} // no files of cgroups stay open
-	}
-	return []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
-}
-
-// exit returns how the program of an ended jail has ended; nil: the jail did not tell. exit closes the socket.
-func (j *jailer) exit() *jail.Exit {
-	defer j.socket.Close()
-	var exit *jail.Exit
-	control(j.socket, func(fd uintptr) {
-		buf := make([]byte, 4<<10)
-		n, err := kernel.Retry(func() (int, error) { n, _, err := unix.Recvfrom(int(fd), buf, unix.MSG_DONTWAIT); return n, err })
-		var r jail.Report
-		if err == nil && n > 0 && json.Unmarshal(buf[:n], &r) == nil {
-			exit = r.Exit
+		most := now.Max
+		if plan.Policy.Files {
+			if most, err = confine.MostFiles(); err != nil {
+				return nil, err
+			}
 		}
-	})
-	return exit
-}
-
-// usageOf is what the program of a jail has used.
-func usageOf(e *jail.Exit) *unix.Rusage {
-	return &unix.Rusage{
-		Utime:  unix.NsecToTimeval((time.Duration(e.UserUs) * time.Microsecond).Nanoseconds()),
-		Stime:  unix.NsecToTimeval((time.Duration(e.SystemUs) * time.Microsecond).Nanoseconds()),
-		Maxrss: e.MaxRSS,
+		plan.Limits = append(plan.Limits, jail.Rlimit{Resource: unix.RLIMIT_NOFILE, Cur: min(now.Cur, most), Max: min(now.Max, most)})
 	}
+	return plan, nil
 }

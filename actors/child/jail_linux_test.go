@@ -18,9 +18,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/internal/nonblock"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
-	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -174,21 +175,6 @@ func TestJailStartErrors(t *testing.T) {
 }
 
 // Signals reach the program, not the jail, in the group of the jail and outside.
-// The error of the system is in the text once, wherever the jail has put it, and errors.Is finds it.
-func TestJailErrorSaysItOnce(t *testing.T) {
-	for text, want := range map[string]string{
-		"operation not permitted":                       "the sandbox cannot be made: new /proc: operation not permitted",
-		"operation not permitted: see the advice":       "the sandbox cannot be made: new /proc: operation not permitted: see the advice",
-		"open /x: operation not permitted (see advice)": "the sandbox cannot be made: new /proc: open /x: operation not permitted (see advice)",
-		"no descriptor arrived":                         "the sandbox cannot be made: new /proc: no descriptor arrived: operation not permitted",
-	} {
-		err := jailError(&jail.Failure{Stage: "new /proc", Text: text, Errno: int(syscall.EPERM)}, &Spec{}, 0)
-		if err.Error() != want || !errors.Is(err, syscall.EPERM) || !errors.Is(err, ErrSandbox) {
-			t.Errorf("%q, want %q", err, want)
-		}
-	}
-}
-
 func TestJailSignals(t *testing.T) {
 	asBoth(t, func(t *testing.T) {
 		h := newHost(t, HostConfig{})
@@ -300,7 +286,7 @@ func untilForeground(t *testing.T, w *watched) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		var group int
-		control(w.Handle.(*process).out[0].file, func(fd uintptr) { group, _ = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
+		nonblock.Control(w.Handle.(*process).out[0].file, func(fd uintptr) { group, _ = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
 		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", group)); string(name) == "sleep\n" {
 			return
 		}
@@ -357,11 +343,13 @@ func inNamespaceOf(pid int) (pids []int) {
 // isBelow reports whether a process descends from pid.
 func isBelow(n, pid int) bool {
 	for n > 1 {
-		s, ok := readStat(n)
-		if !ok {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n))
+		_, parent, found := strings.Cut(string(text), "\nPPid:\t")
+		if err != nil || !found {
 			return false
 		}
-		if n = s.ppid; n == pid {
+		parent, _, _ = strings.Cut(parent, "\n")
+		if n, _ = strconv.Atoi(parent); n == pid {
 			return true
 		}
 	}
@@ -509,7 +497,7 @@ func TestJailGivenUp(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	over := h.cutting(&job{spec: spec}, r)
+	over := cutting(ctx, r, time.Hour)
 	err = ErrNoAnswer
 	if over(&err); !errors.Is(err, why) {
 		t.Errorf("%v, want %v", err, why)
@@ -541,17 +529,6 @@ func TestJailOutlivesSignals(t *testing.T) {
 	}
 }
 
-// A jail whose runtime has no room for its threads cannot report that.
-func TestJailWithoutThreads(t *testing.T) {
-	spec := script("")
-	if err := jailError(io.EOF, &spec, exitOfRuntime<<8); !errors.Is(err, ErrSandbox) || !strings.Contains(err.Error(), "RLIMIT_NPROC") {
-		t.Error(err)
-	}
-	if err := jailError(io.EOF, &spec, syscall.WaitStatus(syscall.SIGKILL)); !errors.Is(err, ErrSandbox) || strings.Contains(err.Error(), "RLIMIT_NPROC") {
-		t.Error(err)
-	}
-}
-
 // The files of an ended jail in /proc are closed to the server, which does not wait for them.
 func TestJailEndsBeforeItIsPrepared(t *testing.T) {
 	asBoth(t, func(t *testing.T) {
@@ -560,32 +537,12 @@ func TestJailEndsBeforeItIsPrepared(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer cmd.Wait()
-		waitid(unix.P_PID, cmd.Process.Pid, unix.WEXITED|unix.WNOWAIT)
-		if err := awaitOwner(cmd.Process.Pid); os.Geteuid() != 0 && !errors.Is(err, io.EOF) {
+		unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err := trees.AwaitOwner(cmd.Process.Pid); os.Geteuid() != 0 && !errors.Is(err, io.EOF) {
 			t.Errorf("%v, want %v", err, io.EOF)
 		}
-		if err := awaitOwner(os.Getpid()); err != nil {
+		if err := trees.AwaitOwner(os.Getpid()); err != nil {
 			t.Error(err)
 		}
 	})
-}
-
-// A plan that cannot be sent is an error, so nobody waits for its jail.
-func TestSendPlanToAClosedSocket(t *testing.T) {
-	closed, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
-	open, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer open.Close()
-	if err := sendPlan(closed, 0, nil); !errors.Is(err, os.ErrClosed) {
-		t.Error(err)
-	}
-	if err := sendPlan(open, 0, closed); !errors.Is(err, os.ErrClosed) {
-		t.Error(err)
-	}
 }

@@ -133,55 +133,6 @@ func keepBinary(t *testing.T, how string) {
 	}
 }
 
-// TestJailBinaryStaysWhileItStarts: a start keeps its binary while another start replaces a copy whose mode has changed.
-// Otherwise the first start would execute whatever has the number of the descriptor by then.
-func TestJailBinaryStaysWhileItStarts(t *testing.T) {
-	own, err := os.Open("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer own.Close()
-	copied, err := inMemory(own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary := ownBinary{file: os.NewFile(uintptr(copied), "copy"), copy: true}
-	defer binary.close()
-	first, err := binary.open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(first)
-	if first == int(binary.file.Fd()) || first < 8 {
-		t.Errorf("the start has the descriptor %d, the file of all starts %d", first, binary.file.Fd())
-	}
-	var before, after unix.Stat_t
-	if err := unix.Fstat(first, &before); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Fchmod(first, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	second, secondErr := binary.open()
-	if err := unix.Fstat(first, &after); err != nil || after.Dev != before.Dev || after.Ino != before.Ino {
-		t.Errorf("the first start has lost its binary: %v, %d:%d, was %d:%d", err, after.Dev, after.Ino, before.Dev, before.Ino)
-	}
-	if secondErr != nil {
-		needs.Namespaces(t, os.Getuid())
-		t.Fatal(secondErr)
-	}
-	defer unix.Close(second)
-	kept := binary.file
-	third, err := binary.open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(third)
-	if binary.file != kept {
-		t.Error("an intact binary is replaced")
-	}
-}
-
 // TestJailsLeaveNoDescriptors: every start closes its descriptor of the binary.
 func TestJailsLeaveNoDescriptors(t *testing.T) {
 	h := newHost(t, HostConfig{})

@@ -179,7 +179,7 @@ func lookPath(spec *Spec, name string, step func(what string)) (string, error) {
 }
 
 // startError explains the error of a failed fork or exec.
-func startError(err error, spec *Spec, room room) error {
+func startError(err error, spec *Spec, noRoom func() string) error {
 	program := ""
 	if len(spec.Argv) > 0 { // a jail that serves files has none
 		program = spec.Argv[0]
@@ -208,7 +208,7 @@ func startError(err error, spec *Spec, room room) error {
 		return fmt.Errorf("%w: argv and environment are too long for the system: %d strings, the longest of %d bytes (execve(2): Linux takes 131,071 in one)",
 			ErrArgument, len(spec.Argv)+len(spec.Env), longest)
 	case errors.Is(err, syscall.EAGAIN):
-		return fmt.Errorf("%w: no more processes: %s", ErrLimit, room)
+		return fmt.Errorf("%w: no more processes: %s", ErrLimit, noRoom())
 	case errors.Is(err, syscall.ENOMEM):
 		return fmt.Errorf("%w: the system is out of memory", ErrLimit)
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):

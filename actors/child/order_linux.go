@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/nonblock"
 )
 
 // order knows which of two streams of a child became readable first. epoll(7) returns the members of a set in this order. The
@@ -32,7 +34,7 @@ func (o *order) close() { unix.Close(o.set) }
 
 // add makes s a member. If the system has no room for a member, nothing is known of s.
 func (o *order) add(s *stream) {
-	control(s.file, func(fd uintptr) {
+	nonblock.Control(s.file, func(fd uintptr) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if unix.EpollCtl(o.set, unix.EPOLL_CTL_ADD, int(fd), &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(fd)}) == nil {
@@ -43,7 +45,7 @@ func (o *order) add(s *stream) {
 
 // remove is called before the descriptor of s is closed. s need not be a member.
 func (o *order) remove(s *stream) {
-	control(s.file, func(fd uintptr) {
+	nonblock.Control(s.file, func(fd uintptr) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if o.members[int32(fd)] == s {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -28,15 +29,15 @@ func TestOutputInOrder(t *testing.T) {
 		{"ooeE", "oe"}, // a pipe does not tell two writes apart
 	} {
 		t.Run(test.writes, func(t *testing.T) {
-			p := &process{host: &Host{order: newOrder()}, in: NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() {})}
-			defer p.host.order.close()
+			h := &Host{order: newOrder()}
+			defer h.order.close()
 			pipes := make(map[rune]*os.File)
 			end := func(kind rune) *os.File {
 				r, w, err := pipe()
 				if err != nil {
 					t.Fatal(err)
 				}
-				file, err := ourFile(r, "test")
+				file, err := trees.OurFile(r, "test")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -44,7 +45,8 @@ func TestOutputInOrder(t *testing.T) {
 				t.Cleanup(func() { file.Close(); pipes[kind].Close() })
 				return file
 			}
-			p.adopt(&ends{stdout: end('o'), stderr: end('e')}, new(Spec))
+			in := NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() {})
+			p := newProcess(h, Born{Stdout: end('o'), Stderr: end('e')}, new(trees.Tree), in, nil)
 			var got strings.Builder
 			for _, c := range test.writes {
 				switch c {

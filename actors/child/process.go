@@ -1,31 +1,21 @@
 package child
 
 import (
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/b6f6fdd7/troupe/actors/child/confine"
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
+	"github.com/b6f6fdd7/troupe/internal/nonblock"
+	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-const (
-	// killTries bounds the tries of KillTree: with the pauses between, they take some 10 s.
-	killTries = 110
-	// maxRefused is how many kills in a row the system may refuse before KillTree gives up. They
-	// take some 2 s.
-	maxRefused = 30
-	// exitPauses is how many pauses a child may take to end before the next kill.
-	exitPauses = 10
-	// maxNamed bounds the survivors named in an error.
-	maxNamed = 20
-	// maxPanics is how many panics in a row end a loop.
-	maxPanics = 5
-)
+// maxPanics is how many panics in a row end a loop.
+const maxPanics = 5
 
 // process is the Handle of one child.
 //
@@ -36,8 +26,7 @@ type process struct {
 	// host to isInit are fixed before watch.
 	host  *Host
 	in    *Intake
-	tree  tree
-	pid   int
+	tree  *trees.Tree
 	tty   bool
 	out   []*stream // two if stderr is separate
 	stdin stdin
@@ -50,33 +39,49 @@ type process struct {
 	turn sync.Mutex // held while either of two streams is moved
 
 	mu         sync.Mutex
-	held       *placeholder.Held    // of the sandbox; nil: none, or released
-	jail       *jailer              // nil: the child has no sandbox, or its last report was read
-	pidfd      int                  // -1 once status is set, or if the system has no pidfd
-	status     *protocol.ExitStatus // nil: the child runs
-	toldEnd    bool                 // Intake.Ended was called
-	toldExit   bool                 // Intake.Exited was called
-	toldClosed bool                 // Intake.Closed was called
-	searching  bool                 // a search started by TreeEmpty is running
-	empty      bool                 // the tree is empty, for good, and the child was reaped
+	held       *placeholder.Held // of the sandbox; nil: none, or released
+	toldEnd    bool              // Intake.Ended was called
+	toldExit   bool              // Intake.Exited was called
+	toldClosed bool              // Intake.Closed was called
 	released   bool
 }
 
-// adopt makes the process own our side of e.
-func (p *process) adopt(e *ends, spec *Spec) {
+// newProcess builds what moves the bytes of a child and waits for its end. It does not matter how long ago the child was started.
+func newProcess(h *Host, b Born, tree *trees.Tree, in *Intake, rate *pace.Meter) *process {
+	p := &process{
+		host: h, in: in, tree: tree, tty: b.TTY != nil,
+		sandbox: b.Sandbox, sandboxLevel: b.SandboxLevel, isInit: b.IsInit,
+		closed: make(chan struct{}),
+	}
 	if p.tty {
-		p.stdin.init(p, e.tty, spec)
-		p.out = []*stream{newStream(p, protocol.PTY, e.tty)}
-		return
+		p.stdin.init(p, b.TTY, b.StdinQueue, rate)
+		p.out = []*stream{newStream(p, protocol.PTY, b.TTY)}
+		return p
 	}
-	p.stdin.init(p, e.stdin, spec)
-	p.out = []*stream{newStream(p, protocol.Stdout, e.stdout)}
-	if e.stderr != nil {
-		p.out = append(p.out, newStream(p, protocol.Stderr, e.stderr))
+	p.stdin.init(p, b.Stdin, b.StdinQueue, rate)
+	p.out = []*stream{newStream(p, protocol.Stdout, b.Stdout)}
+	if b.Stderr != nil {
+		p.out = append(p.out, newStream(p, protocol.Stderr, b.Stderr))
 		p.out[0].other, p.out[1].other = p.out[1], p.out[0]
-		p.host.order.add(p.out[0])
-		p.host.order.add(p.out[1])
+		h.order.add(p.out[0])
+		h.order.add(p.out[1])
 	}
+	return p
+}
+
+// adopt makes the host answer for a child: the host waits for its exit, and ends it at the latest at its own end. held are the placeholders of
+// the sandbox.
+func (h *Host) adopt(b Born, tree *trees.Tree, in *Intake, rate *pace.Meter, held *placeholder.Held) *process {
+	p := newProcess(h, b, tree, in, rate)
+	p.held = held
+	if b.Jail != nil {
+		tree.Ending = confine.Ending(b.Jail)
+	}
+	tree.Begin(b.PID)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.live[p] = struct{}{}
+	return p
 }
 
 // watch starts the goroutines. From now on the Intake gets Facts.
@@ -84,20 +89,20 @@ func (p *process) watch() {
 	for _, s := range p.out {
 		go s.pump()
 	}
-	p.host.exits.watch(p)
+	p.tree.Watch(p.wait)
 }
 
-func (p *process) PID() int                 { return p.pid }
+func (p *process) PID() int                 { return p.tree.PID() }
 func (p *process) Containment() Containment { return p.host.Containment() }
 
 func (p *process) Sandbox() (name, level string) { return p.sandbox, p.sandboxLevel }
 
 // wait runs on the waiter goroutine once the child seems to have exited.
 func (p *process) wait() {
-	var pause backoff
+	var pause trees.Backoff
 	// Only the waiter can learn how the child ended, so the waiter never gives up.
 	for !p.loop("waiter", p.waitStep) {
-		pause.wait()
+		pause.Wait()
 	}
 }
 
@@ -126,7 +131,7 @@ func (p *process) try(point string, step func() bool) (more, panicked bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			panicked = true
-			p.host.log.Error("panic recovered", "in", point, "pid", p.pid, "panic", r, "stack", string(debug.Stack()))
+			p.host.log.Error("panic recovered", "in", point, "pid", p.PID(), "panic", r, "stack", string(debug.Stack()))
 		}
 	}()
 	if p.host.fault != nil {
@@ -137,8 +142,8 @@ func (p *process) try(point string, step func() bool) (more, panicked bool) {
 
 // waitStep may be repeated from any point.
 func (p *process) waitStep() bool {
-	if !p.takeStatus() {
-		p.host.exits.watch(p)
+	if !p.tree.Wait() {
+		p.tree.Watch(p.wait)
 		return false
 	}
 	p.mu.Lock()
@@ -153,9 +158,7 @@ func (p *process) waitStep() bool {
 		s.exited()
 	}
 	p.settle()
-	if p.tree.soon() {
-		p.search(true) // the next TreeEmpty has its answer
-	}
+	p.tree.SearchAtExit()
 	return false
 }
 
@@ -164,7 +167,8 @@ func (p *process) waitStep() bool {
 func (p *process) settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.status == nil || p.held != nil || p.toldClosed { // held: a client sees no placeholder after the end
+	status := p.tree.Status()
+	if status == nil || p.held != nil || p.toldClosed { // held: a client sees no placeholder after the end
 		return
 	}
 	drained, ended := true, true
@@ -176,7 +180,7 @@ func (p *process) settle() {
 	case p.toldExit:
 	case drained:
 		p.toldExit = true
-		p.in.Exited(*p.status)
+		p.in.Exited(*status)
 	case !p.toldEnd:
 		p.toldEnd = true
 		p.in.Ended()
@@ -194,19 +198,15 @@ func (p *process) settle() {
 }
 
 func (p *process) Status() (st protocol.ExitStatus, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.status == nil {
+	status := p.tree.Status()
+	if status == nil {
 		return st, false
 	}
-	return *p.status, true
+	return *status, true
 }
 
-func (p *process) Exited() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.status != nil
-}
+func (p *process) Exited() bool  { return p.tree.Status() != nil }
+func (p *process) Stopped() bool { return p.tree.Stopped() }
 
 func (p *process) StdinUnread() int64 { return p.stdin.lost() }
 
@@ -218,26 +218,17 @@ func (p *process) Resize(size protocol.Size) (err error) {
 	if !p.tty {
 		return ErrNoTTY
 	}
-	if !control(p.out[0].file, func(fd uintptr) { err = setSize(fd, size) }) {
+	if !nonblock.Control(p.out[0].file, func(fd uintptr) { err = setSize(fd, size) }) {
 		return nil // the PTY is closed: there is nothing left to resize
 	}
 	return err
 }
 
-func (p *process) Signal(sig syscall.Signal) error {
-	// The lock prevents reaping, after which the pid could belong to another process.
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.status != nil {
-		return nil
-	}
-	if err := syscall.Kill(-p.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("%s to process group %d: %w", unix.SignalName(sig), p.pid, err)
-	}
-	return nil
-}
+func (p *process) Signal(sig syscall.Signal) error { return p.tree.Signal(sig) }
 
 func (p *process) Kill() error { return p.Signal(syscall.SIGKILL) }
+
+func (p *process) KillTree(done func(error)) { go func() { done(p.tree.Kill()) }() }
 
 func (p *process) Abandon() {
 	for _, s := range p.out {
@@ -245,56 +236,9 @@ func (p *process) Abandon() {
 	}
 }
 
-func (p *process) TreeEmpty() bool {
-	if p.tree.cheap() {
-		empty, _ := p.search(true)
-		return empty
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.status != nil && !p.empty && !p.searching {
-		p.searching = true
-		p.host.looking.Go(func() {
-			p.search(true)
-			p.mu.Lock()
-			p.searching = false
-			p.mu.Unlock()
-		})
-	}
-	return p.empty
-}
+func (p *process) TreeEmpty() bool { return p.tree.Empty() }
 
-func (p *process) SearchTree(done func(empty bool, err error)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.empty { // Close may have begun to wait for searches
-		go done(true, nil)
-		return
-	}
-	p.host.looking.Go(func() { done(p.search(true)) })
-}
-
-// search reports whether the child has exited and left no descendant behind. A true result stays
-// true, because nobody is left to fork. False with an error means: unknown. canWait is as in
-// tree.empty.
-func (p *process) search(canWait bool) (bool, error) {
-	p.mu.Lock()
-	exited, empty := p.status != nil, p.empty
-	p.mu.Unlock()
-	if empty || !exited {
-		return empty, nil
-	}
-	if empty, err := p.tree.empty(canWait); !empty {
-		return false, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.empty && p.tree.pins() {
-		reap(p.pid)
-	}
-	p.empty = true
-	return true, nil
-}
+func (p *process) SearchTree(done func(empty bool, err error)) { p.tree.SearchTo(done) }
 
 func (p *process) Release() error {
 	p.mu.Lock()
@@ -304,12 +248,12 @@ func (p *process) Release() error {
 	case released:
 		return nil
 	case !closed:
-		return fmt.Errorf("%w: process %d has not closed", ErrInUse, p.pid)
+		return fmt.Errorf("%w: process %d has not closed", ErrInUse, p.PID())
 	case !p.TreeEmpty():
-		return fmt.Errorf("%w: process %d has left descendants behind", ErrInUse, p.pid)
+		return fmt.Errorf("%w: process %d has left descendants behind", ErrInUse, p.PID())
 	}
-	if err := p.tree.remove(); err != nil {
-		return fmt.Errorf("child: containment of process %d: %w", p.pid, err)
+	if err := p.tree.Remove(); err != nil {
+		return fmt.Errorf("child: containment of process %d: %w", p.PID(), err)
 	}
 	p.mu.Lock()
 	p.released = true
@@ -319,7 +263,7 @@ func (p *process) Release() error {
 }
 
 func (p *process) Usage(pressures bool, done func(*protocol.Usage)) {
-	go func() { done(p.usage(pressures)) }()
+	go func() { done(p.tree.Usage(pressures, p.isInit)) }()
 }
 
 func (p *process) Finish(done func(error)) {
@@ -327,7 +271,7 @@ func (p *process) Finish(done func(error)) {
 }
 
 func (p *process) finish() error {
-	if err := p.killTree(); err != nil {
+	if err := p.tree.Kill(); err != nil {
 		return err
 	}
 	p.in.Abort()
@@ -335,37 +279,11 @@ func (p *process) finish() error {
 	<-p.closed
 	// The tree is gone. Removing its cgroup may take several tries, because rmdir can fail for lack
 	// of memory.
-	var pause backoff
+	var pause trees.Backoff
 	err := p.Release()
-	for try := 1; err != nil && try < killTries; try++ {
-		pause.wait()
+	for try := 1; err != nil && try < trees.KillTries; try++ {
+		pause.Wait()
 		err = p.Release()
 	}
 	return err
-}
-
-// lostStatus is the status of a child reaped by other code of this program.
-func lostStatus() *protocol.ExitStatus {
-	return &protocol.ExitStatus{ExitCode: -1, Reason: "exit status unknown: another wait in the server took it"}
-}
-
-// exitStatus converts the result of wait(2) to the wire's status. If a signal killed the process,
-// the exit code is 128 plus the signal's number, as in a shell.
-func exitStatus(code int, sig syscall.Signal, dumped bool, usage *unix.Rusage) *protocol.ExitStatus {
-	st := &protocol.ExitStatus{
-		ExitCode:   code,
-		CoreDumped: dumped,
-		Rusage: protocol.Rusage{
-			UserMs:      uint64(usage.Utime.Nano() / 1e6),
-			SystemMs:    uint64(usage.Stime.Nano() / 1e6),
-			MaxRSSBytes: uint64(usage.Maxrss) * maxRSSUnit,
-		},
-	}
-	if sig != 0 {
-		st.ExitCode = 128 + int(sig)
-		if st.Signal = unix.SignalName(sig); st.Signal == "" {
-			st.Signal = fmt.Sprintf("SIG%d", int(sig)) // a real-time signal has no name
-		}
-	}
-	return st
 }

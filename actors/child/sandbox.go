@@ -1,37 +1,19 @@
 package child
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/child/confine"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
 )
 
-// SandboxError is an ErrSandbox: it says why a sandbox could not be made. Nothing of the program has run.
-type SandboxError struct {
-	Stage string // what the server or the jail was about to do
-	Err   error
-}
+// SandboxError says why a sandbox could not be made.
+type SandboxError = confine.Error
 
-func (e *SandboxError) Error() string {
-	return fmt.Sprintf("the sandbox cannot be made: %s: %v", e.Stage, e.Err)
-}
-
-func (e *SandboxError) Unwrap() error { return e.Err }
-
-// Is makes the error an ErrSandbox.
-func (e *SandboxError) Is(target error) bool { return target == ErrSandbox }
-
-// A told error has the words of a jail, which contain those of the system.
-type told struct {
-	text  string
-	errno error
-}
-
-func (e *told) Error() string { return e.text }
-func (e *told) Unwrap() error { return e.errno }
+// TrySandbox starts and ends a jail, and says whether the jail worked.
+var TrySandbox = confine.Try
 
 // confined reports whether the child has a sandbox.
 func (s *Spec) confined() bool { return s.policy != nil || s.Sandbox != nil && !s.Sandbox.Disabled }

@@ -36,15 +36,15 @@ type stdin struct {
 }
 
 // init sets up the queue for file. If file is nil, the child has no stdin.
-func (s *stdin) init(p *process, file *os.File, spec *Spec) {
-	s.p, s.max = p, spec.StdinQueue
+func (s *stdin) init(p *process, file *os.File, queue int, rate *pace.Meter) {
+	s.p, s.max = p, queue
 	if s.max <= 0 {
 		s.max = defaultStdinQueue
 	}
 	if file == nil {
 		return
 	}
-	s.rate = spec.StdinRate.Flow(s.turn)
+	s.rate = rate.Flow(s.turn)
 	s.file, s.open = file, true
 	s.conn, _ = file.SyscallConn() // fails for a nil file only
 }
@@ -127,7 +127,7 @@ func (s *stdin) close() error {
 // the line; a second VEOF ends the input.
 func (s *stdin) eof() []byte {
 	eof := byte(4) // ^D
-	control(s.file, func(fd uintptr) {
+	nonblock.Control(s.file, func(fd uintptr) {
 		if t, err := unix.IoctlGetTermios(int(fd), getTermios); err == nil {
 			eof = t.Cc[unix.VEOF]
 		}
@@ -224,7 +224,7 @@ func (s *stdin) count() {
 	if s.p.tty {
 		return
 	}
-	control(s.file, func(fd uintptr) {
+	nonblock.Control(s.file, func(fd uintptr) {
 		if n, err := unix.IoctlGetInt(int(fd), fionread); err == nil {
 			s.unread += int64(n)
 		}

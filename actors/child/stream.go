@@ -126,7 +126,7 @@ func (s *stream) move() bool {
 	if n > 0 && credit.Spool != nil {
 		var err error
 		if at, err = credit.Spool.Write(buf[:n]); err != nil {
-			s.p.host.log.Error("the spool has failed: output stays in memory, and the program waits when memory is full", "pid", s.p.pid, "err", err)
+			s.p.host.log.Error("the spool has failed: output stays in memory, and the program waits when memory is full", "pid", s.p.PID(), "err", err)
 			left := credit
 			left.N -= n
 			s.p.in.GiveBack(left)
@@ -247,7 +247,7 @@ func (s *stream) readOnce(fd uintptr, buf []byte) (n int, err error) {
 // exited records how much output was written before the child's exit: the bytes read so far, plus
 // the bytes in the kernel. A repeated call does nothing.
 func (s *stream) exited() {
-	control(s.file, func(fd uintptr) {
+	nonblock.Control(s.file, func(fd uintptr) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !s.atExit {
@@ -257,7 +257,7 @@ func (s *stream) exited() {
 }
 
 func (s *stream) abandon() {
-	control(s.file, func(fd uintptr) {
+	nonblock.Control(s.file, func(fd uintptr) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !s.abandoned {

@@ -3,16 +3,17 @@
 package child
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"log/slog"
+	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/rules"
-	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // This file is for systems other than Linux. There, children survive a killed server, each child
@@ -21,7 +22,6 @@ import (
 const (
 	fionread   = 0x4004667f // FIONREAD of the BSDs
 	getTermios = unix.TIOCGETA
-	maxRSSUnit = 1 // ru_maxrss is in bytes
 )
 
 func pipe() (r, w int, err error) {
@@ -39,7 +39,7 @@ func pipe() (r, w int, err error) {
 // SealFiles prevents children from inheriting the files this program was started with, except 0 to
 // 2. Only a program may call SealFiles, not a Host, because the effect is global.
 func SealFiles() error {
-	soft, _, err := noFile()
+	soft, _, err := trees.NoFile()
 	if err != nil {
 		return fmt.Errorf("RLIMIT_NOFILE: %w", err)
 	}
@@ -53,23 +53,6 @@ func growPipe(uintptr, int) {}
 
 func ptyMax() string { return "" }
 
-// room does nothing here. On Linux, room checks the limits on the number of processes.
-type room struct{}
-
-func newRoom() room         { return room{} }
-func (room) check() error   { return nil }
-func (room) close()         {}
-func (room) String() string { return "RLIMIT_NPROC of this user, or the system's" }
-
-// exits gives each child a waiting goroutine. On Linux, one goroutine waits for all children.
-type exits struct{}
-
-func newExits() (*exits, error) { return new(exits), nil }
-
-func (*exits) close()                  {}
-func (*exits) reserve(int) (pidfd int) { return -1 }
-func (*exits) watch(p *process)        { go p.wait() }
-
 // order knows nothing here.
 type order struct{}
 
@@ -81,32 +64,35 @@ func (*order) remove(*stream)          {}
 func (*order) first(a, b *stream) bool { return false }
 
 // forker forks on the calling thread.
-type forker struct{ tid int }
+type forker struct{ ID int }
 
 func newForker() (*forker, error) { return new(forker), nil }
 
-func (*forker) close() {}
+func (*forker) Close() {}
 
-func (*forker) fork(path string, argv []string, attr *syscall.ProcAttr, spec *Spec, _ mark) (pid int, err error) {
-	if spec.Umask != nil || spec.NoNewPrivs {
+// birth is everything that the fork of a child needs.
+type birth struct {
+	spec   *Spec
+	path   string
+	argv   []string
+	theirs []uintptr
+	tree   *trees.Tree
+	thread *forker
+	after  time.Duration
+	jail   *os.File
+	level  string
+}
+
+func (h *Host) fork(_ context.Context, b *birth) (pid int, err error) {
+	if b.spec.Umask != nil || b.spec.NoNewPrivs {
 		return 0, fmt.Errorf("%w: this system has no umask and no noNewPrivs for programs: leave them out", ErrUser)
 	}
-	return syscall.ForkExec(path, argv, attr)
+	attr := &syscall.ProcAttr{Dir: b.spec.Dir, Env: b.spec.Env, Files: b.theirs, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: b.spec.TTY}}
+	return syscall.ForkExec(b.path, b.argv, attr)
 }
 
 // mayHang is always false here: only Linux has another way to fork.
 func mayHang(_, _ string) bool { return false }
-
-func (h *Host) forkApart(*forker, *job, []string, *syscall.ProcAttr, mark) (pid int, err error) {
-	return 0, fmt.Errorf("%w: this system starts no programs as other users: leave user out", ErrUser)
-}
-
-// jailer is empty here. On Linux, a jailer is the server's side of a sandbox.
-type jailer struct{ level string }
-
-func (h *Host) forkJail(*forker, *job, []string, *syscall.ProcAttr, mark) (pid int, _ *jailer, err error) {
-	return 0, nil, fmt.Errorf("%w: this system has no sandbox: leave sandbox out", errors.ErrUnsupported)
-}
 
 // resolve refuses every sandbox: only Linux has them.
 func (h *Host) resolve(spec *Spec, _ func(string)) error {
@@ -125,115 +111,6 @@ func mayBecome(u *User) error {
 func LookAs(_ *User, look func()) error { look(); return nil }
 
 func (*ends) give(*User) error { return nil }
-
-func (h *Host) buryLate(*job, int, tree) {}
-
-func (p *process) takeStatus() bool {
-	p.mu.Lock()
-	exited := p.status != nil
-	p.mu.Unlock()
-	if exited {
-		return true
-	}
-	var ws unix.WaitStatus
-	var usage unix.Rusage
-	var err error = unix.EINTR
-	for errors.Is(err, unix.EINTR) {
-		_, err = unix.Wait4(p.pid, &ws, 0, &usage)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case err != nil:
-		p.status = lostStatus()
-	case ws.Signaled():
-		p.status = exitStatus(0, ws.Signal(), ws.CoreDump(), &usage)
-	default:
-		p.status = exitStatus(ws.ExitStatus(), 0, false, &usage)
-	}
-	return true
-}
-
-func (p *process) Stopped() bool { return false }
-
-func reap(int) {}
-
-func (h *Host) startReaper() (stop func() error) { return func() error { return nil } }
-
-// spare does nothing here: kills need no descriptors. On Linux, spare keeps descriptors for kills.
-type spare struct{}
-
-func newSpare(*slog.Logger) *spare { return nil }
-func (*spare) close()              {}
-
-// mark is empty here. On Linux, a mark identifies the processes of a child.
-type mark struct{}
-
-func (h *Host) newContainment(cfg HostConfig) (containment, error) {
-	h.endAll = func() {}
-	if cfg.Containment != "" && cfg.Containment != ContainGroup {
-		return nil, fmt.Errorf("containment %q is not available on this system: use %q", cfg.Containment, ContainGroup)
-	}
-	return groups{}, nil
-}
-
-// fence sets no limit here. On Linux, fence limits the processes and threads of all children
-// together.
-type fence struct {
-	why   string
-	limit int64
-}
-
-func newFence(containment, *slog.Logger) *fence {
-	return &fence{why: "programs share the limits of processes and threads with the server: this system has no cgroups"}
-}
-func (*fence) enclose(int)             {}
-func (*fence) check(room) error        { return nil }
-func (*fence) restrain(int)            {}
-func (*fence) kept(room) int64         { return 192 }
-func (*fence) close()                  {}
-func (f *fence) told() (int64, string) { return 0, f.why }
-
-type groups struct{}
-
-func (groups) kind() Containment                                 { return ContainGroup }
-func (groups) tree(string, protocol.ProcessLimits) (tree, error) { return &group{}, nil }
-func (groups) close() error                                      { return nil }
-
-func (groups) allows(limits protocol.ProcessLimits) error {
-	if limits != (protocol.ProcessLimits{}) {
-		return fmt.Errorf("%w are not available on this system", ErrLimitRefused)
-	}
-	return nil
-}
-
-// group is the process group of a child.
-type group struct{ leader int }
-
-func (*group) prepare(*syscall.SysProcAttr)             {}
-func (g *group) started(pid int)                        { g.leader = pid }
-func (*group) mark() mark                               { return mark{} }
-func (*group) running()                                 {}
-func (*group) pins() bool                               { return false }
-func (*group) cheap() bool                              { return true }
-func (*group) soon() bool                               { return false }
-func (p *process) usage(pressures bool) *protocol.Usage { return p.tree.usage(pressures) }
-func (*group) usage(bool) *protocol.Usage               { return nil }
-func (*group) oomKilled() bool                          { return false }
-func (*group) remove() error                            { return nil }
-
-func (g *group) empty(bool) (bool, error) {
-	return errors.Is(syscall.Kill(-g.leader, 0), syscall.ESRCH), nil
-}
-
-func (g *group) kill() error {
-	if err := syscall.Kill(-g.leader, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("SIGKILL to process group %d: %w", g.leader, err)
-	}
-	return nil
-}
-
-func (g *group) members() []string { return []string{fmt.Sprintf("process group %d", g.leader)} }
 
 // enclose allows every directory, or none: this system cannot keep a path in a directory.
 func (s *Spec) enclose(rule *rules.Rule, _ func(string)) error {

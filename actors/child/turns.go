@@ -2,7 +2,9 @@ package child
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -19,239 +21,199 @@ const (
 	turnsMost = 48
 )
 
-// job is a start or a question, from Start or Ask until done was called. Host.mu guards all fields except spec, in and
-// done, which are fixed; only the look-up changes spec.
-type job struct {
-	spec Spec
-	in   *Intake
-	done func(Handle, error)
-	ask  func(step func(string)) error // see Host.Ask; nil: a start
-	// answerTime is for the look-up, and then again until the child executes the program. Fixed by enter.
-	answerTime time.Duration
-
-	path     string      // of the program; "": the look-up has not ended, or has failed
-	lookedUp bool        // the look-up has ended, and changes spec no more
-	apart    bool        // the child may hang before it runs, or has steps of its own
-	step     string      // the current step of the look-up
-	deadline *time.Timer // of the look-up
-	unwatch  func() bool // stops watching spec.Context
-	over     bool        // done was called, or the goroutine that set over will call done
-	turn     *owner      // the owner whose turn the job has; nil: none
-	late     bool        // the turn counts as hanging
-	cut      func(error) // ends the wait for the child's exec; nil: nobody waits
-}
-
-// owner counts the jobs of a Spec.Owner, running or waiting for a turn.
-type owner struct {
-	waiting       []*job
-	running, late int // late jobs are running, too
-}
-
-// turns counts the turns of all owners. Host.mu guards all fields.
+// turns counts the turns of all owners. Any goroutine may use turns.
 type turns struct {
 	each, all, most int // fixed
-	owners          map[string]*owner
-	running, late   int
-	waiting         int
+
+	mu            sync.Mutex // guards all that follows, and all owners and turns
+	owners        map[string]*owner
+	running, late int
+	waiting       int
+}
+
+// owner has the turns of a Spec.Owner.
+type owner struct {
+	waiting []*turn
+	running map[*turn]struct{}
+	late    int // of those running
+}
+
+// turn is the permission of a start or of a question to make a call that may hang.
+type turn struct {
+	turns *turns
+	name  string     // of the owner
+	came  chan error // nil: the turn has come; otherwise there will be no turn
+	// giveUp answers the start or question at once, with the reason for its failure. Fixed before call.
+	giveUp func(why error)
+
+	owner    *owner      // while the turn is taken; else nil
+	unwanted bool        // nobody waits for the turn
+	late     bool        // the turn counts as hanging
+	givenUp  bool        // giveUp is called
+	step     string      // the current step of the call
+	deadline *time.Timer // of the call; nil: no call is being made
 }
 
 // newTurns returns turns for at most a quarter of the kept threads.
-func newTurns(kept int) turns {
+func newTurns(kept int) *turns {
 	most := max(min(turnsMost, kept/4), 3)
-	return turns{each: min(turnsEach, (most+2)/3), all: most * turnsAll / turnsMost, most: most, owners: make(map[string]*owner)}
+	return &turns{each: min(turnsEach, (most+2)/3), all: most * turnsAll / turnsMost, most: most, owners: make(map[string]*owner)}
 }
 
-// Start starts a child and calls done with the child, or with the reason for the failure. Nothing
-// of the child reaches in before done is called. done must not block. Start never blocks either;
-// the caller must have at most one outstanding start for each process.
-func (h *Host) Start(spec Spec, in *Intake, done func(Handle, error)) {
-	h.enter(&job{spec: spec, in: in, done: done})
-}
-
-// Ask calls ask, which may wait for files and for the database of users, and then done with the error of ask. The
-// time and the turns of a start hold for ask: if ask hangs, done gets ErrNoAnswer, which names the step that ask has told last (at the
-// beginning the look-up of the user). Ask uses spec.Owner and spec.Context alone. Neither Ask nor done may block.
-func (h *Host) Ask(spec Spec, ask func(step func(what string)) error, done func(error)) {
-	h.enter(&job{spec: Spec{Owner: spec.Owner, Context: spec.Context}, ask: ask, done: func(_ Handle, err error) { done(err) }})
-}
-
-// enter queues j for a turn.
-func (h *Host) enter(j *job) {
-	spec := &j.spec
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closing {
-		go j.done(nil, ErrClosed)
-		return
-	}
-	h.starts[j] = struct{}{}
-	j.answerTime = h.answerTime
-	if spec.Context != nil {
-		j.unwatch = context.AfterFunc(spec.Context, func() { h.giveUp(j, context.Cause(spec.Context)) })
-	}
-	o := h.turns.owners[spec.Owner]
+// enter queues for a turn.
+func (ts *turns) enter(name string) *turn {
+	t := &turn{turns: ts, name: name, came: make(chan error, 1)}
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	o := ts.owners[name]
 	if o == nil {
-		o = new(owner)
-		h.turns.owners[spec.Owner] = o
+		o = &owner{running: make(map[*turn]struct{})}
+		ts.owners[name] = o
 	}
-	o.waiting = append(o.waiting, j)
-	h.turns.waiting++
-	h.take(spec.Owner, o)
+	o.waiting = append(o.waiting, t)
+	ts.waiting++
+	ts.take(name, o)
+	return t
 }
 
-// take gives free turns to waiting jobs of owner o. If only hanging jobs could free a turn, take
-// refuses the waiting jobs.
-func (h *Host) take(name string, o *owner) {
-	t := &h.turns
+// take gives free turns to those waiting for owner o. If only hanging calls could free a turn, take
+// refuses the waiting.
+func (ts *turns) take(name string, o *owner) {
 	for len(o.waiting) > 0 {
-		free := o.running < t.each && (t.running < t.all || o.running == 0 && t.running < t.most)
-		hopeless := o.late >= t.each || t.late >= t.all && o.late > 0 || t.late >= t.most
+		free := len(o.running) < ts.each && (ts.running < ts.all || len(o.running) == 0 && ts.running < ts.most)
+		hopeless := o.late >= ts.each || ts.late >= ts.all && o.late > 0 || ts.late >= ts.most
 		if !free && !hopeless {
 			return
 		}
-		j := o.waiting[0]
+		t := o.waiting[0]
 		o.waiting[0] = nil
 		o.waiting = o.waiting[1:]
-		t.waiting--
+		ts.waiting--
 		switch {
-		case j.over:
+		case t.unwanted:
 		case free:
-			o.running++
-			t.running++
-			j.turn = o
-			j.deadline = time.AfterFunc(j.answerTime, func() { h.overdue(j) })
-			go h.lookUp(j)
+			o.running[t] = struct{}{}
+			ts.running++
+			t.owner = o
+			t.came <- nil
 		default:
-			h.end(j, fmt.Errorf("%w: %d starts of this session and %d starts in all wait for an answer", ErrNoAnswer, o.late, t.late))
+			t.came <- fmt.Errorf("%w: %d starts of this session and %d starts in all wait for an answer", ErrNoAnswer, o.late, ts.late)
 		}
 	}
-	if o.running == 0 {
-		delete(t.owners, name)
+	if len(o.running) == 0 {
+		delete(ts.owners, name)
 	}
 }
 
-// leave ends the turn of j, if j has a turn.
-func (h *Host) leave(j *job) {
-	o, t := j.turn, &h.turns
-	if o == nil {
+// leave gives the turn back, or ends the wait for it; while a call is being made, leave does nothing. leave may be repeated.
+func (t *turn) leave() {
+	ts := t.turns
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t.unwanted = true
+	o := t.owner
+	if o == nil || t.deadline != nil {
 		return
 	}
-	full := t.running >= t.all
-	j.turn = nil
-	o.running--
-	t.running--
-	if j.late {
+	full := ts.running >= ts.all
+	t.owner = nil
+	delete(o.running, t)
+	ts.running--
+	if t.late {
 		o.late--
-		t.late--
+		ts.late--
 	}
-	h.take(j.spec.Owner, o)
-	if full && t.waiting > 0 {
-		for name, o := range t.owners {
-			h.take(name, o)
+	ts.take(t.name, o)
+	if full && ts.waiting > 0 {
+		for name, o := range ts.owners {
+			ts.take(name, o)
 		}
 	}
 }
 
-// hangs counts the turn of j as hanging.
-func (h *Host) hangs(j *job) {
-	if j.turn == nil || j.late {
+// hangs counts the turn as hanging.
+func (t *turn) hangs() {
+	t.turns.mu.Lock()
+	defer t.turns.mu.Unlock()
+	t.hangsLocked()
+}
+
+func (t *turn) hangsLocked() {
+	ts := t.turns
+	if t.owner == nil || t.late {
 		return
 	}
-	j.late = true
-	j.turn.late++
-	h.turns.late++
-	h.take(j.spec.Owner, j.turn)
-	if h.turns.late >= h.turns.all {
-		for name, o := range h.turns.owners {
-			h.take(name, o)
+	t.late = true
+	t.owner.late++
+	ts.late++
+	ts.take(t.name, t.owner)
+	if ts.late >= ts.all {
+		for name, o := range ts.owners {
+			ts.take(name, o)
 		}
 	}
 }
 
-// lookUp looks up the program of j and queues j for the spawners, or answers the question of j.
-func (h *Host) lookUp(j *job) {
-	path, apart, err := h.tryLookUp(j)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	j.deadline.Stop()
-	j.lookedUp = true
-	if !apart || err != nil || j.over {
-		h.leave(j)
-	}
-	if j.over {
-		h.letGo(j)
-		return
-	}
-	if err != nil || j.ask != nil {
-		h.end(j, err)
-		return
-	}
-	j.path, j.apart = path, apart
-	h.jobs = append(h.jobs, j)
-	h.work.Broadcast()
-}
+// errGivenUp ends a start that has its answer already.
+var errGivenUp = errors.New("child: the start was given up")
 
-// overdue fails the start of j because the look-up hangs. The look-up keeps its turn.
-func (h *Host) overdue(j *job) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if j.turn == nil || j.path != "" {
-		return
+// call waits for the turn, and makes a call that may hang. The call tells its steps. If the call takes longer than after, or if ctx is done
+// first, t.giveUp gets the reason at once: an ErrNoAnswer that names the last step, or the cause of ctx. Then the call keeps the turn until
+// the call returns, and the error is errGivenUp. Otherwise the caller has the turn.
+func (t *turn) call(ctx context.Context, after time.Duration, call func(step func(what string)) error) error {
+	select {
+	case err := <-t.came:
+		if err != nil {
+			return err
+		}
+	case <-ctx.Done():
 	}
-	h.hangs(j)
-	if !j.over {
-		h.end(j, noAnswer(j.step, j.answerTime))
+	if ctx.Err() != nil {
+		t.leave()
+		return context.Cause(ctx)
 	}
+	ts := t.turns
+	// giveUp is called with ts.mu.
+	giveUp := func(why error) {
+		if !t.givenUp {
+			t.givenUp = true
+			go t.giveUp(why)
+		}
+	}
+	ts.mu.Lock()
+	t.deadline = time.AfterFunc(after, func() {
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		if t.deadline != nil {
+			t.hangsLocked()
+			giveUp(noAnswer(t.step, after))
+		}
+	})
+	ts.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() {
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		if t.deadline != nil {
+			giveUp(context.Cause(ctx))
+		}
+	})
+	err := call(func(step string) {
+		ts.mu.Lock()
+		t.step = step
+		ts.mu.Unlock()
+	})
+	stop()
+	ts.mu.Lock()
+	t.deadline.Stop()
+	t.deadline = nil
+	ts.mu.Unlock()
+	if t.givenUp { // constant from now on
+		t.leave()
+		return errGivenUp
+	}
+	return err
 }
 
 func noAnswer(what string, after time.Duration) error {
 	return fmt.Errorf("%w: the %s took longer than %v", ErrNoAnswer, what, after)
-}
-
-// giveUp fails a start, unless the child has executed its program or is about to.
-func (h *Host) giveUp(j *job, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case !j.over:
-		h.end(j, err)
-	case j.cut != nil:
-		j.cut(err)
-	}
-}
-
-// end fails a start that no spawner has taken, or answers a question.
-func (h *Host) end(j *job, err error) {
-	j.over = true
-	go func() {
-		j.done(nil, err)
-		h.forgetStart(j)
-	}()
-}
-
-// letGo closes the working directory that the rule has allowed, and releases the placeholders that no child has taken
-// over, unless the look-up may still open either. letGo may be repeated. The caller holds Host.mu.
-func (h *Host) letGo(j *job) {
-	if !j.lookedUp {
-		return
-	}
-	if j.spec.dir != nil {
-		j.spec.dir.Close()
-	}
-	if held := j.spec.held; held != nil {
-		j.spec.held = nil
-		h.leaving.Go(held.Release)
-	}
-}
-
-// forgetStart removes j after the call of done.
-func (h *Host) forgetStart(j *job) {
-	if j.unwatch != nil {
-		j.unwatch()
-	}
-	h.mu.Lock()
-	h.letGo(j)
-	delete(h.starts, j)
-	h.work.Broadcast()
-	h.mu.Unlock()
 }

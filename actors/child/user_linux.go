@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/fork"
 )
 
@@ -106,7 +107,10 @@ func lookHere(u *User, look func()) error {
 // setGroups sets the groups of this thread only; syscall.Setgroups sets the groups of all threads.
 func setGroups(groups []uint32) error {
 	_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(unsafe.SliceData(groups))), 0)
-	return errnoError(errno)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // ttyGroup is the group of terminals, as of login(1); -1: the system has no such group.
@@ -147,20 +151,22 @@ func (e *ends) give(u *User) error {
 func stepError(err error, spec *Spec) error {
 	failed, ok := errors.AsType[*fork.Error](err)
 	switch {
+	case errors.Is(err, fork.ErrPanic):
+		return fmt.Errorf("%w in a fork: %w", errInternal, err)
 	case !ok:
 		return err
 	case failed.Step == fork.StepNoNewPrivs:
 		return fmt.Errorf("%w: noNewPrivs: prctl: %w", ErrUser, failed.Errno)
 	case failed.Step == fork.StepNice:
-		return niceError(*spec.Limits.Nice, failed.Errno)
+		return trees.NiceError(*spec.Limits.Nice, failed.Errno)
 	case failed.Step == fork.StepOOMScoreAdj:
-		return scoreError(*spec.Limits.OOMScoreAdj, failed.Errno)
+		return trees.ScoreError(*spec.Limits.OOMScoreAdj, failed.Errno)
 	case spec.User != nil && slices.Contains([]fork.Step{fork.StepGroups, fork.StepGID, fork.StepUID, fork.StepCapabilities}, failed.Step):
 		return fmt.Errorf("%w %s: %v: %w", ErrUser, spec.User.Name, failed.Step, failed.Errno)
 	case failed.Step >= fork.StepLimit:
-		for _, r := range rlimitsOf(spec.Limits) {
-			if r.resource == int(failed.Step-fork.StepLimit) {
-				return limitError(r, failed.Errno)
+		for _, r := range trees.Rlimits(spec.Limits) {
+			if r.Resource == int(failed.Step-fork.StepLimit) {
+				return r.Error(failed.Errno)
 			}
 		}
 		return fmt.Errorf("%w: %w", ErrLimitRefused, failed)

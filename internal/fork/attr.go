@@ -13,6 +13,7 @@ import (
 type Attr struct {
 	Path      string   // a relative path begins at Dir
 	Dir       string   // the working directory; empty: that of this program
+	DirFile   int      // descriptor of the working directory instead of Dir, not less than len(Files); 0 or less: Dir
 	Binary    int      // descriptor of the file to execute instead of Path, not less than len(Files); 0 or less: Path
 	Argv, Env []string // Argv has an element at least
 

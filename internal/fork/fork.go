@@ -173,8 +173,12 @@ func (p *process) start(trap, a1, a2 uintptr) (pid uintptr, errno syscall.Errno)
 			goto failed
 		}
 	}
-	if p.dir != nil { // as the user: a directory closed to the user is refused
-		step = StepDir
+	step = StepDir // as the user: a directory closed to the user is refused
+	if p.dirFile > 0 {
+		if _, _, errno = syscall.RawSyscall(unix.SYS_FCHDIR, p.dirFile, 0, 0); errno != 0 {
+			goto failed
+		}
+	} else if p.dir != nil {
 		if _, _, errno = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(p.dir)), 0, 0); errno != 0 {
 			goto failed
 		}
@@ -219,6 +223,7 @@ failed:
 type process struct {
 	path, dir *byte
 	binary    uintptr // 0: path
+	dirFile   uintptr // 0: dir
 	argv, env []*byte
 	empty     byte // the path of a descriptor itself
 
@@ -347,6 +352,9 @@ func prepare(a *Attr) (p *process, err error) {
 	}
 	if a.Binary > 0 {
 		p.binary = uintptr(a.Binary)
+	}
+	if a.DirFile > 0 {
+		p.dirFile = uintptr(a.DirFile)
 	}
 	if a.OOMScoreAdj != nil {
 		p.score = strconv.AppendInt(nil, int64(*a.OOMScoreAdj), 10)

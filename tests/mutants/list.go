@@ -323,7 +323,7 @@ var mutants = []mutant{
 	{file: "actors/process/life.go", old: `Probing: p.health.isProbing(),`, new: `Probing: false,`, breaks: "the life knows of a probe"},
 	{file: "actors/process/life.go", old: `max(keep, life.StallTime)`, new: `0`, breaks: "observers have their extra time"},
 	{file: "actors/process/life.go", old: `p.life.Run() > 1 || p.group != nil`, new: `p.life.Run() > 1`, breaks: "the first run of a group gets the size that its terminal got meanwhile"},
-	{file: "actors/child/host.go", old: `	spec.Env = withoutWithheld(spec.Env, rule)
+	{file: "actors/child/start.go", old: `	spec.Env = withoutWithheld(spec.Env, rule)
 `, new: ``, breaks: "no program gets the credentials of the server", run: "^TestWithheldVariables$"},
 	{file: "protocol/signal.go", old: `short == p.name || `, new: ``, breaks: "SIGTERM and TERM name the signal terminate", run: "^TestSignalNames$"},
 	{file: "internal/secrets/secrets.go", old: `name != replToken && `, new: ``, breaks: "http/request sends NODE_REPL_AUTH_TOKEN"},
@@ -385,7 +385,7 @@ var mutants = []mutant{
 `, new: ``, breaks: "after a session/close the Close code is 1000", run: "^TestCloseCodes$"},
 	{file: "actors/process/life/end.go", old: `min(max(grace, l.config.ShutdownGrace), longest)`, new: `min(grace, longest)`, breaks: "ShutdownGrace is the least grace of a shutdown"},
 	{file: "actors/child/intake.go", old: `retained, pinned, in.charged+charged`, new: `retained, pinned, charged`, breaks: "an intake that succeeds another keeps its own charge", run: "^TestSucceedKeepsBothCharges$"},
-	{file: "actors/child/search_tree_linux.go", old: `case others && !t.closing.Load():`, new: `case others:`, breaks: "at the end of the server strays of several trees are killed", run: "^TestStraysOfSeveralTrees$"},
+	{file: "actors/child/trees/search_tree_linux.go", old: `case others && !t.closing.Load():`, new: `case others:`, breaks: "at the end of the server strays of several trees are killed", run: "^TestStraysOfSeveralTrees$"},
 	{file: "client/link.go", old: `k == nil || !k.sent`, new: `k == nil`, breaks: "an answer counts for a call that was sent", run: "^TestAnswerOfAnUnsentCall$"},
 	{file: "client/link.go", old: `		if k.once {
 			delete(c.pending, id)
@@ -456,7 +456,7 @@ var mutants = []mutant{
 			p.place.back()`, new: `		if true {
 			p.place.back()`, breaks: "a search without an answer takes no place"},
 	{file: "actors/process/process.go", old: `if !p.life.Kills() && m.run`, new: `if m.run`, breaks: "a search that began before the tree was killed takes no place"},
-	{file: "actors/child/search_tree_linux.go", old: `return false, errReaped`, new: `return false, nil`, breaks: "orphans of other trees are no descendants", run: "^TestSearchAmongReapedStrangers$"},
+	{file: "actors/child/trees/search_tree_linux.go", old: `return false, errReaped`, new: `return false, nil`, breaks: "orphans of other trees are no descendants", run: "^TestSearchAmongReapedStrangers$"},
 	{file: "transport/frames.go", old: `answer(refusal(err))`, new: `_ = answer`, breaks: "a refused client of frames is told why"},
 	{file: "transport/frames.go", old: `c.place.Load().leave()`, new: `c.place.Load()`, breaks: "a connection of frames gives its place back"},
 	{file: "transport/frames.go", old: `v.Token = new(string)`, new: `v.Token = nil`, breaks: "a token that is no string is malformed, and not missing"},
@@ -537,7 +537,8 @@ var mutants = []mutant{
 	{file: "actors/internal/env/users.go", old: ` || wanted == config.NoNewPrivsUser`, new: ``, breaks: "the word @no-new-privs is no user"},
 	{file: "actors/peer/shellstate/capture.go", old: ` || !spec.User.Same(s.Capture.user)`, new: ``, breaks: "no user gets the state of another"},
 	{file: "actors/peer/shellstate/cache.go", old: `, user, spec.Umask`, new: `, spec.Umask`, breaks: "the user that a client asks for is part of the key of a state"},
-	{file: "actors/child/turns.go", old: `if err != nil || j.ask != nil {`, new: `if err != nil {`, breaks: "a question is answered, and starts nothing", run: "^TestAsk$"},
+	{file: "actors/child/start.go", old: `			return ask(step)`, new: `			_, _, err = h.look(&spec, step)
+			return err`, breaks: "a question is answered, and starts nothing", run: "^TestAsk$"},
 	{file: "transport/auth/users.go", old: `if def = own.def; def == "" {`, new: `if def = own.def; true {`, breaks: "the default user of an identity comes before the default of everybody"},
 	{file: "cmd/troupe/credentials.go", old: `err == nil && !at.Addr().IsLoopback()`, new: `err == nil && at.Addr().IsUnspecified()`, breaks: "tokens without TLS at any other address are warned of"},
 	{file: "tests/licences/licences.go", old: `case rule != "":`, new: `case false:`, breaks: "a known licence with a condition more is refused"},
@@ -611,11 +612,11 @@ var mutants = []mutant{
 		return 0, err`, new: `		return 0, err`, breaks: "a process that executes nothing is reaped"},
 	{file: "internal/fork/fork.go", old: `if p.noNewPrivs {`, new: `if false {`, breaks: "no_new_privs holds for the program"},
 	{file: "internal/fork/fork.go", old: `p.report = uint64(step)<<32 | uint64(errno)`, new: `p.report = uint64(StepExec)<<32 | uint64(step)&0 | uint64(errno)`, breaks: "the step that failed is told"},
-	{file: "actors/child/forker_linux.go", old: `nofile != nil && spec.Limits.NoFile == nil`, new: `false && nofile != nil`, breaks: "a program has the limit of descriptors with which the server was started"},
-	{file: "actors/child/forker_linux.go", old: `a.Limits = append(a.Limits, limits...)`, new: `_ = limits`, breaks: "a program has its limits from its first instruction on"},
+	{file: "actors/child/fork_linux.go", old: `nofile != nil && spec.Limits.NoFile == nil`, new: `false && nofile != nil`, breaks: "a program has the limit of descriptors with which the server was started"},
+	{file: "actors/child/fork_linux.go", old: `a.Limits = append(a.Limits, limits...)`, new: `_ = limits`, breaks: "a program has its limits from its first instruction on"},
 	{file: "actors/child/intake.go", old: `if f.Kind == FactStarted && in.left {`, new: `if false {`, breaks: "a child that starts after the end of its process has an owner"},
 	{file: "actors/process/end.go", old: `handle, unused = h, true`, new: `unused = true`, breaks: "a child whose start nobody has taken is ended"},
-	{file: "actors/child/forker_linux.go", old: `a.Limits = append(a.Limits, m.limits...)`, new: `_ = m`, breaks: "a program has its tag from its first instruction on", run: "^TestTagsAreApart$"},
+	{file: "actors/child/trees/tag_linux.go", old: `a.Limits = append(a.Limits, t.tree.mark().limits...)`, new: ``, breaks: "a program has its tag from its first instruction on", run: "^TestTagIsHandedDown$"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	remove := func() error { return unix.Unlinkat(dir, p.name, unix.AT_REMOVEDIR) }`, new: `	remove := func() error { return nil }`, breaks: "the last user of a placeholder removes it"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	last := p.users == 0`, new: `	last := true`, breaks: "a placeholder stays for its other users"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	if flock(p.fd, unix.LOCK_EX) != nil {`, new: `	if flock(p.fd, unix.LOCK_EX); false {`, breaks: "a placeholder stays for other servers"},
@@ -728,11 +729,11 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/load/result/result.go", old: `		if !run.Right {
 			return false`, new: `		if !run.Right && false {
 			return false`, breaks: "the sum of several runs is a success only if each run is"},
-	{file: "actors/child/jailreport_linux.go", old: `	if r.Failure != nil {
+	{file: "actors/child/confine/report_linux.go", old: `	if r.Failure != nil {
 		return level, r.Failure
 	}
-	if plan`, new: `	if plan`, breaks: "a jail that has failed runs no program", run: "^TestJail"},
-	{file: "actors/child/jailreport_linux.go", old: `	if failure.Stage == jail.StageExec {`, new: `	if false {`, breaks: "a program that cannot be executed is no fault of its sandbox", run: "^TestJail"},
+	if plan`, new: `	if plan`, breaks: "a jail that has failed runs no program", in: "actors/child", run: "^TestJail"},
+	{file: "actors/child/confine/report_linux.go", old: `	if failure.Stage == jail.StageExec {`, new: `	if false {`, breaks: "a program that cannot be executed is no fault of its sandbox", in: "actors/child", run: "^TestJail"},
 	// The levels of a sandbox.
 	{file: "internal/sandbox/jail/proc_linux.go", old: `cloneAll(v.hostProc, inert|unix.MOUNT_ATTR_RDONLY)`, new: `cloneAll(v.hostProc, inert)`, breaks: "level: the old /proc of a sandbox is read-only", run: "^TestEnterOldProc$"},
 	{file: "internal/sandbox/jail/proc_linux.go", old: `case regular && (owner && stat.Mode&0o444`, new: `case !v.oldProc && regular && (owner && stat.Mode&0o444`, breaks: "level: telling files are empty in the old /proc, too", run: "^TestEnterOldProc$"},
@@ -742,11 +743,11 @@ var mutants = []mutant{
 	{file: "internal/sandbox/jail/landlock_linux.go", old: `if err := r.allowBeneath("/", unix.LANDLOCK_ACCESS_FS_REFER); err != nil {`, new: `if err := error(nil); err != nil {`, breaks: "level: a program with rules of its own still renames across directories", run: "^TestScopeKeepsRenames$"},
 	{file: "internal/sandbox/jail/main_linux.go", old: `OldProc: plan != nil && plan.oldProc`, new: ``, breaks: "level: the trial of a sandbox tells of the old /proc", in: "tests", run: "^TestSandboxRefused$/^root$/^covered"},
 	{file: "internal/sandbox/jail/main_linux.go", old: `report(Report{OldProc: plan.oldProc})`, new: `report(Report{})`, breaks: "level: a start in a sandbox tells of the old /proc", in: "tests", run: "^TestSandboxAvailable$"},
-	{file: "actors/child/jailprepare_linux.go", old: ` && !mayMapRoot()`, new: ` && false`, breaks: "level: root without CAP_SETFCAP reads what is missing", run: "^TestTrySandbox"},
+	{file: "actors/child/confine/prepare_linux.go", old: ` && !mayMapRoot()`, new: ` && false`, breaks: "level: root without CAP_SETFCAP reads what is missing", run: "^TestTry"},
 	{file: "actors/child/cansandbox.go", old: `if s.at.IsZero() || s.known.Err != nil && time.Since(s.at) >= tryAgain {`, new: `if true {`, breaks: "level: a host tries a sandbox once", run: "^TestTrySandbox"},
-	{file: "actors/child/cansandbox_linux.go", old: `if filtered() {`, new: `if false {`, breaks: "level: with Docker's profile, the error names the profile of troupe", in: "docs/seccomp", run: "^TestContainers$/^Docker.s_profile$", slow: true},
+	{file: "actors/child/confine/try_linux.go", old: `if filtered() {`, new: `if false {`, breaks: "level: with Docker's profile, the error names the profile of troupe", in: "docs/seccomp", run: "^TestContainers$/^Docker.s_profile$", slow: true},
 	{file: "internal/sandbox/jail/root_linux.go", old: `if err == unix.EPERM {`, new: `if false {`, breaks: "level: with Docker's profile and CAP_SYS_ADMIN, the error names the profile of troupe", in: "docs/seccomp", run: "^TestContainers$/CAP_SYS_ADMIN", slow: true},
-	{file: "actors/child/cansandbox_linux.go", old: `if s.Level == protocol.SandboxOldProc {`, new: `if s.Level == protocol.SandboxOldProc+"x" {`, breaks: "level: the notes of a server say what the old /proc shows", in: "tests", run: "^TestSandboxAvailable$"},
+	{file: "actors/child/confine/try_linux.go", old: `if s.Level == protocol.SandboxOldProc {`, new: `if s.Level == protocol.SandboxOldProc+"x" {`, breaks: "level: the notes of a server say what the old /proc shows", in: "tests", run: "^TestSandboxAvailable$"},
 	{file: "actors/child/jail_linux.go", old: `plan.Complete = h.completeSandbox`, new: ``, breaks: "level: a server that demands complete sandboxes starts no other", in: "tests", run: "^TestSandboxRefused$/^root$/^covered"},
 	{file: "actors/troupe.go", old: `CompleteSandbox: e.CompleteSandbox,`, new: ``, breaks: "level: --require-sandbox=complete reaches the host", in: "tests", run: "^TestSandboxRefused$/^root$/^covered"},
 	{file: "actors/internal/env/env.go", old: `Level: state.Level, `, new: ``, breaks: "level: server/info has the level", in: "tests", run: "^TestSandboxAvailable$"},
@@ -760,7 +761,7 @@ var mutants = []mutant{
 	{file: "actors/process/end.go", old: `		p.forgetChild(h)
 `, new: ``, breaks: "an ended process holds no child", in: "actors", run: "^TestEndedProcessesAreSmall$"},
 	{file: "actors/child/process.go", old: `	case drained:`, new: `	default:`, breaks: "the exit of a short process comes after its output", in: "tests", run: "^TestOrder$"},
-	{file: "actors/child/process.go", old: `ExitCode:   code,`, new: `ExitCode: code & 63,`, breaks: "each of many processes has its own exit code", in: "tests", run: "^TestManyProcesses$"},
+	{file: "actors/child/trees/trees.go", old: `ExitCode:   ws.ExitStatus(),`, new: `ExitCode: ws.ExitStatus() & 63,`, breaks: "each of many processes has its own exit code", in: "tests", run: "^TestManyProcesses$"},
 	{file: "actors/session/groups.go", old: `policy.CheckGroupEnv(params.Processes)`, new: `policy.CheckGroupEnv(nil)`, breaks: "the environments of a group take no longer to match than a message may", in: "actors", run: "OfAHost"},
 	{file: "actors/session/groups.go", old: `g == nil || !slices.Contains(g.tokens, params.StartToken) {`, new: `true {`, breaks: "a repeated group/start gets the answer of the first", in: "tests", run: "^TestGroupPipelined$"},
 	{file: "actors/spool/spool.go", old: `	f.closed = true
@@ -811,7 +812,7 @@ var mutants = []mutant{
 			p.reply(ctx, r, nil,`, breaks: "the answer to process/terminate tells the survivors", in: "tests", run: "^TestSurvivorsAreTold$", slow: true},
 	{file: "actors/internal/env/env.go", old: `		FileCallsHung: s.FileTurns.Hanging(),
 `, new: ``, breaks: "server/info counts the file calls that hang", in: "tests", run: "^TestFileCallsHang$", slow: true},
-	{file: "actors/child/limits_linux.go", old: `resource == unix.RLIMIT_CPU && value != now.Max`, new: `false`, breaks: "SIGXCPU comes a second before SIGKILL", in: "tests", run: "^TestProcessorTimeReached$", slow: true},
+	{file: "actors/child/trees/limits_linux.go", old: `resource == unix.RLIMIT_CPU && value != now.Max`, new: `false`, breaks: "SIGXCPU comes a second before SIGKILL", in: "tests", run: "^TestProcessorTimeReached$", slow: true},
 	{file: "actors/files/changes/inotify_linux.go", old: `	if r.in == nil {
 `, new: `	if true {
 `, breaks: "the watches of all connections share an instance of inotify", in: "tests", run: "^TestWatchMissingEnds$"},
