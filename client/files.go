@@ -63,42 +63,6 @@ func (f *FS) do(op, name, method string, params func(uri string) any, result any
 	return again, pathError(op, name, err)
 }
 
-// A pendingCall is a call whose answer somebody may wait for.
-type pendingCall struct {
-	call
-	answered chan struct{}
-}
-
-// begin sends a request and does not wait. bound is the only connection for the request; 0: any.
-func (c *Client) begin(bound uint64, method string, params, result any) *pendingCall {
-	k := &pendingCall{answered: make(chan struct{})}
-	k.call = call{method: method, params: params, result: result, bound: bound, done: func() { close(k.answered) }}
-	c.send(&k.call)
-	return k
-}
-
-// wait waits for the answer. If ctx ends first, the answer is ignored.
-func (k *pendingCall) wait(ctx context.Context, c *Client) error {
-	select {
-	case <-k.answered:
-	case <-ctx.Done():
-		if c.withdraw(&k.call) {
-			return context.Cause(ctx)
-		}
-		<-k.answered
-	}
-	return k.err
-}
-
-// callAgain is call, and reports whether the request was sent on more than one connection.
-func (c *Client) callAgain(ctx context.Context, method string, params, result any) (again bool, err error) {
-	k := c.begin(0, method, params, result)
-	err = k.wait(ctx, c)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return k.sends > 1, err
-}
-
 // A fileInfo describes a file of the server. Sys returns the *protocol.FsEntry.
 type fileInfo struct {
 	name  string

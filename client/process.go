@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -446,4 +447,63 @@ func (p *process) acknowledge() {
 			c.kick()
 		})
 	}
+}
+
+// exit records the end of the program. Once WaitDelay has passed, exit kills the descendants that still
+// hold the output open.
+func (p *process) exit(seq uint64, status protocol.ExitStatus, denied bool) {
+	p.status, p.denied = &status, denied
+	if l := p.out; l != nil && l.onEvent != nil && !p.discard {
+		p.push(l, mark{first: seq, last: seq, exit: &status})
+	}
+	if p.delay == 0 {
+		return
+	}
+	run := status.Run
+	time.AfterFunc(max(p.delay, 0), func() {
+		p.c.mu.Lock()
+		over := p.closed || p.failure != nil || p.status == nil || p.status.Run != run
+		p.c.mu.Unlock()
+		if !over {
+			// The server's answer to the terminate is the closed event.
+			params := protocol.ProcessTerminateParams{ProcessID: p.id, Tree: true, Repeatable: repeatable(), OfRun: protocol.OfRun{Run: uint64(run)}}
+			_ = p.c.call(p.c.ctx, protocol.MethodProcessTerminate, params, nil)
+		}
+	})
+}
+
+// result returns the error of Wait for a process that has ended.
+func (p *process) result() error {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	var errs []error
+	switch {
+	case p.failure != nil:
+		return fmt.Errorf("process %s: %w", p.id, p.failure)
+	case p.status == nil:
+		errs = append(errs, fmt.Errorf("process %s: %w: the process has ended, and the server no longer had its exit status", p.id, ErrProcessGone))
+	case p.status.ExitCode != 0 || p.gaveUp != "":
+		errs = append(errs, &ExitError{ProcessID: p.id, Status: *p.status, SandboxDenied: p.denied, GivenUp: p.gaveUp})
+	}
+	if p.lost != nil {
+		errs = append(errs, p.lost)
+	}
+	if len(errs) == 0 { // as in os/exec, the exit status has precedence over copy errors
+		for _, err := range []error{p.out.failed(), p.err.failed(), p.input} {
+			if err != nil {
+				return &CopyError{err}
+			}
+		}
+	}
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+func (l *lane) failed() error {
+	if l == nil {
+		return nil
+	}
+	return l.err
 }
