@@ -234,9 +234,7 @@ type Client struct {
 
 	mu        sync.Mutex // guards the fields below and the fields of every process and call
 	hello     protocol.InitializeResult
-	conn      transport.Conn        // nil while disconnected
-	watches   map[uint64]*fileWatch // by watchId
-	lastWatch uint64
+	conn      transport.Conn       // nil while disconnected
 	bodies    map[string]*httpBody // responses whose last piece has not come, by requestId
 	connN     uint64               // counts the connections; the number of conn
 	err       error                // why the client ended; nil: the client is alive
@@ -276,6 +274,7 @@ func Dial(ctx context.Context, server string, o *Options) (*Client, error) {
 		finished:  make(chan struct{}),
 		wake:      make(chan struct{}, 1),
 		pending:   make(map[protocol.ID]*call),
+		bodies:    make(map[string]*httpBody),
 		processes: make(map[string]*process),
 		unsettled: make(map[*process]struct{}),
 		acks:      make(map[string]uint64),
@@ -351,7 +350,6 @@ func (c *Client) CloseSession(ctx context.Context) error {
 
 // Processes lists the processes of the session, in the server's order.
 func (c *Client) Processes(ctx context.Context) ([]protocol.ProcessInfo, error) {
-	var list protocol.ProcessListResult
-	err := c.call(ctx, protocol.MethodProcessList, protocol.Empty{}, &list)
-	return list.Processes, err
+	result, err := ask[protocol.ProcessListResult](ctx, c, protocol.MethodProcessList, protocol.Empty{})
+	return result.Processes, err
 }

@@ -365,16 +365,15 @@ func (cmd *Cmd) Seq() uint64 {
 // process has begun a later run, Signal sends nothing and returns ErrOtherRun. If the process has
 // ended, the error is nil.
 func (cmd *Cmd) Signal(ctx context.Context, sig protocol.Signal) error {
-	p := cmd.process
-	if p == nil {
-		return fmt.Errorf("client: %s: not started", protocol.MethodProcessSignal)
+	p, err := cmd.started(protocol.MethodProcessSignal)
+	if err != nil {
+		return err
 	}
 	params := protocol.ProcessSignalParams{ProcessID: cmd.ID, Signal: sig, Repeatable: repeatable()}
 	p.c.mu.Lock()
 	params.Run = p.run
 	p.c.mu.Unlock()
-	var other protocol.OtherRun // zero if the signal was sent
-	err := p.c.call(ctx, protocol.MethodProcessSignal, params, &other)
+	other, err := ask[protocol.OtherRun](ctx, p.c, protocol.MethodProcessSignal, params) // zero if the signal was sent
 	if err == nil && other.Run != 0 {
 		return fmt.Errorf("%w: %s was for run %d, and the process is at run %d", ErrOtherRun, sig, params.Run, other.Run)
 	}
@@ -383,8 +382,11 @@ func (cmd *Cmd) Signal(ctx context.Context, sig protocol.Signal) error {
 
 // Resize sets the size of the process's terminal.
 func (cmd *Cmd) Resize(ctx context.Context, size protocol.Size) error {
-	return cmd.request(ctx, protocol.MethodProcessResize,
-		protocol.ProcessResizeParams{ProcessID: cmd.ID, Size: size, Repeatable: repeatable()})
+	p, err := cmd.started(protocol.MethodProcessResize)
+	if err != nil {
+		return err
+	}
+	return p.Resize(ctx, size)
 }
 
 // Terminate sends StopSignal (default SIGTERM) to the process group. When the program has ended or
@@ -393,20 +395,21 @@ func (cmd *Cmd) Resize(ctx context.Context, size protocol.Size) error {
 // waiting for the end. Without a grace, Terminate returns once all are gone, or with an error that
 // names the processes left.
 func (cmd *Cmd) Terminate(ctx context.Context, grace time.Duration) error {
-	params := protocol.ProcessTerminateParams{ProcessID: cmd.ID, Tree: true, Repeatable: repeatable()}
-	if grace > 0 {
-		ms := millis(grace)
-		params.GraceMs = &ms
+	p, err := cmd.started(protocol.MethodProcessTerminate)
+	if err != nil {
+		return err
 	}
-	return cmd.request(ctx, protocol.MethodProcessTerminate, params)
+	_, err = p.Terminate(ctx, grace)
+	return err
 }
 
 // Kill is Terminate without grace.
 func (cmd *Cmd) Kill(ctx context.Context) error { return cmd.Terminate(ctx, 0) }
 
-func (cmd *Cmd) request(ctx context.Context, method string, params any) error {
+// started returns the process for a request with a method.
+func (cmd *Cmd) started(method string) (*process, error) {
 	if cmd.process == nil {
-		return fmt.Errorf("client: %s: not started", method)
+		return nil, fmt.Errorf("client: %s: not started", method)
 	}
-	return cmd.client.call(ctx, method, params, nil)
+	return cmd.process, nil
 }

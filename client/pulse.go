@@ -142,10 +142,8 @@ func (c *Client) askIfDue(conn link) error {
 	if c.question != nil && c.pending[c.question.id] == c.question {
 		return nil // the server has not answered the last one
 	}
-	k := &call{method: protocol.MethodEnvironmentStatus, params: protocol.Empty{}, once: true, done: func() {}}
-	c.nextID++
-	k.n, k.id = c.nextID, protocol.IntID(c.nextID)
-	c.question, c.pending[k.id] = k, k
-	c.outbound = append([]*call{k}, c.outbound...) // the answer to an earlier request may take long
+	c.question = &call{method: protocol.MethodEnvironmentStatus, params: protocol.Empty{}, once: true}
+	c.number(c.question)
+	c.outbound = append([]*call{c.question}, c.outbound...) // the answer to an earlier request may take long
 	return nil
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -18,62 +19,89 @@ import (
 // the error is a *protocol.Error with the reason: errors.Is tells a missing program (exec.ErrNotFound) from a
 // missing directory (fs.ErrNotExist) and other reasons.
 func (cmd *Cmd) Start(ctx context.Context) error {
-	if err := cmd.prepare(); err != nil {
-		return err
+	if cmd == nil || cmd.client == nil {
+		return errNoClient
 	}
-	p := cmd.process
-	var err error
+	return cmd.client.start(ctx, nil, cmd)
+}
+
+var errNoClient = errors.New("client: Start: the Cmd has no Client: make it with Client.Command or Client.Attach")
+
+// start starts cmds as a group, or the only one of cmds without a group. After an error no process is left that somebody could wait for.
+func (c *Client) start(ctx context.Context, g *Group, cmds ...*Cmd) (err error) {
+	var all []*process
+	k := &call{kept: true}
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, p := range all {
+			if err == nil {
+				if p.cmd.Stdin != nil {
+					go p.feed(p.cmd.Stdin)
+				}
+				continue
+			}
+			p.fail(err)
+			if !k.left || !k.sent { // otherwise the server may yet start p
+				p.forget()
+			}
+		}
+	}()
+	for _, cmd := range cmds {
+		if err := cmd.prepare(); err != nil {
+			return err
+		}
+		all = append(all, cmd.process)
+	}
+	if g == nil && cmds[0].attach {
+		return all[0].join(ctx, cmds[0].after)
+	}
+	params := []protocol.ProcessStartParams{}
+	for _, p := range all {
+		one, err := p.cmd.params()
+		if err != nil {
+			return err
+		}
+		params = append(params, *one)
+		if err := p.register(); err != nil {
+			return err
+		}
+	}
 	switch {
-	case len(cmd.DependsOn) > 0:
-		err = errors.New("client: Start: DependsOn is for StartGroup")
-	case cmd.attach:
-		err = p.join(ctx, cmd.after)
+	case g != nil:
+		k.method = protocol.MethodGroupStart
+		k.params = &protocol.GroupStartParams{GroupID: g.ID, Strategy: g.Strategy, Intensity: g.Intensity, Processes: params, StartToken: rand.Text()}
+	case len(cmds[0].DependsOn) > 0:
+		return errors.New("client: Start: DependsOn is for StartGroup")
 	default:
-		err = cmd.start(ctx, p)
+		k.method, k.params, all[0].run = protocol.MethodProcessStart, &params[0], 1
 	}
-	if err != nil {
-		p.c.mu.Lock()
-		defer p.c.mu.Unlock()
-		p.fail(err)
-		return err
+	k.done = func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, p := range all {
+			p.launched(k)
+		}
 	}
-	if cmd.Stdin != nil {
-		go p.feed(cmd.Stdin)
-	}
-	return nil
+	return c.await(ctx, k)
 }
 
 // prepare makes the process of a Cmd before Start returns, because a Writer may call methods earlier.
 func (cmd *Cmd) prepare() error {
 	switch {
-	case cmd == nil || cmd.client == nil:
-		return errors.New("client: Start: the Cmd has no Client: make it with Client.Command or Client.Attach")
 	case cmd.process != nil:
 		return errors.New("client: Start: already started; a Cmd runs once")
-	}
-	if cmd.Hold && !cmd.attach {
+	case cmd.Hold && !cmd.attach:
 		return errors.New("client: Start: Hold is for a Cmd of Attach: what the server keeps for a Cmd of Command, its Retention says")
-	}
-	if cmd.OnEvent != nil && (cmd.Stdout != nil || cmd.Stderr != nil) {
+	case cmd.OnEvent != nil && (cmd.Stdout != nil || cmd.Stderr != nil):
 		return errors.New("client: Start: OnEvent is set, and Stdout or Stderr: OnEvent gets all output, so leave them out")
 	}
-	if cmd.ID == "" {
-		cmd.ID = rand.Text()
-	}
+	cmd.ID = cmp.Or(cmd.ID, rand.Text())
 	p := &process{
-		c:        cmd.client,
-		id:       cmd.ID,
-		onGap:    cmd.OnGap,
-		delay:    cmd.WaitDelay,
-		onRun:    cmd.OnRestart,
-		onReady:  cmd.OnReady,
-		pipes:    cmd.pipes,
-		done:     make(chan struct{}),
-		sigpipe:  !cmd.attach && !cmd.TTY,
-		restarts: cmd.Restart != nil,
-		hold:     cmd.Hold,
-		lossy:    !cmd.client.opts.HoldBack && !cmd.Hold && (cmd.client.opts.beside() || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict),
-		instance: cmd.instance,
+		Process: Process{cmd.client, cmd.ID, cmd.instance},
+		cmd:     cmd,
+		done:    make(chan struct{}),
+		lossy:   !cmd.client.opts.HoldBack && !cmd.Hold && (cmd.client.opts.beside() || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict),
 	}
 	if p.retention = uint64(max(0, cmd.client.lastHello().Limits.RetentionBytes)); cmd.Retention != nil && cmd.Retention.Bytes != nil {
 		p.retention = *cmd.Retention.Bytes
@@ -99,65 +127,9 @@ func same(a, b io.Writer) (same bool) {
 	return a == b
 }
 
-func (cmd *Cmd) start(ctx context.Context, p *process) error {
-	c := cmd.client
-	params, err := cmd.params()
-	if err != nil {
-		return err
-	}
-	p.run = 1
-	if err := p.register(); err != nil {
-		return err
-	}
-	return c.launch(ctx, protocol.MethodProcessStart, params, p)
-}
-
-// launch sends the request that starts processes, and waits for the answer. If ctx ends first, the client takes back a
-// request that it has not sent. Otherwise the client kills the processes after the answer, and only if the server has
-// started them: the ids may be those of other processes.
-func (c *Client) launch(ctx context.Context, method string, params any, processes ...*process) error {
-	if ctx == nil {
-		return errNilContext
-	}
-	answered, late := make(chan struct{}), false // Client.mu guards late
-	k := &call{method: method, params: params}
-	k.done = func() {
-		c.mu.Lock()
-		for _, p := range processes {
-			p.launched(k, late)
-		}
-		c.mu.Unlock()
-		close(answered)
-	}
-	c.send(k)
-	select {
-	case <-answered:
-		return k.err
-	case <-ctx.Done():
-	}
-	c.mu.Lock()
-	if c.pending[k.id] != k {
-		c.mu.Unlock()
-		<-answered
-		return k.err
-	}
-	defer c.mu.Unlock()
-	err := errorf("%s: %w", method, context.Cause(ctx))
-	late = true
-	for _, p := range processes {
-		p.fail(err)
-		if !k.sent {
-			p.forget()
-		}
-	}
-	if !k.sent {
-		c.take(k)
-	}
-	return err
-}
-
-// launched takes the answer to the start of p. late says that the caller no longer waits for p.
-func (p *process) launched(k *call, late bool) {
+// launched takes the answer to the start of p. If the caller no longer waits for p, the client kills p, and only if the server has started
+// p: the id may be that of another process.
+func (p *process) launched(k *call) {
 	if k.err != nil {
 		p.forget()
 		return
@@ -168,7 +140,7 @@ func (p *process) launched(k *call, late bool) {
 	} else {
 		p.unnamed = false
 	}
-	if late {
+	if k.left {
 		go p.abandon()
 	}
 }
@@ -182,10 +154,7 @@ func (p *process) forget() {
 
 // abandon kills a process for which nobody waits. abandon leaves the process registered until its end comes: the client
 // still takes and discards the output, so the window does not fill.
-func (p *process) abandon() {
-	params := protocol.ProcessTerminateParams{ProcessID: p.id, Tree: true, Repeatable: repeatable()}
-	_ = p.c.call(p.c.ctx, protocol.MethodProcessTerminate, params, nil)
-}
+func (p *process) abandon() { _, _ = p.Kill(p.c.ctx) }
 
 // register makes the client accept events of the process.
 func (p *process) register() error {
@@ -211,28 +180,22 @@ func (p *process) join(ctx context.Context, after uint64) error {
 	if err := p.register(); err != nil {
 		return err
 	}
-	err := p.c.await(ctx, p.subscription())
-	if err != nil {
-		p.c.mu.Lock()
-		defer p.c.mu.Unlock()
-		p.forget()
-	}
-	return err
+	return p.c.await(ctx, p.subscription())
 }
 
 // named reports whether the client subscribes to p by a request of its own, also after a resume.
-func (p *process) named() bool { return p.instance != "" || p.hold }
+func (p *process) named() bool { return p.instance != "" || p.cmd.Hold }
 
 // subscription returns the request that has the events of p begin after p.last. The events that come before the answer do not
 // count.
 func (p *process) subscription() *call {
 	var info protocol.ProcessInfo
-	params := protocol.ProcessSubscribeParams{ProcessID: p.id, AfterSeq: p.last, Hold: p.hold, OfInstance: protocol.OfInstance{Instance: p.instance}}
+	params := protocol.ProcessSubscribeParams{ProcessID: p.id, AfterSeq: p.last, Hold: p.cmd.Hold, OfInstance: p.ofInstance()}
 	k := &call{method: protocol.MethodProcessSubscribe, params: params, result: &info}
 	k.done = func() {
 		p.c.mu.Lock()
 		defer p.c.mu.Unlock()
-		if k.err = asGone(k.err); k.err != nil {
+		if k.err != nil {
 			p.fail(k.err)
 			p.forget()
 			return
@@ -341,8 +304,7 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 			return nil, fmt.Errorf("client: %s is %v: choose zero or a positive duration", d.name, d.d)
 		}
 		if d.d > 0 {
-			ms := millis(d.d)
-			*d.ms = &ms
+			*d.ms = new(millis(d.d))
 		}
 	}
 	return p, nil

@@ -45,11 +45,7 @@ func (p *process) feed(r io.Reader) {
 			size = maxStdinChunk
 		}
 		if got > 0 {
-			w.params = protocol.ProcessWriteParams{
-				ProcessID: p.id,
-				Chunk:     w.buf[:got],
-				WriteID:   id + "-" + strconv.Itoa(n),
-			}
+			w.params = protocol.ProcessWriteParams{ProcessID: p.id, Chunk: w.buf[:got], WriteID: id + "-" + strconv.Itoa(n)}
 			w.call = call{method: protocol.MethodProcessWrite, params: &w.params, result: &w.result}
 			w.done = func() {
 				p.inputRefused(r, w.refusal())
@@ -72,7 +68,7 @@ func (p *process) feed(r io.Reader) {
 		}
 		// The close goes after the writes. The server refuses only if the process has ended, so the
 		// error is ignored.
-		_ = p.c.call(p.c.ctx, protocol.MethodProcessCloseStdin, protocol.ProcessCloseStdinParams{ProcessID: p.id, Repeatable: repeatable()}, nil)
+		_ = p.CloseStdin(p.c.ctx)
 		return
 	}
 }
@@ -101,7 +97,7 @@ func (p *process) answered(free <-chan *stdinWrite) *stdinWrite {
 // owns reports whether r is this client's end of StdinPipe.
 func (p *process) owns(r io.Reader) bool {
 	own, ok := r.(*io.PipeReader)
-	return ok && slices.Contains(p.pipes, pipe(own))
+	return ok && slices.Contains(p.cmd.pipes, pipe(own))
 }
 
 // inputRefused ends the pipe of StdinPipe, if r is its other end, because the server takes no more input. Like os/exec,
