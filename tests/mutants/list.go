@@ -455,7 +455,7 @@ var mutants = []mutant{
 	{file: "actors/process/process.go", old: `if !p.life.Kills() && m.run`, new: `if m.run`, breaks: "a search that began before the tree was killed takes no place"},
 	{file: "actors/child/search_tree_linux.go", old: `return false, errReaped`, new: `return false, nil`, breaks: "orphans of other trees are no descendants", run: "^TestSearchAmongReapedStrangers$"},
 	{file: "transport/frames.go", old: `answer(refusal(err))`, new: `_ = answer`, breaks: "a refused client of frames is told why"},
-	{file: "transport/frames.go", old: `c.place.Load().leave()`, new: `c.place.Load()`, breaks: "a connection of frames gives its place back"},
+	{file: "transport/frames.go", old: `c.visitor.leave()`, new: `_ = c.visitor`, breaks: "a connection of frames gives its place back"},
 	{file: "transport/frames.go", old: `v.Token = new(string)`, new: `v.Token = nil`, breaks: "a token that is no string is malformed, and not missing"},
 	{file: "transport/auth/auth.go", old: `	case 1:
 	default:
@@ -466,9 +466,9 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/target/target.go", old: `info.Mode().Perm()&bits != 0`, new: `info == nil`, breaks: "the server warns of secrets that others can read", in: "cmd/troupe", run: "^TestFilesOfOthers$"},
 	{file: "transport/places.go", old: `len(t.places)-t.silent >= s.limits[b]`, new: `len(t.places) >= s.limits[b]`, breaks: "a client that resumes finds the place of a connection that does not answer"},
 	{file: "transport/places.go", old: ` || len(t.places) >= 2*s.limits[b]`, new: ``, breaks: "no limit on connections is exceeded twofold"},
-	{file: "transport/places.go", old: `			if delete(t.places, p); len(t.places) == 0 {
-				delete(p.of.tallies, h)
-			}`, new: `			delete(t.places, p)`, breaks: "nothing is kept of an identity without connections"},
+	{file: "transport/places.go", old: `			if delete(t.places, v); len(t.places) == 0 {
+				delete(v.of.tallies, h)
+			}`, new: `			delete(t.places, v)`, breaks: "nothing is kept of an identity without connections"},
 	{file: "transport/server.go", old: `path == "/rpc" && h.unix`, new: `path == "/rpc"`, breaks: "a websocket is at /rpc on unix sockets only"},
 	{file: "actors/peer/configfiles/projects.go", old: `!trust.covers(dir, root, main)`, new: `trust == nil`, breaks: "the files of a project count only if the user trusts the project"},
 	{file: "actors/peer/configfiles/projects.go", old: `return trusted`, new: `return trusted || true`, breaks: "a directory that the user distrusts has no say"},
@@ -815,7 +815,7 @@ var mutants = []mutant{
 	{file: "actors/files/changes/inotify_linux.go", old: `		go r.close(f.in)
 `, new: ``, breaks: "the last watch closes the instance of inotify", in: "tests", run: "^TestWatchMissingEnds$"},
 	{file: "actors/connection/writer.go", old: `protocol.KindTooLarge, protocol.CodeInvalidRequest, "the answer has`, new: `protocol.KindTooLarge, protocol.CodeInternal, "the answer has`, breaks: "an answer too large for a frame is an error of the request", in: "tests", run: "^TestAnswerOverTheFrame$"},
-	{file: "transport/lobby.go", old: `	if l.n >= l.max {
+	{file: "transport/lobby.go", old: `	if s.n >= s.max {
 `, new: `	if false {
 `, breaks: "half-open handshakes count as guests", run: "^TestHalfOpenHandshakes$", slow: true},
 	{file: "cmd/troupe/internal/load/profile/process.go", old: `			if !p.behind(&first, &last, &now) {`, new: `			if !p.behind(&first, &last, &now) || true {`, breaks: "a program whose output still comes may end late", run: "^TestSlowOutput$", slow: true},
