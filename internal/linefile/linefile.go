@@ -39,8 +39,8 @@ func Commented(words []string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "#") })
 }
 
-// Read returns the content of a regular file of at most Max bytes.
-func Read(path string) ([]byte, error) {
+// read returns the content of a regular file of at most Max bytes.
+func read(path string) ([]byte, error) {
 	// With O_NONBLOCK, opening a FIFO waits for no writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
