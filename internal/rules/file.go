@@ -83,9 +83,9 @@ func (f *File) Of(identity string) *Rule {
 func parse(data []byte, confines bool) (map[string]*Rule, error) {
 	all := make(map[string]*Rule)
 	entries := make(map[string]int)
-	for number, words := range linefile.Entries(data) {
+	err := linefile.Parse(data, func(words []string) error {
 		if len(words) < 3 {
-			return nil, fmt.Errorf("line %d: want IDENTITY WORD VALUE …, not %q", number, strings.Join(words, " "))
+			return fmt.Errorf("want IDENTITY WORD VALUE …, not %q", strings.Join(words, " "))
 		}
 		identity, word := words[0], words[1]
 		r := all[identity]
@@ -95,12 +95,16 @@ func parse(data []byte, confines bool) (map[string]*Rule, error) {
 		}
 		for _, value := range words[2:] {
 			if err := r.add(word, unescape(value), confines); err != nil {
-				return nil, fmt.Errorf("line %d: %s %s: %w", number, word, value, err)
+				return fmt.Errorf("%s %s: %w", word, value, err)
 			}
 		}
 		if entries[identity] += len(words) - 2; entries[identity] > maxEntries {
-			return nil, fmt.Errorf("line %d: %s has more than %d values", number, identity, maxEntries)
+			return fmt.Errorf("%s has more than %d values", identity, maxEntries)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	for identity, r := range all {
 		if err := r.sandbox.check(); err != nil {
