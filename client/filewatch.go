@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -13,16 +14,15 @@ import (
 // has up to 64.
 func (f *FS) Await(missing, present []string) error {
 	params := protocol.FsWatchMissingParams{Missing: []string{}}
-	for _, names := range []struct {
-		from []string
-		to   *[]string
-	}{{missing, &params.Missing}, {present, (*[]string)(&params.Present)}} {
-		for _, name := range names.from {
-			at, err := f.at("await", name)
-			if err != nil {
-				return err
-			}
-			*names.to = append(*names.to, protocol.FileURI(at))
+	for i, name := range slices.Concat(missing, present) {
+		at, err := f.at("await", name)
+		switch {
+		case err != nil:
+			return err
+		case i < len(missing):
+			params.Missing = append(params.Missing, protocol.FileURI(at))
+		default:
+			params.Present = append(params.Present, protocol.FileURI(at))
 		}
 	}
 	for {

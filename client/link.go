@@ -391,11 +391,10 @@ func (c *Client) handshake(conn link) error {
 	c.mu.Lock()
 	c.hello = hello
 	c.mu.Unlock()
-	msg, err = conn.wire.AppendNotification(msg[:0], protocol.MethodInitialized, protocol.Empty{})
-	if err != nil {
-		return errorf("initialized: %w", err)
+	if msg, err = conn.wire.AppendNotification(msg[:0], protocol.MethodInitialized, protocol.Empty{}); err == nil {
+		err = conn.sendNow(msg)
 	}
-	if err := conn.sendNow(msg); err != nil {
+	if err != nil {
 		return errorf("initialized: %w", err)
 	}
 	return nil
@@ -455,8 +454,7 @@ func (c *Client) serve(conn link) error {
 	defer unblock()
 
 	c.attach(conn)
-	pulse := c.prepare(conn)
-	pulse.begin()
+	pulse := c.listen(conn)
 	stop, written := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(written)
