@@ -31,7 +31,7 @@ const connectAgain = ": connect again"
 // An ender is an error of this package that has a Close frame of its own. Clients give up after CloseProtocolError, so only a violation has
 // this code.
 type ender interface {
-	error
+	Error() string
 	closing() (code int, reason string)
 }
 

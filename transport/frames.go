@@ -73,9 +73,7 @@ func (c *frames) start() {
 			}
 			return c.message.buf, err
 		})
-		if c.message.memory != nil {
-			c.message.memory.Close()
-		}
+		c.message.close()
 	}()
 }
 
@@ -193,9 +191,7 @@ func (c *frames) Admit() { c.visitor.admit() }
 func (c *frames) Close(code int, reason string) error {
 	c.visitor.leave()
 	err := c.piped.Close(code, reason)
-	if c.message.memory != nil {
-		c.message.memory.Close()
-	}
+	c.message.close()
 	return err
 }
 
@@ -257,18 +253,12 @@ func socketFrames(conn net.Conn, subprotocol string, s settings) *frames {
 		conn:         conn,
 		writeTimeout: orDefault(s.writeTimeout, DefaultWriteTimeout),
 		pace:         orDefault(s.pace, paceTime),
+		waiting:      waiting(conn),
 		subprotocol:  subprotocol,
 		spoken:       subprotocol != "",
 		firstDue:     subprotocol == "",
 	}
-	if s.memory != nil {
-		c.message.memory = s.memory()
-	}
-	if socket, ok := conn.(syscall.Conn); ok {
-		if raw, err := socket.SyscallConn(); err == nil {
-			c.waiting = func() bool { return bytesWait(raw) }
-		}
-	}
+	c.message.open(s.memory)
 	if c.firstDue {
 		conn.SetReadDeadline(time.Now().Add(DefaultHandshakeTimeout))
 	}

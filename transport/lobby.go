@@ -54,12 +54,7 @@ type host struct {
 // once the lobby is closed.
 func (s *visitors) enter(c net.Conn) *visitor {
 	now := time.Now()
-	v := &visitor{of: s, key: keyOf(c), begun: now, since: now, close: func(string) { c.Close() }, waits: func() bool { return false }}
-	if s, ok := c.(stream); ok {
-		if raw, err := s.SyscallConn(); err == nil {
-			v.waits = func() bool { return bytesWait(raw) }
-		}
-	}
+	v := &visitor{of: s, key: keyOf(c), begun: now, since: now, close: func(string) { c.Close() }, waits: waiting(c)}
 	for !s.place(v) {
 		select {
 		case <-s.freed:

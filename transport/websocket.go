@@ -75,9 +75,7 @@ func newWebSocket(ws *websocket.Conn, w wire, s settings) (*webSocket, error) {
 	l.frames.max = s.maxFrame
 
 	c := &webSocket{ws: ws, wire: w, raw: raw, settings: s, remote: name(w)}
-	if s.memory != nil {
-		c.message.memory = s.memory()
-	}
+	c.message.open(s.memory)
 	if c.masks {
 		c.settled = make(chan struct{})
 	}
@@ -411,9 +409,7 @@ func (c *webSocket) end(code int, reason string, linger bool) {
 		// once.
 		err := c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(CloseWait))
 		c.wire.state().endRead(c.wire)
-		if c.message.memory != nil {
-			c.message.memory.Close()
-		}
+		c.message.close()
 		c.keeping.Stop()
 		if !linger || err != nil && err != websocket.ErrCloseSent { // err is ErrCloseSent if gorilla has sent the Close frame as an answer
 			c.wire.Close()

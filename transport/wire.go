@@ -185,6 +185,16 @@ func (l *link) expect(pace time.Duration) {
 	l.due, l.pace, l.excused = time.Now().Add(pace), pace, false
 }
 
+// waiting returns a function that reports whether bytes of c wait to be read. On other connections than sockets none ever do.
+func waiting(c net.Conn) func() bool {
+	if socket, ok := c.(syscall.Conn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			return func() bool { return bytesWait(raw) }
+		}
+	}
+	return func() bool { return false }
+}
+
 // bytesWait reports whether a Read would return at once: with bytes, the end or an error.
 func bytesWait(raw syscall.RawConn) (wait bool) {
 	var b [1]byte
