@@ -374,7 +374,7 @@ var mutants = []mutant{
 	if m.Err`, breaks: "the answer to process/subscribe follows the notifications of the stream before", in: "actors", run: "^TestSubscribe$"},
 	{file: "client/start.go", old: `lossy:   !cmd.client.opts.HoldBack && `, new: `lossy:   `, breaks: "with HoldBack a slow observer loses nothing that the server holds", in: "client", run: "^TestHoldBack$"},
 	{file: "client/process.go", old: `	p.forget()
-	p.c.room.Broadcast()`, new: `	p.c.room.Broadcast()`, breaks: "a process whose OnEvent has failed may be attached again"},
+	p.c.room.Broadcast()`, new: `	p.c.room.Broadcast()`, breaks: "a process whose OnEvent has failed may be attached again", run: "^TestAttachAfterAFailedOnEvent$"},
 	// Twelve faults that no test in their own package noticed once.
 	{file: "actors/connection/writer.go", old: `			o.delivery.Release()
 		case o.release`, new: `			_ = o
