@@ -46,7 +46,7 @@
 //   - client.go, link.go, pulse.go: the client, its connection, and whether the server lives
 //   - call.go: calls that are repeated over cuts, and any method
 //   - info.go, session.go: calls about the server and the session
-//   - cmd.go, process.go: programs and their output
+//   - cmd.go, start.go, process.go, stdin.go: programs, their output and their input
 //   - handle.go: a process without its output
 //   - group.go, share.go, token.go: groups, shares, tokens
 //   - files.go, fileread.go, filewrite.go, filewatch.go: files over cuts
@@ -56,14 +56,12 @@ package client
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"log/slog"
 	"math"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -236,9 +234,7 @@ type Client struct {
 
 	mu        sync.Mutex // guards the fields below and the fields of every process and call
 	hello     protocol.InitializeResult
-	conn      transport.Conn        // nil while disconnected
-	watches   map[uint64]*fileWatch // by watchId
-	lastWatch uint64
+	conn      transport.Conn       // nil while disconnected
 	bodies    map[string]*httpBody // responses whose last piece has not come, by requestId
 	connN     uint64               // counts the connections; the number of conn
 	err       error                // why the client ended; nil: the client is alive
@@ -278,6 +274,7 @@ func Dial(ctx context.Context, server string, o *Options) (*Client, error) {
 		finished:  make(chan struct{}),
 		wake:      make(chan struct{}, 1),
 		pending:   make(map[protocol.ID]*call),
+		bodies:    make(map[string]*httpBody),
 		processes: make(map[string]*process),
 		unsettled: make(map[*process]struct{}),
 		acks:      make(map[string]uint64),
@@ -353,123 +350,6 @@ func (c *Client) CloseSession(ctx context.Context) error {
 
 // Processes lists the processes of the session, in the server's order.
 func (c *Client) Processes(ctx context.Context) ([]protocol.ProcessInfo, error) {
-	var list protocol.ProcessListResult
-	err := c.call(ctx, protocol.MethodProcessList, protocol.Empty{}, &list)
-	return list.Processes, err
-}
-
-// A call is a request. If a connection breaks before the answer, the client sends the call again on the
-// next connection. Because of start tokens, write ids and request ids (see repeatable), the server
-// executes a repeated request only once.
-type call struct {
-	method string
-	params any    // read with Client.mu held, only while the call is pending
-	result any    // a pointer, or nil
-	once   bool   // the call concerns only this connection, and is not repeated
-	bound  uint64 // the only connection on which the call makes sense, as of Client.connN; 0: any
-	done   func() // runs once, after err and result are set; must not block
-
-	// Owned by the client.
-	n     int64 // the order of sending
-	id    protocol.ID
-	sent  bool   // on this connection or an earlier one
-	sends int    // on how many connections the call was sent
-	on    uint64 // the connection that brought the answer, as of Client.connN
-	err   error
-}
-
-// call sends a request and waits for its answer, over any number of cuts. If ctx ends first, call
-// returns and ignores the answer; the server may have executed the request.
-func (c *Client) call(ctx context.Context, method string, params, result any) error {
-	return c.await(ctx, &call{method: method, params: params, result: result, done: func() {}})
-}
-
-// await is call for a request with a function done.
-func (c *Client) await(ctx context.Context, k *call) error {
-	if ctx == nil {
-		return errNilContext
-	}
-	answered, done := make(chan struct{}), k.done
-	k.done = func() {
-		done()
-		close(answered)
-	}
-	c.send(k)
-	select {
-	case <-answered:
-	case <-ctx.Done():
-		if c.withdraw(k) {
-			return errorf("%s: %w", k.method, context.Cause(ctx))
-		}
-		<-answered
-	}
-	return k.err
-}
-
-// repeatable names a request, so that the server executes the request once however often it comes.
-func repeatable() protocol.Repeatable { return protocol.Repeatable{RequestID: rand.Text()} }
-
-// send queues k after every earlier request.
-func (c *Client) send(k *call) {
-	c.mu.Lock()
-	if err := c.refusal(k.method); err != nil {
-		k.err = err
-		c.mu.Unlock()
-		k.done()
-		return
-	}
-	if k.bound != 0 && (c.conn == nil || k.bound != c.connN) {
-		k.err = errOldLink
-		c.mu.Unlock()
-		k.done()
-		return
-	}
-	c.queue(k)
-	c.mu.Unlock()
-}
-
-// queue is send for a caller that holds c.mu and knows that the client is alive.
-func (c *Client) queue(k *call) {
-	c.nextID++
-	k.n, k.id, k.sent = c.nextID, protocol.IntID(c.nextID), false
-	c.pending[k.id] = k
-	if c.conn != nil { // otherwise the next connection takes k from pending
-		c.outbound = append(c.outbound, k)
-	}
-	c.kick()
-}
-
-// refusal returns why the client does not send a request; nil: the client does.
-func (c *Client) refusal(method string) error {
-	if c.err == nil && c.closing && method != protocol.MethodSessionClose {
-		return ErrClosed
-	}
-	return c.err
-}
-
-// withdraw takes back a call, and returns false if the answer has come.
-func (c *Client) withdraw(k *call) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.take(k)
-}
-
-// take is withdraw for a caller that holds c.mu.
-func (c *Client) take(k *call) bool {
-	if c.pending[k.id] != k {
-		return false
-	}
-	delete(c.pending, k.id)
-	if i := slices.Index(c.outbound, k); i >= 0 {
-		c.outbound = slices.Delete(c.outbound, i, i+1)
-	}
-	return true
-}
-
-// kick wakes the writer.
-func (c *Client) kick() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	result, err := ask[protocol.ProcessListResult](ctx, c, protocol.MethodProcessList, protocol.Empty{})
+	return result.Processes, err
 }

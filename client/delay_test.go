@@ -36,11 +36,11 @@ func TestWaitDelayIsOfOneRun(t *testing.T) {
 				}
 			})
 		}
-		tell(func() { p.exit(1, protocol.ExitStatus{Run: 1}, false) })
+		tell(func() { p.exit(&protocol.ExitedNotification{Seq: 1, ExitStatus: protocol.ExitStatus{Run: 1}}) })
 		time.Sleep(5 * time.Second)
-		tell(func() { p.restarted(protocol.RestartedNotification{Run: 2}) })
+		tell(func() { p.restarted(&protocol.RestartedNotification{Run: 2}) })
 		time.Sleep(time.Second)
-		tell(func() { p.exit(1, protocol.ExitStatus{Run: 2}, false) })
+		tell(func() { p.exit(&protocol.ExitedNotification{Seq: 1, ExitStatus: protocol.ExitStatus{Run: 2}}) })
 		wants(delay, false, 0)
 		wants(delay+6*time.Second-1, false, 0)
 		wants(delay+6*time.Second, true, 2)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -25,23 +26,26 @@ var (
 	ErrBusy = errors.New("client: the server is busy")
 )
 
-// A requestError is the server's refusal of a request.
+// A requestError says why a request has no result: a *protocol.Error is the server's refusal.
 type requestError struct {
-	method  string
-	refused *protocol.Error
+	method string
+	why    error
 }
 
-func (e *requestError) Error() string { return "client: " + e.method + ": " + e.refused.Error() }
-func (e *requestError) Unwrap() error { return e.refused }
+func (e *requestError) Error() string {
+	text := prefix + e.method + ": " + strings.TrimPrefix(e.why.Error(), prefix)
+	if e.Is(ErrProcessGone) {
+		text += "; Client.Processes lists the processes of the session"
+	}
+	return text
+}
+
+func (e *requestError) Unwrap() error { return e.why }
 
 // Is compares by the kind of the refusal. The text does not count.
 func (e *requestError) Is(target error) bool {
-	for _, meaning := range meanings(e.refused) {
-		if errors.Is(meaning, target) {
-			return true
-		}
-	}
-	return false
+	refused, ok := e.why.(*protocol.Error)
+	return ok && slices.ContainsFunc(meanings(refused), func(meaning error) bool { return errors.Is(meaning, target) })
 }
 
 // kinds has the errors of Go that a kind of the wire stands for. The package documentation has the same
@@ -87,14 +91,16 @@ func meanings(e *protocol.Error) []error {
 	if kind := e.Kind(); kind != "" {
 		return kinds[kind]
 	}
+	if strings.HasPrefix(e.Message, "unknown process id ") {
+		return kinds[protocol.KindUnknownProcess]
+	}
 	return codes[e.Code]
 }
 
 // Kind returns the kind of a refusal in err: section 22.1 of docs/PROTOCOL.md lists the kinds. "": err is no
 // refusal by a server that names kinds.
 func Kind(err error) protocol.ErrorKind {
-	var refused *protocol.Error
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*protocol.Error](err); ok {
 		return refused.Kind()
 	}
 	return ""

@@ -65,8 +65,7 @@ func pathError(op, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var refused *protocol.Error
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*protocol.Error](err); ok {
 		err = &fileError{refused, err, errnoOf(refused)}
 	}
 	return &fs.PathError{Op: op, Path: name, Err: err}

@@ -34,14 +34,38 @@ type File struct {
 	err   error        // of all later Reads
 
 	mu     sync.Mutex // guards the fields below, while a handle is opened, too
-	handle string     // "": none
-	conn   uint64     // of the handle
+	handle handle
 	closed bool
+}
+
+// A handle is an open file of the server. A handle ends with its connection. The zero handle is none.
+type handle struct {
+	id   string
+	conn uint64
+}
+
+// open opens a file for the caller of the method op about name.
+func (f *FS) open(op, name, file string, mode protocol.FsMode) (handle, error) {
+	at, err := f.at(op, file)
+	if err != nil {
+		return handle{}, err
+	}
+	id := rand.Text()[:handleBytes]
+	k := f.c.begin(0, protocol.MethodFsOpen, protocol.FsOpenParams{HandleID: id, Path: protocol.FileURI(at), Mode: mode}, nil)
+	if err := k.wait(f.ctx, f.c); err != nil {
+		return handle{}, pathError(op, name, err)
+	}
+	return handle{id, k.on}, nil
+}
+
+// close begins to close a handle.
+func (f *FS) close(h handle) *call {
+	return f.c.begin(h.conn, protocol.MethodFsClose, protocol.FsCloseParams{HandleID: h.id}, nil)
 }
 
 // A blockRead is an fs/readBlock under way.
 type blockRead struct {
-	*pendingCall
+	*call
 	result protocol.FsReadBlockResult
 }
 
@@ -55,50 +79,49 @@ func (f *FS) Open(name string) (fs.File, error) {
 		return &directory{fs: f, name: name, info: info}, nil
 	}
 	file := &File{fs: f, name: name, info: info}
-	if _, _, err := file.open(0); err != nil {
+	if _, err := file.open(0); err != nil {
 		return nil, err
 	}
 	return file, nil
 }
 
-// open returns the handle and its connection. If the handle is of the connection lost, or if there is none, open opens
+// open returns the handle. If the handle is of the connection lost, or if there is none, open opens
 // the file. Whoever opens the file again after a cut must find the file of the first time.
-func (f *File) open(lost uint64) (handle string, conn uint64, err error) {
+func (f *File) open(lost uint64) (handle, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return "", 0, &fs.PathError{Op: "read", Path: f.name, Err: fs.ErrClosed}
+		return handle{}, f.error("read", fs.ErrClosed)
 	}
-	if f.handle != "" && f.conn != lost {
-		return f.handle, f.conn, nil
+	first := f.handle == handle{}
+	if !first && f.handle.conn != lost {
+		return f.handle, nil
 	}
-	first := f.handle == ""
-	at, err := f.fs.at("open", f.name)
+	h, err := f.fs.open("open", f.name, f.name, "")
 	if err != nil {
-		return "", 0, err
-	}
-	handle = rand.Text()[:handleBytes]
-	k := f.fs.c.begin(0, protocol.MethodFsOpen, protocol.FsOpenParams{HandleID: handle, Path: protocol.FileURI(at)}, nil)
-	if err := k.wait(f.fs.ctx, f.fs.c); err != nil {
-		return "", 0, pathError("open", f.name, err)
+		return handle{}, err
 	}
 	if !first {
 		now, err := f.fs.stat("read", f.name, true)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || err == nil && (now.Size() != f.info.Size() || !now.ModTime().Equal(f.info.ModTime())):
-			return "", 0, &fs.PathError{Op: "read", Path: f.name, Err: ErrFileChanged}
+			return handle{}, f.error("read", ErrFileChanged)
 		case err != nil:
-			return "", 0, err
+			return handle{}, err
 		}
 	}
-	f.handle, f.conn = handle, k.on
-	return f.handle, f.conn, nil
+	f.handle = h
+	return h, nil
+}
+
+func (f *File) error(op string, err error) error {
+	return &fs.PathError{Op: op, Path: f.name, Err: err}
 }
 
 // begin asks for a block.
-func (f *File) begin(handle string, conn uint64, offset int64, n int) *blockRead {
+func (f *File) begin(h handle, offset int64, n int) *blockRead {
 	b := new(blockRead)
-	b.pendingCall = f.fs.c.begin(conn, protocol.MethodFsReadBlock, protocol.FsReadBlockParams{HandleID: handle, Offset: uint64(offset), Len: uint64(n)}, &b.result)
+	b.call = f.fs.c.begin(h.conn, protocol.MethodFsReadBlock, protocol.FsReadBlockParams{HandleID: h.id, Offset: uint64(offset), Len: uint64(n)}, &b.result)
 	return b
 }
 
@@ -115,7 +138,7 @@ func (f *File) Read(p []byte) (int, error) {
 	f.mu.Unlock()
 	switch {
 	case closed:
-		return 0, &fs.PathError{Op: "read", Path: f.name, Err: fs.ErrClosed}
+		return 0, f.error("read", fs.ErrClosed)
 	case len(p) == 0:
 		return 0, nil
 	case len(f.rest) == 0:
@@ -129,13 +152,13 @@ func (f *File) Read(p []byte) (int, error) {
 // fill gets the block at pos, and asks for blocks after it. Without a block, fill sets err.
 func (f *File) fill() {
 	for lost := uint64(0); len(f.rest) == 0 && f.err == nil; {
-		handle, conn, err := f.open(lost)
+		h, err := f.open(lost)
 		if err != nil {
 			f.err = err
 			return
 		}
 		for len(f.ahead) < fileBlocks {
-			f.ahead = append(f.ahead, f.begin(handle, conn, f.pos+int64(len(f.ahead))*fileBlock, fileBlock))
+			f.ahead = append(f.ahead, f.begin(h, f.pos+int64(len(f.ahead))*fileBlock, fileBlock))
 		}
 		b := f.ahead[0]
 		f.ahead = f.ahead[1:]
@@ -165,7 +188,7 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 		offset += f.info.Size()
 	}
 	if offset < 0 || whence < io.SeekStart || whence > io.SeekEnd {
-		return 0, &fs.PathError{Op: "seek", Path: f.name, Err: fs.ErrInvalid}
+		return 0, f.error("seek", fs.ErrInvalid)
 	}
 	if offset != f.pos {
 		f.pos, f.ahead, f.rest = offset, nil, nil
@@ -179,14 +202,14 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 // ReadAt reads from an offset. The position of Read does not change.
 func (f *File) ReadAt(p []byte, offset int64) (n int, err error) {
 	if offset < 0 {
-		return 0, &fs.PathError{Op: "readat", Path: f.name, Err: fs.ErrInvalid}
+		return 0, f.error("readat", fs.ErrInvalid)
 	}
 	for lost := uint64(0); n < len(p); {
-		handle, conn, err := f.open(lost)
+		h, err := f.open(lost)
 		if err != nil {
 			return n, err
 		}
-		b := f.begin(handle, conn, offset+int64(n), min(len(p)-n, protocol.FsMaxBlock))
+		b := f.begin(h, offset+int64(n), min(len(p)-n, protocol.FsMaxBlock))
 		switch err := b.wait(f.fs.ctx, f.fs.c); {
 		case errors.Is(err, errOldLink):
 			lost = b.bound
@@ -207,11 +230,11 @@ func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return &fs.PathError{Op: "close", Path: f.name, Err: fs.ErrClosed}
+		return f.error("close", fs.ErrClosed)
 	}
 	f.closed = true
-	if f.handle != "" {
-		f.fs.c.begin(f.conn, protocol.MethodFsClose, protocol.FsCloseParams{HandleID: f.handle}, nil)
+	if f.handle != (handle{}) {
+		f.fs.close(f.handle)
 	}
 	return nil
 }

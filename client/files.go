@@ -59,44 +59,11 @@ func (f *FS) do(op, name, method string, params func(uri string) any, result any
 	if err != nil {
 		return false, err
 	}
-	again, err = f.c.callAgain(f.ctx, method, params(protocol.FileURI(at)), result)
-	return again, pathError(op, name, err)
-}
-
-// A pendingCall is a call whose answer somebody may wait for.
-type pendingCall struct {
-	call
-	answered chan struct{}
-}
-
-// begin sends a request and does not wait. bound is the only connection for the request; 0: any.
-func (c *Client) begin(bound uint64, method string, params, result any) *pendingCall {
-	k := &pendingCall{answered: make(chan struct{})}
-	k.call = call{method: method, params: params, result: result, bound: bound, done: func() { close(k.answered) }}
-	c.send(&k.call)
-	return k
-}
-
-// wait waits for the answer. If ctx ends first, the answer is ignored.
-func (k *pendingCall) wait(ctx context.Context, c *Client) error {
-	select {
-	case <-k.answered:
-	case <-ctx.Done():
-		if c.withdraw(&k.call) {
-			return context.Cause(ctx)
-		}
-		<-k.answered
-	}
-	return k.err
-}
-
-// callAgain is call, and reports whether the request was sent on more than one connection.
-func (c *Client) callAgain(ctx context.Context, method string, params, result any) (again bool, err error) {
-	k := c.begin(0, method, params, result)
-	err = k.wait(ctx, c)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return k.sends > 1, err
+	k := f.c.begin(0, method, params(protocol.FileURI(at)), result)
+	err = k.wait(f.ctx, f.c)
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	return k.sends > 1, pathError(op, name, err)
 }
 
 // A fileInfo describes a file of the server. Sys returns the *protocol.FsEntry.
@@ -203,8 +170,7 @@ func (f *FS) Tree(name string, o protocol.FsWalkOptions) (protocol.FsWalkResult,
 func (f *FS) ReadFile(name string) ([]byte, error) {
 	var result protocol.FsReadFileResult
 	_, err := f.do("open", name, protocol.MethodFsReadFile, func(uri string) any { return protocol.FsReadFileParams{Path: uri} }, &result)
-	var refused *fileError
-	if errors.As(err, &refused) && (refused.refused.Kind() == protocol.KindTooLarge || strings.HasPrefix(refused.refused.Message, "file is too large to read")) {
+	if refused, ok := errors.AsType[*fileError](err); ok && (refused.refused.Kind() == protocol.KindTooLarge || strings.HasPrefix(refused.refused.Message, "file is too large to read")) {
 		file, err := f.Open(name)
 		if err != nil {
 			return nil, err
@@ -280,14 +246,12 @@ func (f *FS) Symlink(target, name string) error {
 // Chmod sets the permission bits of a file or directory. Links are followed. A file loses its set-user-ID and
 // set-group-ID bits.
 func (f *FS) Chmod(name string, mode fs.FileMode) error {
-	bits := uint64(mode.Perm())
-	return f.setMetadata("chmod", name, protocol.FsSetMetadataParams{Mode: &bits})
+	return f.setMetadata("chmod", name, protocol.FsSetMetadataParams{Mode: new(uint64(mode.Perm()))})
 }
 
 // Chtimes sets the time of the last change of a file or directory, in milliseconds. Links are followed.
 func (f *FS) Chtimes(name string, modified time.Time) error {
-	ms := modified.UnixMilli()
-	return f.setMetadata("chtimes", name, protocol.FsSetMetadataParams{ModifiedAtMs: &ms})
+	return f.setMetadata("chtimes", name, protocol.FsSetMetadataParams{ModifiedAtMs: new(modified.UnixMilli())})
 }
 
 func (f *FS) setMetadata(op, name string, p protocol.FsSetMetadataParams) error {

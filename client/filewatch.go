@@ -3,15 +3,10 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
-
-// A fileWatch is a watch of the current connection. Client.mu guards changed.
-type fileWatch struct {
-	over    chan struct{} // closed when the notification has come, or the connection has ended
-	changed bool          // the notification has come
-}
 
 // Await waits until one of the names in missing exists, or one of the names in present does not, also if that is so
 // already. Afterwards it may be different again. A change that is undone quickly may go unnoticed. A list has up to
@@ -19,16 +14,15 @@ type fileWatch struct {
 // has up to 64.
 func (f *FS) Await(missing, present []string) error {
 	params := protocol.FsWatchMissingParams{Missing: []string{}}
-	for _, names := range []struct {
-		from []string
-		to   *[]string
-	}{{missing, &params.Missing}, {present, (*[]string)(&params.Present)}} {
-		for _, name := range names.from {
-			at, err := f.at("await", name)
-			if err != nil {
-				return err
-			}
-			*names.to = append(*names.to, protocol.FileURI(at))
+	for i, name := range slices.Concat(missing, present) {
+		at, err := f.at("await", name)
+		switch {
+		case err != nil:
+			return err
+		case i < len(missing):
+			params.Missing = append(params.Missing, protocol.FileURI(at))
+		default:
+			params.Present = append(params.Present, protocol.FileURI(at))
 		}
 	}
 	for {
@@ -45,52 +39,31 @@ func (c *Client) watch(ctx context.Context, params protocol.FsWatchMissingParams
 	if err != nil {
 		return false, err
 	}
-	w := &fileWatch{over: make(chan struct{})}
-	c.mu.Lock()
-	if c.watches == nil {
-		c.watches = make(map[uint64]*fileWatch)
-	}
-	c.lastWatch++
-	params.WatchID = c.lastWatch
-	c.watches[params.WatchID] = w
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.watches, params.WatchID)
-	}()
+	w := &call{bound: conn, silent: true, answered: make(chan struct{})}
+	c.send(w)
+	defer c.leave(w)
+	params.WatchID = uint64(w.n)
 	// A request that the client repeated on the next connection would make a watch there that nobody waits for.
-	switch err := c.begin(conn, protocol.MethodFsWatchMissing, params, nil).wait(ctx, c); {
-	case errors.Is(err, errOldLink):
+	if err = c.begin(conn, protocol.MethodFsWatchMissing, params, nil).wait(ctx, c); err == nil {
+		err = w.wait(ctx, c)
+	}
+	if errors.Is(err, errOldLink) {
 		return false, nil
-	case err != nil:
-		return false, err
 	}
-	select {
-	case <-w.over:
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return w.changed, nil
+	return err == nil, err
 }
 
 // watched takes the notification of a watch.
-func (c *Client) watched(id uint64) {
+func (c *Client) watched(n *protocol.FsMissingChangedNotification) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w := c.watches[id]; w != nil {
-		delete(c.watches, id)
-		w.changed = true
-		close(w.over)
+	id := protocol.IntID(int64(n.WatchID))
+	w := c.pending[id]
+	watched := w != nil && w.silent
+	if watched {
+		delete(c.pending, id)
 	}
-}
-
-// endWatches ends the watches of a connection that has ended. Client.mu is held.
-func (c *Client) endWatches() {
-	for id, w := range c.watches {
-		delete(c.watches, id)
-		close(w.over)
+	c.mu.Unlock()
+	if watched {
+		w.end(nil)
 	}
 }

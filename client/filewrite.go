@@ -46,14 +46,13 @@ type Writer struct {
 	err    error // of all later calls
 
 	temp   string // the temporary file; "": none yet
-	handle string
-	conn   uint64        // of the handle; 0: there is none
+	handle handle
 	blocks []*blockWrite // under way, in order
 }
 
 // A blockWrite is an fs/writeBlock under way.
 type blockWrite struct {
-	*pendingCall
+	*call
 	params protocol.FsWriteBlockParams
 }
 
@@ -140,7 +139,7 @@ func (w *Writer) discard() {
 		defer cancel()
 		files = files.WithContext(ctx)
 	}
-	files.c.begin(w.conn, protocol.MethodFsClose, protocol.FsCloseParams{HandleID: w.handle}, nil)
+	files.close(w.handle)
 	if err := files.Remove(w.temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		files.c.opts.Log.Warn("a temporary file was not removed", "path", path.Join(files.root, w.temp), "err", err)
 	}
@@ -151,16 +150,10 @@ func (w *Writer) open() error {
 	if w.temp == "" {
 		w.temp = path.Join(path.Dir(w.name), "."+clipName(path.Base(w.name))+".troupe-"+rand.Text()[:8])
 	}
-	w.handle = rand.Text()[:handleBytes]
-	at, err := w.fs.at("create", w.temp)
-	if err != nil {
+	var err error
+	if w.handle, err = w.fs.open("create", w.name, w.temp, protocol.FsUpdate); err != nil {
 		return err
 	}
-	k := w.fs.c.begin(0, protocol.MethodFsOpen, protocol.FsOpenParams{HandleID: w.handle, Path: protocol.FileURI(at), Mode: protocol.FsUpdate}, nil)
-	if err := k.wait(w.fs.ctx, w.fs.c); err != nil {
-		return pathError("create", w.name, err)
-	}
-	w.conn = k.on
 	for _, b := range w.blocks {
 		w.send(b)
 	}
@@ -171,8 +164,8 @@ func (w *Writer) open() error {
 func clipName(name string) string { return name[:min(len(name), 200)] }
 
 func (w *Writer) send(b *blockWrite) {
-	b.params.HandleID = w.handle
-	b.pendingCall = w.fs.c.begin(w.conn, protocol.MethodFsWriteBlock, &b.params, nil)
+	b.params.HandleID = w.handle.id
+	b.call = w.fs.c.begin(w.handle.conn, protocol.MethodFsWriteBlock, &b.params, nil)
 }
 
 // flush sends the buffer, and waits until at most fileBlocks are under way.
@@ -243,11 +236,9 @@ func (w *Writer) writeSmall() error {
 
 // metadata returns the mode and the time of the new file.
 func (w *Writer) metadata() (p protocol.FsSetMetadataParams) {
-	mode := uint64(w.mode)
-	p.Mode = &mode
+	p.Mode = new(uint64(w.mode))
 	if !w.o.ModTime.IsZero() {
-		ms := w.o.ModTime.UnixMilli()
-		p.ModifiedAtMs = &ms
+		p.ModifiedAtMs = new(w.o.ModTime.UnixMilli())
 	}
 	return p
 }
@@ -261,8 +252,7 @@ func (w *Writer) commit() error {
 	if err := w.await(0); err != nil {
 		return err
 	}
-	k := w.fs.c.begin(w.conn, protocol.MethodFsClose, protocol.FsCloseParams{HandleID: w.handle}, nil)
-	if err := k.wait(w.fs.ctx, w.fs.c); err != nil && !errors.Is(err, errOldLink) { // a cut closes, too
+	if err := w.fs.close(w.handle).wait(w.fs.ctx, w.fs.c); err != nil && !errors.Is(err, errOldLink) { // a cut closes, too
 		return pathError("write", w.name, err)
 	}
 	if err := w.fs.setMetadata("write", w.temp, w.metadata()); err != nil {

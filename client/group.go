@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -20,60 +21,20 @@ type Group struct {
 // server runs each program when its dependencies are ready. After StartGroup, each Cmd works like any
 // other. If StartGroup fails, no program was started. If ctx ends first, programs started nevertheless
 // are killed.
-func (c *Client) StartGroup(ctx context.Context, g *Group, cmds ...*Cmd) (err error) {
+func (c *Client) StartGroup(ctx context.Context, g *Group, cmds ...*Cmd) error {
 	if g == nil {
 		return errors.New("client: StartGroup: the Group is nil: pass &Group{}, which gets an ID")
 	}
 	for _, cmd := range cmds {
-		if cmd != nil && cmd.client != nil && cmd.client != c {
+		switch {
+		case cmd == nil || cmd.client == nil:
+			return errNoClient
+		case cmd.client != c:
 			return fmt.Errorf("client: StartGroup: the Cmd of %q is of another Client: make it with Command of this Client", cmd.Path)
 		}
 	}
-	if g.ID == "" {
-		g.ID = rand.Text()
-	}
-	params := &protocol.GroupStartParams{GroupID: g.ID, Strategy: g.Strategy, Intensity: g.Intensity, Processes: []protocol.ProcessStartParams{}, StartToken: rand.Text()}
-	var registered []*process
-	launched := false
-	defer func() {
-		if err == nil {
-			return
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, p := range registered {
-			p.fail(err)
-			if !launched {
-				p.forget()
-			}
-		}
-	}()
-	for _, cmd := range cmds {
-		if err := cmd.prepare(); err != nil {
-			return err
-		}
-	}
-	for _, cmd := range cmds {
-		p, err := cmd.params()
-		if err != nil {
-			return err
-		}
-		params.Processes = append(params.Processes, *p)
-		if err := cmd.process.register(); err != nil {
-			return err
-		}
-		registered = append(registered, cmd.process)
-	}
-	launched = true
-	if err := c.launch(ctx, protocol.MethodGroupStart, params, registered...); err != nil {
-		return err
-	}
-	for _, cmd := range cmds {
-		if cmd.Stdin != nil {
-			go cmd.process.feed(cmd.Stdin)
-		}
-	}
-	return nil
+	g.ID = cmp.Or(g.ID, rand.Text())
+	return c.start(ctx, g, cmds...)
 }
 
 // StopGroup ends the programs of a group, in reverse order of start, each with its KillGrace. StopGroup
@@ -84,7 +45,6 @@ func (c *Client) StopGroup(ctx context.Context, id string) error {
 
 // Groups lists the groups of the session.
 func (c *Client) Groups(ctx context.Context) ([]protocol.GroupInfo, error) {
-	var result protocol.GroupListResult
-	err := c.call(ctx, protocol.MethodGroupList, protocol.Empty{}, &result)
+	result, err := ask[protocol.GroupListResult](ctx, c, protocol.MethodGroupList, protocol.Empty{})
 	return result.Groups, err
 }

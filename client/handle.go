@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -41,25 +40,29 @@ func (p *Process) ID() string { return p.id }
 
 // Info returns the state of the process, its resource usage, and why it is quiet.
 func (p *Process) Info(ctx context.Context) (protocol.ProcessInfoResult, error) {
-	var info protocol.ProcessInfoResult
-	err := p.request(ctx, protocol.MethodProcessInfo, protocol.ProcessInfoParams{ProcessID: p.id}, &info)
-	return info, err
+	return ask[protocol.ProcessInfoResult](ctx, p.c, protocol.MethodProcessInfo, protocol.ProcessInfoParams{ProcessID: p.id})
 }
 
 // Signal sends sig to the process group of the current run. If the process has ended or does not exist,
 // the error is nil.
 func (p *Process) Signal(ctx context.Context, sig protocol.Signal) error {
-	return p.request(ctx, protocol.MethodProcessSignal, protocol.ProcessSignalParams{ProcessID: p.id, Signal: sig, Repeatable: repeatable()}, nil)
+	return p.c.call(ctx, protocol.MethodProcessSignal, protocol.ProcessSignalParams{ProcessID: p.id, Signal: sig, Repeatable: repeatable()}, nil)
 }
 
 // Terminate asks the process to end with its StopSignal, and kills the process and all its descendants after
 // grace, which is as in Cmd.Terminate. Terminate reports whether the process was running: false also if the
 // process does not exist.
 func (p *Process) Terminate(ctx context.Context, grace time.Duration) (running bool, err error) {
-	ms := millis(grace) // a negative grace becomes 0
-	params := protocol.ProcessTerminateParams{ProcessID: p.id, GraceMs: &ms, Tree: true, Repeatable: repeatable()}
-	var result protocol.ProcessTerminateResult
-	err = p.request(ctx, protocol.MethodProcessTerminate, params, &result)
+	return p.terminate(ctx, grace, 0)
+}
+
+// terminate is Terminate of a run; 0: of any.
+func (p *Process) terminate(ctx context.Context, grace time.Duration, run uint64) (running bool, err error) {
+	params := protocol.ProcessTerminateParams{ProcessID: p.id, Tree: true, Repeatable: repeatable(), OfRun: protocol.OfRun{Run: run}}
+	if grace > 0 {
+		params.GraceMs = new(millis(grace))
+	}
+	result, err := ask[protocol.ProcessTerminateResult](ctx, p.c, protocol.MethodProcessTerminate, params)
 	return result.Running, err
 }
 
@@ -69,33 +72,35 @@ func (p *Process) Kill(ctx context.Context) (running bool, err error) { return p
 
 // Resize sets the size of the process's terminal.
 func (p *Process) Resize(ctx context.Context, size protocol.Size) error {
-	return p.request(ctx, protocol.MethodProcessResize, protocol.ProcessResizeParams{ProcessID: p.id, Size: size, Repeatable: repeatable()}, nil)
+	return p.c.call(ctx, protocol.MethodProcessResize, protocol.ProcessResizeParams{ProcessID: p.id, Size: size, Repeatable: repeatable()}, nil)
 }
 
 // Restart ends the current run and begins the next, whatever the policy says. The server refuses a process
 // that was started without a Restart, and a process that has ended, unless its Restart has AfterEnd.
 func (p *Process) Restart(ctx context.Context) error {
-	return p.request(ctx, protocol.MethodProcessRestart, protocol.ProcessRestartParams{ProcessID: p.id, Repeatable: repeatable()}, nil)
+	return p.c.call(ctx, protocol.MethodProcessRestart, protocol.ProcessRestartParams{ProcessID: p.id, Repeatable: repeatable()}, nil)
 }
 
 // SetRestart replaces the restart policy, from the next end on. Earlier ends no longer count. The server
 // refuses a process that was started without a Restart.
 func (p *Process) SetRestart(ctx context.Context, r protocol.Restart) error {
-	return p.request(ctx, protocol.MethodProcessSetRestart, protocol.ProcessSetRestartParams{ProcessID: p.id, Restart: r, Repeatable: repeatable()}, nil)
+	return p.c.call(ctx, protocol.MethodProcessSetRestart, protocol.ProcessSetRestartParams{ProcessID: p.id, Restart: r, Repeatable: repeatable()}, nil)
 }
 
 // Wait waits for the end of the last run, and returns how the run ended. A failed run is no error: see
 // ExitStatus.ExitCode. Output may still come after Wait. The end of ctx does not affect the process.
 func (p *Process) Wait(ctx context.Context) (protocol.ExitStatus, error) {
-	var result protocol.ProcessWaitResult
-	if err := p.request(ctx, protocol.MethodProcessWait, protocol.ProcessWaitParams{ProcessID: p.id, OfInstance: protocol.OfInstance{Instance: p.instance}}, &result); err != nil {
-		return protocol.ExitStatus{}, err
+	result, err := ask[protocol.ProcessWaitResult](ctx, p.c, protocol.MethodProcessWait, protocol.ProcessWaitParams{ProcessID: p.id, OfInstance: p.ofInstance()})
+	if err == nil && result.Status == nil {
+		err = fmt.Errorf("client: process %s: the server answered process/wait without a status", p.id)
 	}
-	if result.Status == nil {
-		return protocol.ExitStatus{}, fmt.Errorf("client: process %s: the server answered process/wait without a status", p.id)
+	if err != nil {
+		return protocol.ExitStatus{}, err
 	}
 	return *result.Status, nil
 }
+
+func (p *Process) ofInstance() protocol.OfInstance { return protocol.OfInstance{Instance: p.instance} }
 
 // Write writes data to the process's stdin, and returns when the server has taken all of it: while the stdin
 // queue of the process is full, Write waits. Over any number of cuts, the program gets the data once. If ctx
@@ -106,8 +111,8 @@ func (p *Process) Write(ctx context.Context, data []byte) error {
 		chunk := data[:min(maxStdinChunk, len(data))]
 		data = data[len(chunk):]
 		params := protocol.ProcessWriteParams{ProcessID: p.id, Chunk: chunk, WriteID: fmt.Sprintf("%s-%d", id, n)}
-		var result protocol.ProcessWriteResult
-		if err := p.request(ctx, protocol.MethodProcessWrite, params, &result); err != nil {
+		result, err := ask[protocol.ProcessWriteResult](ctx, p.c, protocol.MethodProcessWrite, params)
+		if err != nil {
 			return err
 		}
 		switch result.Status {
@@ -128,7 +133,7 @@ func (p *Process) Write(ctx context.Context, data []byte) error {
 // CloseStdin closes the process's stdin after all earlier writes. A program in a terminal gets the
 // end-of-file character.
 func (p *Process) CloseStdin(ctx context.Context) error {
-	return p.request(ctx, protocol.MethodProcessCloseStdin, protocol.ProcessCloseStdinParams{ProcessID: p.id, Repeatable: repeatable()}, nil)
+	return p.c.call(ctx, protocol.MethodProcessCloseStdin, protocol.ProcessCloseStdinParams{ProcessID: p.id, Repeatable: repeatable()}, nil)
 }
 
 // ReadOptions are the options of Process.Read. The zero value, or nil, reads everything that the server
@@ -145,28 +150,12 @@ type ReadOptions struct {
 // Read returns output that the server holds, and acknowledges nothing. To read on, pass the NextSeq of the
 // result minus 1 as After. The output is complete once a result has Closed and no chunks.
 func (p *Process) Read(ctx context.Context, o *ReadOptions) (protocol.ProcessReadResult, error) {
-	params := protocol.ProcessReadParams{ProcessID: p.id, OfInstance: protocol.OfInstance{Instance: p.instance}}
+	params := protocol.ProcessReadParams{ProcessID: p.id, OfInstance: p.ofInstance()}
 	if o != nil {
 		params.AfterSeq, params.WaitMs, params.Detail = o.After, millis(o.Wait), o.Detail
 		if o.MaxBytes > 0 {
 			params.MaxBytes = &o.MaxBytes
 		}
 	}
-	var result protocol.ProcessReadResult
-	err := p.request(ctx, protocol.MethodProcessRead, params, &result)
-	return result, err
-}
-
-// request sends a request about the process.
-func (p *Process) request(ctx context.Context, method string, params, result any) error {
-	return asGone(p.c.call(ctx, method, params, result))
-}
-
-// asGone makes the refusal of a request about an unknown process an ErrProcessGone.
-func asGone(err error) error {
-	var refused *protocol.Error
-	if errors.As(err, &refused) && strings.HasPrefix(refused.Message, "unknown process id ") {
-		return fmt.Errorf("%w: %w; Client.Processes lists the processes of the session", ErrProcessGone, err)
-	}
-	return err
+	return ask[protocol.ProcessReadResult](ctx, p.c, protocol.MethodProcessRead, params)
 }

@@ -71,8 +71,7 @@ func (t roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		if deadline, ok := r.Context().Deadline(); ok {
-			ms := max(1, millis(time.Until(deadline)))
-			params.TimeoutMs = &ms
+			params.TimeoutMs = new(max(1, millis(time.Until(deadline))))
 		}
 		params.RequestID = rand.Text()
 		b := t.c.expect(r.Context(), params.RequestID, conn)
@@ -163,9 +162,6 @@ func (c *Client) connection(ctx context.Context) (uint64, error) {
 func (c *Client) expect(ctx context.Context, id string, conn uint64) *httpBody {
 	b := &httpBody{c: c, id: id, conn: conn, ctx: ctx, come: make(chan struct{}, 1), next: 1}
 	c.mu.Lock()
-	if c.bodies == nil {
-		c.bodies = make(map[string]*httpBody)
-	}
 	c.bodies[id] = b
 	c.mu.Unlock()
 	b.stop = context.AfterFunc(ctx, func() {
@@ -182,11 +178,7 @@ func (c *Client) piece(n *protocol.HTTPBodyDeltaNotification) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.bodies[n.RequestID]
-	for b != nil && b.err == nil && b.unread > maxUnread && c.ctx.Err() == nil {
-		c.away.Store(true)
-		c.room.Wait()
-	}
-	c.away.Store(false)
+	c.holdWhile(func() bool { return b != nil && b.err == nil && b.unread > maxUnread })
 	if b == nil || b.err != nil {
 		return
 	}

@@ -8,38 +8,29 @@ import (
 
 // SessionInfo describes the session of this client.
 func (c *Client) SessionInfo(ctx context.Context) (protocol.SessionInfoResult, error) {
-	var info protocol.SessionInfoResult
-	err := c.call(ctx, protocol.MethodSessionInfo, protocol.Empty{}, &info)
-	return info, err
+	return ask[protocol.SessionInfoResult](ctx, c, protocol.MethodSessionInfo, protocol.Empty{})
 }
 
 // ServerInfo describes the server and its use of the machine. A server that asks for credentials tells
 // only an operator everything: for others, all members except AboutServer are zero.
 func (c *Client) ServerInfo(ctx context.Context) (protocol.ServerInfoResult, error) {
-	var info protocol.ServerInfoResult
-	err := c.call(ctx, protocol.MethodServerInfo, protocol.Empty{}, &info)
-	return info, err
+	return ask[protocol.ServerInfoResult](ctx, c, protocol.MethodServerInfo, protocol.Empty{})
 }
 
 // ServerEvents returns events of the sessions that this client may observe, the oldest first. To follow what happens, send each
 // NextUs as the next AfterUs: then no event is told twice, and a WholeUs later than AfterUs tells of events that the server has forgotten.
 func (c *Client) ServerEvents(ctx context.Context, params protocol.ServerEventsParams) (protocol.ServerEventsResult, error) {
-	var result protocol.ServerEventsResult
-	err := c.call(ctx, protocol.MethodServerEvents, params, &result)
-	return result, err
+	return ask[protocol.ServerEventsResult](ctx, c, protocol.MethodServerEvents, params)
 }
 
 // Environment describes the machine of the server: its user, directories, shell and capabilities.
 func (c *Client) Environment(ctx context.Context) (protocol.EnvironmentInfo, error) {
-	var info protocol.EnvironmentInfo
-	err := c.call(ctx, protocol.MethodEnvironmentInfo, protocol.NoParams{}, &info)
-	return info, err
+	return ask[protocol.EnvironmentInfo](ctx, c, protocol.MethodEnvironmentInfo, protocol.NoParams{})
 }
 
 // Status returns "ready" if the server answers. Other servers of the wire may return other words.
 func (c *Client) Status(ctx context.Context) (string, error) {
-	var result protocol.EnvironmentStatusResult
-	err := c.call(ctx, protocol.MethodEnvironmentStatus, protocol.Empty{}, &result)
+	result, err := ask[protocol.EnvironmentStatusResult](ctx, c, protocol.MethodEnvironmentStatus, protocol.Empty{})
 	return result.Status, err
 }
 

@@ -37,8 +37,7 @@ type inProcess struct{ transport.Conn }
 
 func (c inProcess) ReadMessage() ([]byte, error) {
 	msg, err := c.Conn.ReadMessage()
-	var closed *transport.CloseError
-	if errors.As(err, &closed) && closed.Code == transport.CloseGoingAway {
+	if closed, ok := errors.AsType[*transport.CloseError](err); ok && closed.Code == transport.CloseGoingAway {
 		err = fmt.Errorf("%w: the troupe in this program has stopped: %w", ErrSessionGone, err)
 	}
 	return msg, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"syscall"
@@ -128,11 +127,11 @@ const closeEvicted = 4001
 
 // final returns why another connection is pointless after a Close by the server, or nil.
 func final(lost error) error {
-	var closed *transport.CloseError
+	closed, ok := errors.AsType[*transport.CloseError](lost)
 	switch {
 	case errors.Is(lost, ErrSessionGone): // says InProcess
 		return lost
-	case !errors.As(lost, &closed):
+	case !ok:
 		return nil
 	case closed.Code == closeEvicted: // the connection ended before session/evicted came
 		return fmt.Errorf("%w: %w", ErrSessionGone, lost)
@@ -156,10 +155,11 @@ func (c *Client) end(err error) {
 	c.giveUp(c.err)
 	c.mu.Unlock()
 	for _, k := range calls {
-		if k.err = err; k.method != protocol.MethodSessionClose {
-			k.err = c.err
+		if k.method == protocol.MethodSessionClose {
+			k.end(err)
+		} else {
+			k.end(c.err)
 		}
-		k.done()
 	}
 	c.cancel()
 }
@@ -242,16 +242,14 @@ func (c *Client) resume(pace *pace, lost error) (link, error) {
 		if conn, err = c.connect(c.ctx, pace.timeout()); err == nil {
 			return conn, nil
 		}
-		var refused *protocol.Error
+		refused, ok := errors.AsType[*protocol.Error](err)
 		switch {
 		case c.ctx.Err() != nil:
 			return link{}, ErrClosed
-		case errors.As(err, &refused) && !attachedElsewhere(err) && refused.Code != protocol.CodeInternal:
+		case ok && !attachedElsewhere(err) && refused.Code != protocol.CodeInternal, unauthorized(err):
 			return link{}, err
 		case final(err) != nil:
 			return link{}, final(err)
-		case unauthorized(err):
-			return link{}, err
 		}
 		c.opts.Log.Debug("resume failed", "session", c.SessionID(), "err", err)
 	}
@@ -260,8 +258,8 @@ func (c *Client) resume(pace *pace, lost error) (link, error) {
 // attachedElsewhere reports whether err is a refusal that may pass: the server has not noticed yet that
 // the other connection is dead (exec-server wire §7).
 func attachedElsewhere(err error) bool {
-	var e *protocol.Error
-	return errors.As(err, &e) && e.Code == protocol.CodeAlreadyAttached
+	e, ok := errors.AsType[*protocol.Error](err)
+	return ok && e.Code == protocol.CodeAlreadyAttached
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -339,22 +337,22 @@ func (c *Client) dial(ctx context.Context) (link, error) {
 	if c.opts.JSON {
 		o.Subprotocols = o.Subprotocols[1:]
 	}
-	token, err := c.opts.credential(c.url)
+	var token string
+	var err error
+	if strings.HasPrefix(c.url, "unix+frames://") {
+		token, err = c.opts.credential(c.url)
+	} else {
+		o.Header, err = c.opts.Header(c.url)
+	}
 	if err != nil {
 		return link{}, err
-	}
-	framed := strings.HasPrefix(c.url, "unix+frames://")
-	if token != "" && !framed {
-		o.Header = http.Header{"Authorization": {"Bearer " + token}}
 	}
 	conn, err := transport.Dial(ctx, c.url, o)
 	if err != nil {
 		return link{}, err
 	}
 	l := newLink(conn)
-	if framed {
-		l.token = token
-	}
+	l.token = token
 	return l, nil
 }
 
@@ -393,11 +391,10 @@ func (c *Client) handshake(conn link) error {
 	c.mu.Lock()
 	c.hello = hello
 	c.mu.Unlock()
-	msg, err = conn.wire.AppendNotification(msg[:0], protocol.MethodInitialized, protocol.Empty{})
-	if err != nil {
-		return errorf("initialized: %w", err)
+	if msg, err = conn.wire.AppendNotification(msg[:0], protocol.MethodInitialized, protocol.Empty{}); err == nil {
+		err = conn.sendNow(msg)
 	}
-	if err := conn.sendNow(msg); err != nil {
+	if err != nil {
 		return errorf("initialized: %w", err)
 	}
 	return nil
@@ -410,9 +407,9 @@ func (c *Client) introduction() protocol.InitializeParams {
 	defer c.mu.Unlock()
 	p := protocol.InitializeParams{
 		ClientName:   c.opts.Name,
+		Role:         c.opts.role(),
 		Capabilities: protocol.Capabilities{Gap: true, Restarted: true, Ready: true, Ack: true, OnlyNamed: true, Times: c.opts.Times},
 	}
-	p.Role = c.opts.role()
 	switch {
 	case c.hello.SessionID != "":
 		p.ResumeSessionID, p.Takeover = &c.hello.SessionID, !c.opts.beside()
@@ -457,8 +454,7 @@ func (c *Client) serve(conn link) error {
 	defer unblock()
 
 	c.attach(conn)
-	pulse := c.prepare(conn)
-	pulse.begin()
+	pulse := c.listen(conn)
 	stop, written := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(written)
@@ -475,7 +471,6 @@ func (c *Client) serve(conn link) error {
 	c.mu.Lock()
 	c.conn, c.outbound = nil, nil
 	c.endBodies(errOldLink)
-	c.endWatches()
 	var bound []*call
 	for id, k := range c.pending {
 		if k.bound != 0 {
@@ -485,8 +480,7 @@ func (c *Client) serve(conn link) error {
 	}
 	c.mu.Unlock()
 	for _, k := range bound {
-		k.err = errOldLink
-		k.done()
+		k.end(errOldLink)
 	}
 	return err
 }
@@ -543,9 +537,8 @@ func (c *Client) attach(conn link) {
 		again = append(again, k)
 	}
 	for _, k := range again {
-		c.nextID++
-		k.n, k.id, k.once = c.nextID, protocol.IntID(c.nextID), true
-		c.pending[k.id] = k
+		k.once = true
+		c.number(k)
 		c.outbound = append(c.outbound, k)
 	}
 }
@@ -581,24 +574,23 @@ func (p *process) compare(info protocol.ProcessInfo) {
 func (c *Client) write(conn link, stop <-chan struct{}) {
 	var buf []byte
 	for {
-		if err := c.askIfDue(conn); err != nil {
+		err := c.askIfDue(conn)
+		if err == nil {
+			if buf = c.message(conn.wire, buf[:0]); len(buf) > 0 {
+				err = conn.send(buf)
+			} else {
+				err = conn.Flush()
+			}
+		}
+		if err != nil {
 			endReading(conn, err, stop)
 			return
 		}
-		buf = c.message(conn.wire, buf[:0])
 		if len(buf) > 0 {
-			if err := conn.send(buf); err != nil {
-				endReading(conn, err, stop)
-				return
-			}
 			if cap(buf) > keptBuffer {
 				buf = nil
 			}
 			continue
-		}
-		if err := conn.Flush(); err != nil {
-			endReading(conn, err, stop)
-			return
 		}
 		select {
 		case <-c.wake:
@@ -661,8 +653,7 @@ func (c *Client) message(wire protocol.Codec, buf []byte) []byte {
 		}
 		delete(c.pending, k.id)
 		c.mu.Unlock()
-		k.err = errorf("%s: %w", k.method, err)
-		k.done()
+		k.end(&requestError{k.method, err})
 		c.mu.Lock()
 	}
 	c.mu.Unlock()
@@ -713,15 +704,15 @@ func (c *Client) answered(wire protocol.Codec, m protocol.Message) {
 	c.progress = c.progress || !k.once
 	c.ended = c.ended || k.method == protocol.MethodSessionClose && m.Kind == protocol.Response
 	c.mu.Unlock()
-	switch {
-	case m.Kind == protocol.Failure:
-		k.err = &requestError{k.method, m.Error}
-	case k.result != nil:
+	var failed error
+	if m.Kind == protocol.Failure {
+		failed = &requestError{k.method, m.Error}
+	} else if k.result != nil {
 		if err := wire.Unmarshal(m.Payload, k.result); err != nil {
-			k.err = errorf("%s: answer: %w", k.method, err)
+			failed = errorf("%s: answer: %w", k.method, err)
 		}
 	}
-	k.done()
+	k.end(failed)
 }
 
 // notified hands an event to its process. out belongs to the reader, and is reused.
@@ -737,53 +728,31 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 			out.Chunk = nil
 		}
 	case protocol.NotifyExited:
-		var n protocol.ExitedNotification
-		if err := wire.Unmarshal(m.Payload, &n); err != nil {
-			return err
-		}
-		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.exit(n.Seq, n.ExitStatus, n.SandboxDenied) })
+		return decoded(wire, m, func(n *protocol.ExitedNotification) {
+			c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.exit(n) })
+		})
 	case protocol.NotifyRestarted:
-		var n protocol.RestartedNotification
-		if err := wire.Unmarshal(m.Payload, &n); err != nil {
-			return err
-		}
-		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.restarted(n) })
+		return decoded(wire, m, func(n *protocol.RestartedNotification) {
+			c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.restarted(n) })
+		})
 	case protocol.NotifyReady:
-		var n protocol.ReadyNotification
-		if err := wire.Unmarshal(m.Payload, &n); err != nil {
-			return err
-		}
-		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.ready(n) })
+		return decoded(wire, m, func(n *protocol.ReadyNotification) {
+			c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.ready(n) })
+		})
 	case protocol.NotifyClosed:
-		var n protocol.ClosedNotification
-		if err := wire.Unmarshal(m.Payload, &n); err != nil {
-			return err
-		}
-		c.event(n.ProcessID, n.Seq, n.Seq, (*process).close)
+		return decoded(wire, m, func(n *protocol.ClosedNotification) { c.event(n.ProcessID, n.Seq, n.Seq, (*process).close) })
 	case protocol.NotifyGap:
-		var n protocol.GapNotification
-		if err := wire.Unmarshal(m.Payload, &n); err != nil {
-			return err
-		}
-		c.event(n.ProcessID, n.FromSeq, n.ToSeq, func(p *process) { p.skip(); p.gap(n) })
+		return decoded(wire, m, func(n *protocol.GapNotification) {
+			c.event(n.ProcessID, n.FromSeq, n.ToSeq, func(p *process) { p.skip(); p.gap(n) })
+		})
 	case protocol.NotifyEvicted:
-		var n protocol.EvictedNotification
-		if err := wire.Unmarshal(m.Payload, &n); err != nil {
-			return err
-		}
-		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.evict(n.Reason) })
+		return decoded(wire, m, func(n *protocol.EvictedNotification) {
+			c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.evict(n.Reason) })
+		})
 	case protocol.NotifyHTTPBodyDelta:
-		var n protocol.HTTPBodyDeltaNotification
-		if err := wire.Unmarshal(m.Payload, &n); err != nil {
-			return err
-		}
-		c.piece(&n)
+		return decoded(wire, m, c.piece)
 	case protocol.NotifyMissingChanged:
-		var n protocol.FsMissingChangedNotification
-		if err := wire.Unmarshal(m.Payload, &n); err != nil {
-			return err
-		}
-		c.watched(n.WatchID)
+		return decoded(wire, m, c.watched)
 	case protocol.NotifySessionEvicted:
 		var n protocol.SessionEvictedNotification
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {
@@ -799,6 +768,25 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 	return nil
 }
 
+// decoded passes the payload of a notification to take.
+func decoded[N any](wire protocol.Codec, m protocol.Message, take func(*N)) error {
+	n := new(N)
+	if err := wire.Unmarshal(m.Payload, n); err != nil {
+		return err
+	}
+	take(n)
+	return nil
+}
+
+// holdWhile keeps the reader from reading on while somebody is behind. The caller holds c.mu.
+func (c *Client) holdWhile(behind func() bool) {
+	for behind() && c.ctx.Err() == nil {
+		c.away.Store(true)
+		c.room.Wait()
+	}
+	c.away.Store(false)
+}
+
 // event applies the event at from..to in the sequence of a process, if this event is the next. The
 // client ignores a process to which nobody attached, whose start is not answered, or which no resume has
 // named yet, and does not acknowledge its output: the output stays on the server for the resume, or for a
@@ -807,11 +795,9 @@ func (c *Client) event(id string, from, to uint64, apply func(*process)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.processes[id]
-	for p != nil && !p.lossy && !p.discard && p.queued > p.maxQueued() && c.ctx.Err() == nil {
-		c.away.Store(true)
-		c.room.Wait() // this server does not wait for acknowledgements, so stop reading
-	}
-	c.away.Store(false)
+	c.holdWhile(func() bool { // this server does not wait for acknowledgements, so stop reading
+		return p != nil && !p.lossy && !p.discard && p.queued > p.maxQueued()
+	})
 	if p != nil && p.unnamed {
 		p.missed = true
 		return

@@ -91,3 +91,20 @@ func TestOnEventInPlaceOfWriters(t *testing.T) {
 		t.Errorf("Output: %v", err)
 	}
 }
+
+// A process whose OnEvent has failed may be attached again by the same client while the program goes on.
+func TestAttachAfterAFailedOnEvent(t *testing.T) {
+	f := newFake(map[string]func(*fakeProcess){"program": func(p *fakeProcess) {
+		p.print(protocol.Stdout, "x")
+		p.Read(make([]byte, 1))
+	}})
+	c := connect(t, f, nil)
+	cmd := c.Command("program")
+	cmd.ID, cmd.OnEvent = "job", func(Event) error { return errDisk }
+	if err := cmd.Run(t.Context()); !errors.Is(err, errDisk) {
+		t.Errorf("Run: %v", err)
+	}
+	if err := c.Attach("job", 0).Start(t.Context()); err != nil {
+		t.Errorf("Start: %v", err)
+	}
+}

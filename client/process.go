@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -37,21 +38,11 @@ func (e *GapError) Error() string {
 //	reader ─▶ advance ─▶ output ─▶ lane ─▶ Writer ─▶ acknowledge ─▶ session/ack
 type process struct {
 	// Fixed when the process is registered.
-	c        *Client
-	id       string
-	instance string                               // of the process at the server; "": any
-	onGap    func(GapError)                       // nil: Wait returns all gaps as an error
-	delay    time.Duration                        // WaitDelay
-	onRun    func(protocol.RestartedNotification) // nil: no call
-	onReady  func(run int)                        // nil: no call
-	pipes    []pipe                               // the caller holds the other end of each
-	done     chan struct{}                        // closed when the process has ended
-
-	retention uint64 // bytes kept by the server, and so the most it sends before an acknowledgement; 0: unknown
-	sigpipe   bool   // the program gets SIGPIPE when a Writer has failed
-	restarts  bool   // the process may have several runs; false also if this is unknown
-	lossy     bool   // the caller prefers losing output to waiting
-	hold      bool   // as Cmd.Hold
+	Process   // at the server
+	cmd       *Cmd
+	done      chan struct{} // closed when the process has ended
+	retention uint64        // bytes kept by the server, and so the most it sends before an acknowledgement; 0: unknown
+	lossy     bool          // the caller prefers losing output to waiting
 
 	out, err *lane // for stdout or the PTY, and for stderr; may be the same; nil: discarded
 
@@ -192,20 +183,19 @@ func (p *process) shed() {
 	p.queued -= int(lost.Bytes)
 	p.c.ackBytes += int(lost.Bytes)
 	lost.Reason = "the Writer fell behind"
-	p.gap(lost)
+	p.gap(&lost)
 }
 
 // brokenPipe sends SIGPIPE to a run whose output no Writer takes, once and only while it runs: the kernel would do the same
 // to a local program, when the other end of its pipe is closed. After a gap the run is unknown, and gets nothing.
 func (p *process) brokenPipe(run uint64) {
-	if run == 0 || run != p.run || !p.sigpipe || p.piped || p.discard || p.closed || p.status != nil {
+	if run == 0 || run != p.run || p.cmd.attach || p.cmd.TTY || p.piped || p.discard || p.closed || p.status != nil {
 		return
 	}
 	p.piped = true
-	params := protocol.ProcessSignalParams{ProcessID: p.id, Signal: protocol.SignalPipe, Repeatable: repeatable()}
-	params.Run = run
+	params := protocol.ProcessSignalParams{ProcessID: p.id, Signal: protocol.SignalPipe, Repeatable: repeatable(), OfRun: protocol.OfRun{Run: run}}
 	// If the server refuses, the program goes on and its output is discarded.
-	p.c.queue(&call{method: protocol.MethodProcessSignal, params: params, done: func() {}})
+	p.c.queue(&call{method: protocol.MethodProcessSignal, params: params})
 }
 
 func (p *process) push(l *lane, m mark) {
@@ -219,16 +209,16 @@ func (p *process) push(l *lane, m mark) {
 	}
 }
 
-func (p *process) restarted(n protocol.RestartedNotification) {
+func (p *process) restarted(n *protocol.RestartedNotification) {
 	p.status, p.run, p.piped = nil, uint64(n.Run), false
-	if p.onRun != nil {
-		p.inOrder(n.Seq, func() { p.onRun(n) })
+	if p.cmd.OnRestart != nil {
+		p.inOrder(n.Seq, func() { p.cmd.OnRestart(*n) })
 	}
 }
 
-func (p *process) ready(n protocol.ReadyNotification) {
-	if p.onReady != nil {
-		p.inOrder(n.Seq, func() { p.onReady(n.Run) })
+func (p *process) ready(n *protocol.ReadyNotification) {
+	if p.cmd.OnReady != nil {
+		p.inOrder(n.Seq, func() { p.cmd.OnReady(n.Run) })
 	}
 }
 
@@ -246,14 +236,14 @@ func (p *process) inOrder(seq uint64, call func()) {
 // skip records that the server no longer had some events: another run may have begun, and ended.
 func (p *process) skip() {
 	p.run = 0
-	if p.restarts {
+	if p.cmd.Restart != nil {
 		p.status, p.denied = nil, false
 	}
 }
 
-func (p *process) gap(n protocol.GapNotification) {
+func (p *process) gap(n *protocol.GapNotification) {
 	g := &GapError{p.id, n.FromSeq, n.ToSeq, n.Bytes, n.Reason, 1}
-	if p.onGap == nil {
+	if p.cmd.OnGap == nil {
 		if p.lost == nil {
 			p.lost = g
 			return
@@ -296,7 +286,7 @@ func (p *process) evict(reason string) {
 
 // closePipes ends the pipes whose output the caller has not read to the end, and the pipes for input.
 func (p *process) closePipes(err error) {
-	for _, pipe := range p.pipes {
+	for _, pipe := range p.cmd.pipes {
 		if _, output := pipe.(*io.PipeWriter); output && p.closed && p.failure == nil {
 			p.failure = err // output is lost
 		}
@@ -325,7 +315,7 @@ func (p *process) settle() {
 	if err == nil && p.lost != nil {
 		err = p.lost
 	}
-	for _, pipe := range p.pipes {
+	for _, pipe := range p.cmd.pipes {
 		pipe.CloseWithError(err) // nil means io.EOF
 	}
 	close(p.done)
@@ -390,7 +380,7 @@ func (p *process) deliverOne(l *lane, m mark, data []byte) error {
 	defer p.c.mu.Lock()
 	switch {
 	case m.gap != nil:
-		p.onGap(*m.gap)
+		p.cmd.OnGap(*m.gap)
 		return nil
 	case m.call != nil:
 		m.call()
@@ -446,4 +436,61 @@ func (p *process) acknowledge() {
 			c.kick()
 		})
 	}
+}
+
+// exit records the end of the program. Once WaitDelay has passed, exit kills the descendants that still
+// hold the output open.
+func (p *process) exit(n *protocol.ExitedNotification) {
+	status := n.ExitStatus
+	p.status, p.denied = &status, n.SandboxDenied
+	if l := p.out; l != nil && l.onEvent != nil && !p.discard {
+		p.push(l, mark{first: n.Seq, last: n.Seq, exit: &status})
+	}
+	if p.cmd.WaitDelay == 0 {
+		return
+	}
+	time.AfterFunc(max(p.cmd.WaitDelay, 0), func() {
+		p.c.mu.Lock()
+		over := p.closed || p.failure != nil || p.status == nil || p.status.Run != status.Run
+		p.c.mu.Unlock()
+		if !over {
+			_, _ = p.terminate(p.c.ctx, 0, uint64(status.Run)) // the server's answer is the closed event
+		}
+	})
+}
+
+// result returns the error of Wait for a process that has ended.
+func (p *process) result() error {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	var errs []error
+	switch {
+	case p.failure != nil:
+		return fmt.Errorf("process %s: %w", p.id, p.failure)
+	case p.status == nil:
+		errs = append(errs, fmt.Errorf("process %s: %w: the process has ended, and the server no longer had its exit status", p.id, ErrProcessGone))
+	case p.status.ExitCode != 0 || p.gaveUp != "":
+		errs = append(errs, &ExitError{ProcessID: p.id, Status: *p.status, SandboxDenied: p.denied, GivenUp: p.gaveUp})
+	}
+	if p.lost != nil {
+		errs = append(errs, p.lost)
+	}
+	if len(errs) == 0 { // as in os/exec, the exit status has precedence over copy errors
+		for _, err := range []error{p.out.failed(), p.err.failed(), p.input} {
+			if err != nil {
+				return &CopyError{err}
+			}
+		}
+	}
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+func (l *lane) failed() error {
+	if l == nil {
+		return nil
+	}
+	return l.err
 }

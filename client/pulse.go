@@ -26,7 +26,7 @@ const (
 // A pulse counts beats and does not look at the clock. So a sleep of this machine costs a single beat,
 // however long the sleep.
 type pulse struct {
-	// Fixed at begin.
+	// Fixed by listen.
 	c        *Client
 	conn     link
 	arrivals interface{ Heard() uint64 } // counts what the transport reads; nil: only whole messages and pongs count
@@ -43,23 +43,19 @@ type pulse struct {
 	dead    error // set when the pulse cuts the connection
 }
 
-// prepare makes the pulse of conn before the first ReadMessage.
-func (c *Client) prepare(conn link) *pulse {
+// listen begins the pulse of conn before the first ReadMessage.
+func (c *Client) listen(conn link) *pulse {
 	p := &pulse{c: c, conn: conn}
 	p.arrivals, _ = conn.Conn.(interface{ Heard() uint64 })
 	conn.SetPongHandler(func([]byte) { p.heard.Add(1) })
-	return p
-}
-
-func (p *pulse) begin() {
-	if p.c.opts.PingEvery < 0 {
-		return
+	if c.opts.PingEvery > 0 {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.last = p.total()
+		p.timer = time.AfterFunc(c.opts.PingEvery, p.beat)
+		c.wantSign()
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.last = p.total()
-	p.timer = time.AfterFunc(p.c.opts.PingEvery, p.beat)
-	p.c.wantSign()
+	return p
 }
 
 // end stops the pulse, and returns the reason if the pulse has cut the connection. After end, the pulse
@@ -142,10 +138,8 @@ func (c *Client) askIfDue(conn link) error {
 	if c.question != nil && c.pending[c.question.id] == c.question {
 		return nil // the server has not answered the last one
 	}
-	k := &call{method: protocol.MethodEnvironmentStatus, params: protocol.Empty{}, once: true, done: func() {}}
-	c.nextID++
-	k.n, k.id = c.nextID, protocol.IntID(c.nextID)
-	c.question, c.pending[k.id] = k, k
-	c.outbound = append([]*call{k}, c.outbound...) // the answer to an earlier request may take long
+	c.question = &call{method: protocol.MethodEnvironmentStatus, params: protocol.Empty{}, once: true}
+	c.number(c.question)
+	c.outbound = append([]*call{c.question}, c.outbound...) // the answer to an earlier request may take long
 	return nil
 }

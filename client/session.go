@@ -45,8 +45,7 @@ func (o *Options) role() protocol.Role {
 func (o *Options) newSession() protocol.SessionOptions {
 	p := protocol.SessionOptions{Name: o.SessionName, KeepRunning: o.KeepRunning, Ephemeral: o.Ephemeral}
 	if o.DetachedTTL != 0 {
-		ms := millis(o.DetachedTTL) // a negative TTL becomes 0, for forever
-		p.DetachedTTLMs = &ms
+		p.DetachedTTLMs = new(millis(o.DetachedTTL)) // a negative TTL becomes 0, for forever
 	}
 	return p
 }
@@ -63,11 +62,10 @@ type SessionUpdate struct {
 func (c *Client) UpdateSession(ctx context.Context, u SessionUpdate) error {
 	params := protocol.SessionUpdateParams{Name: u.Name, KeepRunning: u.KeepRunning, Left: u.Left, Repeatable: repeatable()}
 	if u.DetachedTTL != nil {
-		ms := millis(*u.DetachedTTL)
-		if ms == 0 && *u.DetachedTTL >= 0 {
+		if *u.DetachedTTL == 0 {
 			return fmt.Errorf("client: SessionUpdate.DetachedTTL is %v: choose 1 ms or more, or a negative time for forever", *u.DetachedTTL)
 		}
-		params.DetachedTTLMs = &ms
+		params.DetachedTTLMs = new(millis(*u.DetachedTTL))
 	}
 	return c.call(ctx, protocol.MethodSessionUpdate, params, nil)
 }
@@ -80,7 +78,6 @@ func (o *Options) beside() bool { return o.Observe || o.Control }
 // protocol.DetailInfo also their usage, viewers, and why they are quiet. With "" List is nil. With
 // DetailProcesses only the members of ProcessInfo are set.
 func (c *Client) Sessions(ctx context.Context, detail protocol.Detail) ([]protocol.SessionDetails, error) {
-	var list protocol.SessionDetailsResult // the other results have fewer members
-	err := c.call(ctx, protocol.MethodSessionList, protocol.SessionListParams{Detail: detail}, &list)
+	list, err := ask[protocol.SessionDetailsResult](ctx, c, protocol.MethodSessionList, protocol.SessionListParams{Detail: detail}) // the other results have fewer members
 	return list.Sessions, err
 }

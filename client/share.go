@@ -34,20 +34,16 @@ func (c *Client) Share(ctx context.Context, o *ShareOptions) (protocol.SessionSh
 			return protocol.SessionShareResult{}, fmt.Errorf("client: ShareOptions.ExpiresIn is %v: choose a positive time, or zero for the default", o.ExpiresIn)
 		}
 		if o.ExpiresIn > 0 {
-			ms := millis(o.ExpiresIn)
-			params.ExpiresInMs = &ms
+			params.ExpiresInMs = new(millis(o.ExpiresIn))
 		}
 	}
-	var result protocol.SessionShareResult
-	err := c.call(ctx, protocol.MethodSessionShare, params, &result)
-	return result, err
+	return ask[protocol.SessionShareResult](ctx, c, protocol.MethodSessionShare, params)
 }
 
 // Shares lists the shares of the session, the oldest first.
 func (c *Client) Shares(ctx context.Context) ([]protocol.ShareInfo, error) {
-	var list protocol.SessionSharesResult
-	err := c.call(ctx, protocol.MethodSessionShares, protocol.Empty{}, &list)
-	return list.Shares, err
+	result, err := ask[protocol.SessionSharesResult](ctx, c, protocol.MethodSessionShares, protocol.Empty{})
+	return result.Shares, err
 }
 
 // Unshare ends a share, and cuts its guests off at once. A share that has ended already is no error.

@@ -25,6 +25,20 @@ const (
 	decodedFactor = 2
 )
 
+// open opens the account of the connection; nil: its memory is not bounded.
+func (a *assembly) open(account func() Memory) {
+	if account != nil {
+		a.memory = account()
+	}
+}
+
+// close gives all memory back, and ends a wait for more. Any goroutine may call close.
+func (a *assembly) close() {
+	if a.memory != nil {
+		a.memory.Close()
+	}
+}
+
 // begin empties the buffer for the next message. The caller no longer uses the previous message.
 func (a *assembly) begin() {
 	keep := keepBuffer

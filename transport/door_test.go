@@ -260,8 +260,8 @@ func TestStrangersAtFrames(t *testing.T) {
 	t.Parallel()
 	door, _ := openDoor(t)
 	s, accepted := serve(t, "unix://"+filepath.Join(t.TempDir(), "f"), &ServerOptions{Framed: true, Door: door, MaxConnectionsEach: 1})
-	guests := s.listener.lobby.guests
-	s.listener.lobby.hold(2)
+	guests := s.listener.visitors.guests
+	s.listener.visitors.hold(2)
 	const initialize = `{"id":1,"method":"initialize","params":{"clientName":"c","token":"alice-has-a-token"}}`
 	silent := []Conn{dial(t, s.URL(), nil), dial(t, s.URL(), nil)}
 	client := dial(t, s.URL(), nil)

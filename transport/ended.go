@@ -28,31 +28,26 @@ func (e deadError) Is(target error) bool { return target == ErrDead }
 // connectAgain ends each reason in a Close frame for which the other side is not to blame.
 const connectAgain = ": connect again"
 
-// closeFor returns the Close frame that ends a connection after ReadMessage returned err. Clients give
-// up after CloseProtocolError, so closeFor uses this code only for a violation.
+// An ender is an error of this package that has a Close frame of its own. Clients give up after CloseProtocolError, so only a violation has
+// this code.
+type ender interface {
+	Error() string
+	closing() (code int, reason string)
+}
+
+func (e *memoryError) closing() (int, string)    { return CloseTryLater, e.reason() }
+func (e slowError) closing() (int, string)       { return ClosePolicy, e.reason() }
+func (e *ViolationError) closing() (int, string) { return CloseProtocolError, e.What }
+func (e *LimitError) closing() (int, string)     { return CloseTooBig, e.reason() }
+func (e deadError) closing() (int, string)       { return CloseLost, e.reason() + connectAgain }
+func (e *CloseError) closing() (int, string)     { return e.Code, "" }
+
+// closeFor returns the Close frame that ends a connection after ReadMessage returned err.
 func closeFor(err error) (code int, reason string) {
-	var (
-		violation *ViolationError
-		limit     *LimitError
-		dead      deadError
-		closed    *CloseError
-		memory    *memoryError
-		slow      slowError
-	)
-	switch {
-	case errors.As(err, &memory):
-		return CloseTryLater, memory.reason()
-	case errors.As(err, &slow):
-		return ClosePolicy, slow.reason()
-	case errors.As(err, &violation):
-		return CloseProtocolError, violation.What
-	case errors.As(err, &limit):
-		return CloseTooBig, limit.reason()
-	case errors.As(err, &dead):
-		return CloseLost, dead.reason() + connectAgain
-	case errors.As(err, &closed):
-		return closed.Code, ""
-	case err == io.EOF:
+	if own, ok := errors.AsType[ender](err); ok {
+		return own.closing()
+	}
+	if err == io.EOF {
 		return CloseNormal, ""
 	}
 	return CloseLost, "the connection broke" + connectAgain
@@ -60,24 +55,16 @@ func closeFor(err error) (code int, reason string) {
 
 // meaning translates an error of gorilla's reader into an error of this package.
 func (c *webSocket) meaning(err error) error {
-	var (
-		limit  *LimitError
-		closed *websocket.CloseError
-	)
-	if _, slow := errors.AsType[slowError](err); slow {
-		return err
+	if own, ok := errors.AsType[ender](err); ok {
+		return own
 	}
-	if _, full := errors.AsType[*memoryError](err); full {
-		return err
-	}
+	closed, ok := errors.AsType[*websocket.CloseError](err)
 	switch {
-	case errors.Is(err, ErrDead), errors.Is(err, net.ErrClosed):
+	case errors.Is(err, net.ErrClosed):
 		return err
 	case errors.Is(err, websocket.ErrReadLimit): // gorilla returns ErrReadLimit for a size over 63 bits
 		return &LimitError{What: "frame", Max: c.maxFrame}
-	case errors.As(err, &limit):
-		return limit
-	case errors.As(err, &closed):
+	case ok:
 		switch closed.Code {
 		case websocket.CloseNormalClosure, websocket.CloseNoStatusReceived:
 			return io.EOF

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,12 +36,9 @@ type frames struct {
 	writeTimeout time.Duration // the time in which the kernel must take a message
 	pace         time.Duration // the time in which paceBytes of a message must come
 	waiting      func() bool   // reports whether bytes wait to be read; nil: never
-	guest        *guest        // the place of a server's connection in the lobby; nil for a client
-	identity     auth.Identity // of a server's client; zero: the server asks for no credential
+	visitor      *visitor      // nil for a client
 
-	place atomic.Pointer[place] // among the connections of a server; nil for a client
-	pass  atomic.Pointer[pass]  // the credential of a server's client
-	first []byte                // the first message, if welcome has read it and ReadMessage has not returned it; else nil
+	first []byte // the first message, if welcome has read it and ReadMessage has not returned it; else nil
 }
 
 // Frames returns a Conn that reads frames from r and writes frames to w. A frame is a length, 4 bytes
@@ -77,9 +73,7 @@ func (c *frames) start() {
 			}
 			return c.message.buf, err
 		})
-		if c.message.memory != nil {
-			c.message.memory.Close()
-		}
+		c.message.close()
 	}()
 }
 
@@ -170,7 +164,7 @@ func (c *frames) ReadMessage() ([]byte, error) {
 	}
 	msg, err := c.piped.ReadMessage()
 	if err == nil {
-		c.guest.speaks()
+		c.visitor.speaks()
 	}
 	if err == nil && !c.spoken {
 		c.spoken, c.subprotocol = true, SubprotocolJSON
@@ -183,27 +177,21 @@ func (c *frames) ReadMessage() ([]byte, error) {
 
 func (c *frames) About() About {
 	about := About{Transport: "frames", MaxMessage: c.max}
-	if c.conn != nil { // the member token of initialize may be the credential
-		about.Peer, about.Identity, about.ReadsToken = c.guest.peer(c.name), c.identity, true
+	if c.conn == nil {
+		return about
 	}
-	return about
+	about.ReadsToken = true // the member token of initialize may be the credential
+	return c.visitor.about(about, c.name)
 }
 
 // Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.
-func (c *frames) Admit() {
-	c.guest.leave()
-	c.place.Load().admit()
-}
+func (c *frames) Admit() { c.visitor.admit() }
 
-// Close also leaves the lobby and ends a wait for memory.
+// Close also ends a wait for memory.
 func (c *frames) Close(code int, reason string) error {
-	c.guest.leave()
+	c.visitor.leave()
 	err := c.piped.Close(code, reason)
-	c.place.Load().leave() // after c.done is closed: see enterFrames
-	c.pass.Load().leave()
-	if c.message.memory != nil {
-		c.message.memory.Close()
-	}
+	c.message.close()
 	return err
 }
 
@@ -265,18 +253,12 @@ func socketFrames(conn net.Conn, subprotocol string, s settings) *frames {
 		conn:         conn,
 		writeTimeout: orDefault(s.writeTimeout, DefaultWriteTimeout),
 		pace:         orDefault(s.pace, paceTime),
+		waiting:      waiting(conn),
 		subprotocol:  subprotocol,
 		spoken:       subprotocol != "",
 		firstDue:     subprotocol == "",
 	}
-	if s.memory != nil {
-		c.message.memory = s.memory()
-	}
-	if socket, ok := conn.(syscall.Conn); ok {
-		if raw, err := socket.SyscallConn(); err == nil {
-			c.waiting = func() bool { return bytesWait(raw) }
-		}
-	}
+	c.message.open(s.memory)
 	if c.firstDue {
 		conn.SetReadDeadline(time.Now().Add(DefaultHandshakeTimeout))
 	}
@@ -286,12 +268,12 @@ func socketFrames(conn net.Conn, subprotocol string, s settings) *frames {
 
 func (s *Server) serveFrames(accept func(Conn)) error {
 	for {
-		c, g, err := s.listener.accept()
+		c, v, err := s.listener.accept()
 		switch {
 		case err == nil:
 			framed := socketFrames(c, "", s.handler.settings)
-			framed.guest = g
-			g.opens(func(string) { framed.Close(0, "") })
+			framed.visitor = v
+			v.opens(func(string) { framed.Close(0, "") }, nil)
 			go func() {
 				if s.handler.welcome(framed) {
 					accept(framed)
@@ -302,7 +284,7 @@ func (s *Server) serveFrames(accept func(Conn)) error {
 		case isTemporary(err): // such as a lack of descriptors, which may pass
 			select {
 			case <-time.After(acceptPause):
-			case <-s.listener.lobby.closed:
+			case <-s.listener.visitors.closed:
 				return nil
 			}
 		default:
@@ -316,7 +298,7 @@ func (s *Server) serveFrames(accept func(Conn)) error {
 func (h *handler) welcome(c *frames) bool {
 	var v auth.Visitor
 	id, answer := protocol.InvalidID, func(*protocol.Error) {} // before the first message no encoding is known
-	if h.door != nil {
+	if h.visitors.door != nil {
 		c.SetMaxMessage(protocol.MaxGreeting)
 		msg, err := c.ReadMessage()
 		if err != nil {
@@ -338,35 +320,13 @@ func (h *handler) welcome(c *frames) bool {
 			}
 		}
 	}
-	identity, err := h.identify(c.conn, &v)
-	if err == nil {
-		err = h.enterFrames(c, v, identity)
-	}
-	if err != nil {
+	if err := h.receive(c.conn, c.visitor, &v); err != nil {
 		answer(refusal(err))
 		c.Close(0, "")
 		return false
 	}
+	c.visitor.shows(v, func(err error) { h.expel(c, c.visitor, err) })
 	return true
-}
-
-// enterFrames gives c its identity and its place. The lobby may close c at the same time.
-func (h *handler) enterFrames(c *frames, v auth.Visitor, identity auth.Identity) error {
-	place, err := h.enter(c.conn, identity, c.guest.peer(c.name))
-	if err != nil {
-		return err
-	}
-	c.identity = identity
-	c.place.Store(place)
-	pass := h.passes.enter(v, identity, func(err error) { h.expel(c, identity, err) })
-	c.pass.Store(pass)
-	select {
-	case <-c.done:
-		place.leave()
-		pass.leave()
-	default:
-	}
-	return nil
 }
 
 // refusal returns the answer to a client of frames that may not connect. Texts are those of turnAway.

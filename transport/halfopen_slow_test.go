@@ -61,7 +61,7 @@ func TestHalfOpenHandshakes(t *testing.T) {
 						t.Cleanup(func() { c.Close() })
 						begin[(i+j)%len(begin)](c)
 						begun.Add(1)
-						most.Store(max(most.Load(), int64(s.listener.lobby.guests())))
+						most.Store(max(most.Load(), int64(s.listener.visitors.guests())))
 					}
 				})
 			}

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -28,8 +29,19 @@ type addr string
 func (addr) Network() string  { return "tcp" }
 func (a addr) String() string { return string(a) }
 
+// newLobby returns visitors of which max may be strangers, with TLS or without.
+func newLobby(max int, inTLS bool) *visitors {
+	var o ServerOptions
+	if inTLS {
+		o.TLS = new(tls.Config)
+	}
+	s := newVisitors(&o)
+	s.max = max
+	return s
+}
+
 // callers enter a lobby, each a second after the previous.
-func callers(l *lobby, from ...string) (all []*caller, guests []*guest) {
+func callers(l *visitors, from ...string) (all []*caller, guests []*visitor) {
 	for _, f := range from {
 		c := &caller{from: f}
 		all = append(all, c)
@@ -57,26 +69,26 @@ func TestWhoGivesWay(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		from    []string
-		prepare func([]*guest)
+		prepare func([]*visitor)
 		want    []int
 	}{
-		{"the oldest", []string{a, a, a, a}, func([]*guest) {}, []int{0}},
-		{"of the host with the most", []string{b, a, a, b, a}, func([]*guest) {}, []int{1}},
-		{"of several hosts with as many", []string{b, a, a, b}, func([]*guest) {}, []int{0}},
-		{"that has come the least far", []string{a, a, a, a}, func(g []*guest) {
-			g[0].opens(func(string) {})
+		{"the oldest", []string{a, a, a, a}, func([]*visitor) {}, []int{0}},
+		{"of the host with the most", []string{b, a, a, b, a}, func([]*visitor) {}, []int{1}},
+		{"of several hosts with as many", []string{b, a, a, b}, func([]*visitor) {}, []int{0}},
+		{"that has come the least far", []string{a, a, a, a}, func(g []*visitor) {
+			g[0].opens(func(string) {}, nil)
 			g[0].speaks()
-			g[1].opens(func(string) {})
+			g[1].opens(func(string) {}, nil)
 			g[2].comes(asking)
 		}, []int{3}},
-		{"that asked first, and asks again", []string{a, a}, func(g []*guest) {
+		{"that asked first, and asks again", []string{a, a}, func(g []*visitor) {
 			g[1].comes(asking)
 			time.Sleep(time.Second)
 			g[0].comes(asking)
 			g[1].comes(asking)
 		}, []int{1}},
-		{"whose bytes do not wait for the server", []string{a, a, a}, func(g []*guest) { g[0].waits = func() bool { return true } }, []int{1}},
-		{"of those that are there", []string{a, a, a}, func(g []*guest) { g[0].leave(); g[0].lobby.enter(&caller{from: a}) }, []int{1}},
+		{"whose bytes do not wait for the server", []string{a, a, a}, func(g []*visitor) { g[0].waits = func() bool { return true } }, []int{1}},
+		{"of those that are there", []string{a, a, a}, func(g []*visitor) { g[0].leave(); g[0].of.enter(&caller{from: a}) }, []int{1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -171,10 +183,10 @@ func TestCrowdGivesWay(t *testing.T) {
 // Guests that keep asking or talking without being admitted give way, too. So do guests whose bytes
 // always wait, as in a flood.
 func TestTalkersGiveWay(t *testing.T) {
-	for name, talk := range map[string]func(*guest){
-		"the same request":  func(g *guest) { g.comes(asking) },
-		"the same message":  func(g *guest) { g.speaks() },
-		"more than is read": func(*guest) {},
+	for name, talk := range map[string]func(*visitor){
+		"the same request":  func(g *visitor) { g.comes(asking) },
+		"the same message":  func(g *visitor) { g.speaks() },
+		"more than is read": func(*visitor) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -184,7 +196,7 @@ func TestTalkersGiveWay(t *testing.T) {
 					g := l.enter(&caller{from: "10.0.0.1:1"})
 					switch name {
 					case "the same message":
-						g.opens(func(string) {})
+						g.opens(func(string) {}, nil)
 					case "more than is read":
 						g.waits = func() bool { return true }
 					}
@@ -216,10 +228,10 @@ func TestGuestsMustSpeak(t *testing.T) {
 		l := newLobby(10, false)
 		start := time.Now()
 		var ended [4]atomic.Int64 // 0: not ended
-		var guests []*guest
+		var guests []*visitor
 		for i := range 4 {
 			g := l.enter(&caller{from: "10.0.0.1:1"})
-			g.opens(func(string) { ended[i].Store(int64(time.Since(start))) })
+			g.opens(func(string) { ended[i].Store(int64(time.Since(start))) }, nil)
 			guests = append(guests, g)
 		}
 		time.Sleep(5 * time.Second)
@@ -235,10 +247,10 @@ func TestGuestsMustSpeak(t *testing.T) {
 			if took := time.Since(from); took != 2*DefaultHandshakeTimeout {
 				t.Errorf("whose bytes wait was ended after %v", took)
 			}
-		})
+		}, nil)
 		time.Sleep(DefaultHandshakeTimeout)
 		synctest.Wait()
-		if behind.left.Load() {
+		if behind.admitted.Load() {
 			t.Error("whose bytes wait was ended at once")
 		}
 		time.Sleep(time.Hour)
@@ -287,7 +299,7 @@ func TestSilentStrangersShutNobodyOut(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s, accepted := serveAll(t)
 			const most = 64
-			s.listener.lobby.hold(most)
+			s.listener.visitors.hold(most)
 			host := strings.TrimPrefix(s.URL(), "ws://")
 			for i := range 2 * most {
 				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(c.from(i))}}
@@ -307,7 +319,7 @@ func TestSilentStrangersShutNobodyOut(t *testing.T) {
 				}
 				resp.Body.Close()
 			}
-			if n := s.listener.lobby.guests(); n > most {
+			if n := s.listener.visitors.guests(); n > most {
 				t.Errorf("%d guests", n)
 			}
 		})
@@ -328,7 +340,7 @@ func TestBrokenHandshakeLeaves(t *testing.T) {
 		c.Write([]byte("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x81\x80abcd"))
 		io.Copy(io.Discard, c)
 	}
-	left := s.listener.lobby.guests
+	left := s.listener.visitors.guests
 	for deadline := time.Now().Add(patience); left() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 	}
 	if n := left(); n != 0 {
@@ -337,13 +349,13 @@ func TestBrokenHandshakeLeaves(t *testing.T) {
 }
 
 // hold makes the lobby hold at most max guests.
-func (l *lobby) hold(max int) {
+func (l *visitors) hold(max int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.max = max
 }
 
-func (l *lobby) guests() int {
+func (l *visitors) guests() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.n

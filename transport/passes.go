@@ -1,12 +1,10 @@
 package transport
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"maps"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/transport/auth"
@@ -19,72 +17,33 @@ var (
 	errExpired = &auth.Refusal{Text: "the credential has expired"}
 )
 
-// passes end connections of a server whose credentials have expired, or are no longer right. Without a
+// A server ends connections whose credentials have expired, or are no longer right. Without a
 // change of a file a look costs one read of each file, and a comparison of times for each connection.
-//
-// Any goroutine may call the methods of passes.
-type passes struct {
-	door  *auth.Door
-	tls   *tls.Config // nil: no TLS
-	every time.Duration
 
-	// Owned by look.
-	edition uint64         // of the files of door at the last look
-	issuers *x509.CertPool // of client certificates at the last look
-
-	mu      sync.Mutex
-	held    map[*pass]struct{}
-	looking bool // tick runs, or its timer is set
-}
-
-// A pass is the credential of one connection. A nil pass is right for ever.
-type pass struct {
-	of      *passes
-	visitor auth.Visitor
-	end     func(error) // ends the connection, and does not block
-
-	// Owned by look.
-	id auth.Identity
-	// sure means that the last look at the credential has found it right. Files may have changed since the
-	// client was let in, and a look may find a file that cannot be read.
-	sure bool
-}
-
-func newPasses(o *ServerOptions) *passes {
-	return &passes{door: o.Door, tls: o.TLS, every: orDefault(o.CheckEvery, DefaultCheckEvery), held: make(map[*pass]struct{})}
-}
-
-// enter keeps the credential of a connection that was let in as id. end is called at most once.
-func (s *passes) enter(v auth.Visitor, id auth.Identity, end func(error)) *pass {
-	if s.door == nil || id.Guest != nil { // the session of a guest ends the connection, with the reason
-		return nil
+// shows keeps the credential with which v was let in. end is called at most once.
+func (v *visitor) shows(credential auth.Visitor, end func(error)) {
+	s := v.of
+	if s.door == nil || v.identity.Guest != nil { // the session of a guest ends the connection, with the reason
+		return
 	}
-	if v.Header != nil { // the rest of the request is not kept
-		v.Header = http.Header{"Authorization": v.Header["Authorization"]}
+	if credential.Header != nil { // the rest of the request is not kept
+		credential.Header = http.Header{"Authorization": credential.Header["Authorization"]}
 	}
-	p := &pass{of: s, visitor: v, end: end, id: id}
+	v.shown, v.end, v.until = credential, end, v.identity.Until
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held[p] = struct{}{}
+	if v.gone {
+		return
+	}
+	s.held[v] = struct{}{}
 	if !s.looking {
 		s.looking = true
 		time.AfterFunc(s.every, s.tick)
 	}
-	return p
-}
-
-// leave ends the use of a credential. leave may be called repeatedly.
-func (p *pass) leave() {
-	if p == nil {
-		return
-	}
-	p.of.mu.Lock()
-	defer p.of.mu.Unlock()
-	delete(p.of.held, p)
 }
 
 // tick looks, and sets the timer for the next look if there are connections.
-func (s *passes) tick() {
+func (s *visitors) tick() {
 	s.look(time.Now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +54,7 @@ func (s *passes) tick() {
 
 // look ends the connections whose credentials are not right at the time now. Only one goroutine at a time may
 // call look.
-func (s *passes) look(now time.Time) {
+func (s *visitors) look(now time.Time) {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.held))
 	s.mu.Unlock()
@@ -103,35 +62,37 @@ func (s *passes) look(now time.Time) {
 	edition, issuers := s.door.Edition(), auth.Issuers(s.tls)
 	changed := edition != s.edition || issuers != s.issuers
 	s.edition, s.issuers = edition, issuers
-	for _, p := range all {
-		expired := !p.id.Until.IsZero() && !now.Before(p.id.Until)
-		if p.sure && !changed && !expired {
+	for _, v := range all {
+		expired := !v.until.IsZero() && !now.Before(v.until)
+		if v.sure && !changed && !expired {
 			continue
 		}
-		err := p.check(issuers, now)
-		if err == nil && expired && !p.sure {
+		err := v.check(issuers, now)
+		if err == nil && expired && !v.sure {
 			err = errExpired
 		}
 		if err != nil {
-			p.leave()
-			p.end(err)
+			s.mu.Lock()
+			delete(s.held, v)
+			s.mu.Unlock()
+			v.end(err)
 		}
 	}
 }
 
 // check returns why the connection has to end; nil: it may go on, or the server cannot tell at present.
-func (p *pass) check(issuers *x509.CertPool, now time.Time) error {
-	v := p.visitor
-	v.Issuers = issuers
-	id, err := p.of.door.Identify(v, now)
-	p.sure = err == nil
+func (v *visitor) check(issuers *x509.CertPool, now time.Time) error {
+	shown := v.shown
+	shown.Issuers = issuers
+	id, err := v.of.door.Identify(shown, now)
+	v.sure = err == nil
 	switch _, refused := err.(*auth.Refusal); {
 	case refused:
 		return err
-	case err == nil && !id.Same(p.id):
+	case err == nil && !id.Same(v.identity):
 		return errRoles
 	case err == nil:
-		p.id = id
+		v.until = id.Until
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func TestRevokedTokensEndConnections(t *testing.T) {
 			const alice, bob, carol = "alice alice-has-a-token\n", "bob bob-has-a-token-too\n", "carol sha256:"
 			replace(t, file, alice+bob)
 			s, accepted := serve(t, url, &ServerOptions{Door: door, CheckEvery: time.Hour})
-			looked := func() { s.handler.passes.look(time.Now()) }
+			looked := func() { s.handler.visitors.look(time.Now()) }
 			first := dial(t, s.URL(), bearer("alice-has-a-token"))
 			atFirst := <-accepted
 			second := dial(t, s.URL(), bearer("bob-has-a-token-too"))
@@ -79,7 +79,7 @@ func TestRevokedTokensEndConnections(t *testing.T) {
 			replace(t, file, "robert bob-has-a-token-too\n")
 			looked()
 			wantExpelled(t, second, atSecond, "the roles of this client have changed")
-			if n := len(s.handler.passes.held); n != 0 {
+			if n := len(s.handler.visitors.held); n != 0 {
 				t.Errorf("%d credentials are kept", n)
 			}
 		})
@@ -88,25 +88,25 @@ func TestRevokedTokensEndConnections(t *testing.T) {
 
 // revokedMeanwhile returns a client whose token was right at the door, and was removed from the file before a
 // look.
-func revokedMeanwhile(t *testing.T) (s *passes, visitor auth.Visitor, id auth.Identity, file string) {
+func revokedMeanwhile(t *testing.T) (s *visitors, shown auth.Visitor, id auth.Identity, file string) {
 	t.Helper()
 	door, file := openDoor(t)
-	s = newPasses(&ServerOptions{Door: door, CheckEvery: time.Hour})
-	visitor = auth.Visitor{Header: bearer("alice-has-a-token").Header}
-	id, err := door.Identify(visitor, time.Now())
+	s = newVisitors(&ServerOptions{Door: door, CheckEvery: time.Hour})
+	shown = auth.Visitor{Header: bearer("alice-has-a-token").Header}
+	id, err := door.Identify(shown, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	replace(t, file, "bob bob-has-a-token-too\n")
 	s.look(time.Now()) // of somebody else's connection
-	return s, visitor, id, file
+	return s, shown, id, file
 }
 
 // A client that was let in just before its token was revoked is found, too.
 func TestTokensRevokedDuringTheHandshake(t *testing.T) {
-	s, visitor, id, _ := revokedMeanwhile(t)
+	s, shown, id, _ := revokedMeanwhile(t)
 	var ended error
-	s.enter(visitor, id, func(err error) { ended = err })
+	(&visitor{of: s, identity: id}).shows(shown, func(err error) { ended = err })
 	s.look(time.Now())
 	if ended != auth.ErrToken {
 		t.Errorf("%v, want %v", ended, auth.ErrToken)
@@ -115,10 +115,10 @@ func TestTokensRevokedDuringTheHandshake(t *testing.T) {
 
 // A look that could not read a file says nothing about the credential: the next look checks it again.
 func TestUnreadableFilesHideNoRevocation(t *testing.T) {
-	s, visitor, id, file := revokedMeanwhile(t)
+	s, shown, id, file := revokedMeanwhile(t)
 	os.Rename(file, file+".away")
 	var ended error
-	s.enter(visitor, id, func(err error) { ended = err })
+	(&visitor{of: s, identity: id}).shows(shown, func(err error) { ended = err })
 	s.look(time.Now())
 	if ended != nil {
 		t.Errorf("without a file: %v", ended)
@@ -133,10 +133,10 @@ func TestUnreadableFilesHideNoRevocation(t *testing.T) {
 // A credential expires also while a file cannot be read.
 func TestUnreadableFilesDelayNoExpiry(t *testing.T) {
 	door, file := openDoor(t)
-	s := newPasses(&ServerOptions{Door: door, CheckEvery: time.Hour})
+	s := newVisitors(&ServerOptions{Door: door, CheckEvery: time.Hour})
 	var ended error
 	until := time.Now().Add(time.Minute)
-	s.enter(auth.Visitor{Header: bearer("a-signed-token").Header}, auth.Identity{Name: "jwt:dave", Until: until}, func(err error) { ended = err })
+	(&visitor{of: s, identity: auth.Identity{Name: "jwt:dave", Until: until}}).shows(auth.Visitor{Header: bearer("a-signed-token").Header}, func(err error) { ended = err })
 	os.Remove(file)
 	s.look(until.Add(-1))
 	if ended != nil {
@@ -210,10 +210,10 @@ func BenchmarkLook(b *testing.B) {
 		b.Fatal(err)
 	}
 	door := &auth.Door{Bearer: auth.AnyOf(tokens)}
-	s := newPasses(&ServerOptions{Door: door, CheckEvery: time.Hour})
-	visitor := auth.Visitor{Header: bearer("alice-has-a-token").Header}
+	s := newVisitors(&ServerOptions{Door: door, CheckEvery: time.Hour})
+	shown := auth.Visitor{Header: bearer("alice-has-a-token").Header}
 	for range 10_000 {
-		s.enter(visitor, auth.Identity{Name: "alice", Until: time.Now().Add(time.Hour)}, func(err error) { b.Error(err) })
+		(&visitor{of: s, identity: auth.Identity{Name: "alice", Until: time.Now().Add(time.Hour)}}).shows(shown, func(err error) { b.Error(err) })
 	}
 	s.look(time.Now())
 	for b.Loop() {
@@ -245,13 +245,13 @@ func TestExpiredTokensEndConnections(t *testing.T) {
 	atLong := <-accepted
 	short := dial(t, s.URL(), token(time.Minute))
 	atShort := <-accepted
-	s.handler.passes.look(time.Now())
+	s.handler.visitors.look(time.Now())
 	wantOpen(t, short, atShort)
-	s.handler.passes.look(time.Now().Add(2 * time.Minute))
+	s.handler.visitors.look(time.Now().Add(2 * time.Minute))
 	wantExpelled(t, short, atShort, "expired websocket jwt")
 	wantOpen(t, long, atLong)
 	replace(t, file, rand.Text()+rand.Text())
-	s.handler.passes.look(time.Now())
+	s.handler.visitors.look(time.Now())
 	wantExpelled(t, long, atLong, "invalid websocket jwt")
 }
 
@@ -273,10 +273,10 @@ func TestRemovedIssuersEndConnections(t *testing.T) {
 	goes := dial(t, s.URL(), &DialOptions{TLS: stranger})
 	atGoes := <-accepted
 	replace(t, issuers, ours.PEM)
-	s.handler.passes.look(time.Now())
+	s.handler.visitors.look(time.Now())
 	wantExpelled(t, goes, atGoes, "its issuer is no longer accepted")
 	wantOpen(t, stays, atStays)
-	s.handler.passes.look(time.Now().Add(2 * time.Hour))
+	s.handler.visitors.look(time.Now().Add(2 * time.Hour))
 	wantExpelled(t, stays, atStays, "the client certificate has expired")
 	if c, err := Dial(context.Background(), s.URL(), &DialOptions{TLS: stranger}); err == nil {
 		t.Errorf("%v came back", c.RemoteAddr())

@@ -7,20 +7,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/transport/auth"
 )
 
 // wantFull checks that a limit refuses a connection at the time now.
-func wantFull(t *testing.T, s *places, identity, address string, now time.Time, want string) {
+func wantFull(t *testing.T, s *visitors, identity, address string, now time.Time, want string) {
 	t.Helper()
-	if _, err := s.enter(identity, address, now); err == nil || err.Error() != want {
+	if err := (&visitor{of: s, key: address}).seat(auth.Identity{Name: identity}, now); err == nil || err.Error() != want {
 		t.Errorf("%s from %s: %v, want %q", identity, address, err, want)
 	}
 }
 
-func mustEnter(t *testing.T, s *places, identity, address string, now time.Time) *place {
+func mustEnter(t *testing.T, s *visitors, identity, address string, now time.Time) *visitor {
 	t.Helper()
-	p, err := s.enter(identity, address, now)
-	if err != nil {
+	p := &visitor{of: s, key: address}
+	if err := p.seat(auth.Identity{Name: identity}, now); err != nil {
 		t.Fatalf("%s from %s: %v", identity, address, err)
 	}
 	return p
@@ -29,7 +31,7 @@ func mustEnter(t *testing.T, s *places, identity, address string, now time.Time)
 // Each limit counts for itself, and whoever leaves makes room. Nothing is kept of holders that have gone.
 func TestPlaces(t *testing.T) {
 	now := time.Now()
-	s := newPlaces(4, 2, 3)
+	s := newVisitors(&ServerOptions{MaxConnections: 4, MaxConnectionsEach: 2, MaxConnectionsEachAddress: 3})
 	a := mustEnter(t, s, "alice", "1.1.1.1", now)
 	mustEnter(t, s, "alice", "2.2.2.2", now)
 	wantFull(t, s, "alice", "3.3.3.3", now, "max-connections-each is 2 here, and alice has 2 connections: close one, or try again later")
@@ -39,7 +41,7 @@ func TestPlaces(t *testing.T) {
 	a.leave()
 	d := mustEnter(t, s, "alice", "1.1.1.1", now)
 	e := mustEnter(t, s, "erin", "4.4.4.4", now)
-	for _, p := range []*place{b, c, d, e, e} { // strangers do not count in all
+	for _, p := range []*visitor{b, c, d, e, e} { // strangers do not count in all
 		p.admit()
 	}
 	wantFull(t, s, "frank", "5.5.5.5", now, "max-connections is 4 here, and the server has 4 connections: close one, or try again later")
@@ -56,7 +58,7 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("%v is kept", h)
 		}
 	}
-	if f.onlyResumes() != "" || len(s.tallies) != 0 {
+	if f.about(About{}, "").OnlyResumes != "" || len(s.tallies) != 0 {
 		t.Errorf("%d tallies are kept", len(s.tallies))
 	}
 }
@@ -64,12 +66,12 @@ func TestPlaces(t *testing.T) {
 // Beyond a limit, the place of a connection that does not answer counts as free for clients that resume.
 func TestPlacesOfTheSilent(t *testing.T) {
 	now := time.Now()
-	s := newPlaces(0, 2, 0)
+	s := newVisitors(&ServerOptions{MaxConnectionsEach: 2})
 	asked := make([]int, 2)
-	waits, quiet := false, []*place{}
+	waits, quiet := false, []*visitor{}
 	for i := range asked {
 		p := mustEnter(t, s, "alice", "1.1.1.1", now)
-		p.opens(func() { asked[i]++ }, func() bool { return waits })
+		p.ask, p.waits = func() { asked[i]++ }, func() bool { return waits }
 		quiet = append(quiet, p)
 	}
 	const full = "max-connections-each is 2 here, and alice has 2 connections: close one, or try again later"
@@ -93,8 +95,8 @@ func TestPlacesOfTheSilent(t *testing.T) {
 	waits = false
 	now = now.Add(lookEvery)
 	p := mustEnter(t, s, "alice", "1.1.1.1", now)
-	if p.onlyResumes() != full {
-		t.Errorf("%q, want %q", p.onlyResumes(), full)
+	if why := p.about(About{}, "").OnlyResumes; why != full {
+		t.Errorf("%q, want %q", why, full)
 	}
 	used = "3"
 	refused(lookEvery, 1, 2) // a single place was free; it is taken
@@ -110,7 +112,8 @@ func TestPlacesOfTheSilent(t *testing.T) {
 	wantFull(t, s, "alice", "1.1.1.1", now, full)
 	now = now.Add(lookEvery)
 	for range 2 {
-		mustEnter(t, s, "alice", "1.1.1.1", now).opens(func() {}, func() bool { return false })
+		p := mustEnter(t, s, "alice", "1.1.1.1", now)
+		p.ask, p.waits = func() {}, func() bool { return false }
 	}
 	for range 2 {
 		now = now.Add(askAfter)
@@ -131,9 +134,9 @@ func TestFullServer(t *testing.T) {
 			wait := func() {
 				t.Helper()
 				for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-					s.handler.places.mu.Lock()
-					n := len(s.handler.places.tallies)
-					s.handler.places.mu.Unlock()
+					s.handler.visitors.mu.Lock()
+					n := len(s.handler.visitors.tallies)
+					s.handler.visitors.mu.Unlock()
 					if n == 0 {
 						return
 					}

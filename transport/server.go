@@ -125,7 +125,7 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 		framed:  o.Framed,
 		handler: newHandler(o, unix),
 	}
-	s.listener = wireListener{l, o.TLS, newLobby(maxGuests, o.TLS != nil), s.handler.refused}
+	s.listener = wireListener{l, o.TLS, s.handler.visitors, s.handler.refused}
 	s.http = http.Server{
 		Handler:                      s.handler,
 		ReadTimeout:                  DefaultHandshakeTimeout, // also for the first byte, and between requests
@@ -139,7 +139,7 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 	}
 	s.http.ErrorLog = slog.NewLogLogger(s.handler.log.Handler(), slog.LevelWarn)
 	s.close = sync.OnceValue(func() error {
-		close(s.listener.lobby.closed)
+		close(s.handler.visitors.closed)
 		return errors.Join(s.http.Close(), notClosed(l.Close())) // http.Server closes l only if Serve was called
 	})
 	return s, nil
@@ -279,28 +279,26 @@ func (s *Server) Serve(accept func(Conn)) error {
 // call Close any number of times.
 func (s *Server) Close() error { return s.close() }
 
-// A wireListener accepts wires, so that gorilla's hijacked connection is a wire. Each wire is a guest
-// of the lobby.
+// A wireListener accepts wires, so that gorilla's hijacked connection is a wire. Each wire has a visitor.
 type wireListener struct {
 	net.Listener
-	tls   *tls.Config // nil: no TLS
-	lobby *lobby
-
-	refused func(remote, reason string)
+	tls      *tls.Config // nil: no TLS
+	visitors *visitors
+	refused  func(remote, reason string)
 }
 
 func (l wireListener) Accept() (net.Conn, error) {
-	c, g, err := l.accept()
+	c, v, err := l.accept()
 	if err != nil {
 		return nil, err
 	}
 	w, err := newServerWire(c)
 	if err != nil {
 		c.Close()
-		g.leave()
+		v.leave()
 		return nil, err
 	}
-	w.guest = g
+	w.visitor = v
 	if l.tls != nil {
 		return newTLSWire(w, l.tls, l.refused), nil
 	}
@@ -308,29 +306,29 @@ func (l wireListener) Accept() (net.Conn, error) {
 }
 
 // accept accepts a connection and then waits for a place in the lobby.
-func (l wireListener) accept() (net.Conn, *guest, error) {
+func (l wireListener) accept() (net.Conn, *visitor, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, nil, err
 	}
-	g := l.lobby.enter(c)
-	if g == nil { // http.Server.Close ends unfinished handshakes only after accept has returned
+	v := l.visitors.enter(c)
+	if v == nil { // http.Server.Close ends unfinished handshakes only after accept has returned
 		c.Close()
 		return nil, nil, net.ErrClosed
 	}
-	return c, g, nil
+	return c, v, nil
 }
 
 // connState tells the lobby how far HTTP has come with a connection.
 func connState(c net.Conn, state http.ConnState) {
-	g := c.(wire).state().guest
+	v := c.(wire).state().visitor
 	switch state {
 	case http.StateActive: // the first byte has come
-		g.comes(asking)
+		v.comes(asking)
 	case http.StateHijacked:
-		g.comes(listening)
+		v.comes(listening)
 	case http.StateClosed:
-		g.leave()
+		v.leave()
 	}
 }
 
@@ -341,9 +339,7 @@ type wireKey struct{}
 type handler struct {
 	unix     bool
 	origins  []string
-	door     *auth.Door // nil: everybody may connect
-	passes   *passes
-	places   *places
+	visitors *visitors
 	log      *slog.Logger
 	ready    func() bool
 	upgrader websocket.Upgrader
@@ -366,14 +362,12 @@ func newHandler(o *ServerOptions, unix bool) *handler {
 		refused = func(string, string) {}
 	}
 	return &handler{
-		refused: refused,
-		unix:    unix,
-		origins: o.AllowOrigins,
-		door:    o.Door,
-		passes:  newPasses(o),
-		places:  newPlaces(o.MaxConnections, o.MaxConnectionsEach, o.MaxConnectionsEachAddress),
-		log:     log,
-		ready:   o.Ready,
+		refused:  refused,
+		unix:     unix,
+		origins:  o.AllowOrigins,
+		visitors: newVisitors(o),
+		log:      log,
+		ready:    o.Ready,
 		upgrader: websocket.Upgrader{
 			HandshakeTimeout: DefaultHandshakeTimeout,
 			ReadBufferSize:   serverReadBuffer,
@@ -431,70 +425,53 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	wire := r.Context().Value(wireKey{}).(wire)
-	visitor := auth.Visitor{Header: r.Header, TLS: wire.tlsState()}
-	identity, err := h.identify(wire, &visitor)
-	if err != nil {
-		turnAway(w, err)
-		return
-	}
-	guest := wire.state().guest
-	place, err := h.enter(wire, identity, guest.peer(name(wire)))
-	if err != nil {
+	v, shown := wire.state().visitor, auth.Visitor{Header: r.Header, TLS: wire.tlsState()}
+	if err := h.receive(wire, v, &shown); err != nil {
 		turnAway(w, err)
 		return
 	}
 	ws, err := h.upgrader.Upgrade(w, r, nil)
 	if err != nil {
-		place.leave()
+		v.unseat()
 		return // Upgrade has answered the request
 	}
-	wire.state().place = place
 	c, err := newWebSocket(ws, wire, h.settings)
 	if err != nil {
 		ws.Close()
-		guest.leave()
-		place.leave()
 		return
 	}
-	c.identity = identity
-	wire.state().pass.Store(h.passes.enter(visitor, identity, func(err error) { h.expel(c, identity, err) }))
-	place.opens(func() { c.keeping.Reset(0) }, func() bool { return bytesWait(c.raw) })
-	guest.opens(func(reason string) { c.end(CloseTryLater, reason, false) })
+	v.shows(shown, func(err error) { h.expel(c, v, err) })
+	v.opens(func(reason string) { c.end(CloseTryLater, reason, false) }, func() { c.keeping.Reset(0) })
 	go h.accept(c) // on a new goroutine, so that HTTP frees its buffers when ServeHTTP returns
 }
 
-// identify returns who is at the other end of a connection, and completes v: the kernel says which user it is.
-func (h *handler) identify(c net.Conn, v *auth.Visitor) (id auth.Identity, err error) {
-	if h.door == nil {
-		return id, nil
+// receive finds out who is at the other end of c, and gives v its place. receive completes shown: the kernel says which user it is.
+func (h *handler) receive(c net.Conn, v *visitor, shown *auth.Visitor) error {
+	var id auth.Identity
+	var err error
+	if door := h.visitors.door; door != nil {
+		if uid, ok := userOf(c); ok {
+			shown.UID = &uid
+		}
+		id, err = door.Identify(*shown, time.Now())
 	}
-	if uid, ok := userOf(c); ok {
-		v.UID = &uid
+	if err == nil {
+		err = v.seat(id, time.Now())
 	}
-	if id, err = h.door.Identify(*v, time.Now()); err != nil {
+	if err != nil {
 		h.log.Warn("refused a connection", "remote", name(c), "reason", err)
 		h.refused(name(c), err.Error())
 	}
-	return id, err
+	return err
 }
 
 // expel ends a connection whose credential is no longer right. Its session lives on.
 func (h *handler) expel(c interface {
 	Conn
 	expel(error)
-}, id auth.Identity, err error) {
-	h.log.Warn("ended a connection", "remote", c.RemoteAddr(), "identity", id.Name, "reason", err)
+}, v *visitor, err error) {
+	h.log.Warn("ended a connection", "remote", c.RemoteAddr(), "identity", v.identity.Name, "reason", err)
 	go c.expel(fmt.Errorf("the credential is no longer right: %w", err))
-}
-
-// enter gives a connection a place.
-func (h *handler) enter(c net.Conn, id auth.Identity, address string) (*place, error) {
-	p, err := h.places.enter(id.Account(), address, time.Now())
-	if err != nil {
-		h.log.Warn("refused a connection", "remote", name(c), "reason", err)
-		h.refused(name(c), err.Error())
-	}
-	return p, err
 }
 
 // turnAway answers a client that may not connect. (exec-server wire §1.)

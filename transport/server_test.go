@@ -256,7 +256,7 @@ func TestAdmittedAreNoStrangers(t *testing.T) {
 	t.Parallel()
 	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
 	const most = 20
-	s.listener.lobby.hold(most)
+	s.listener.visitors.hold(most)
 	for range 3 {
 		dial(t, s.URL(), nil)
 		(<-accepted).(*webSocket).Admit()
@@ -270,7 +270,7 @@ func TestAdmittedAreNoStrangers(t *testing.T) {
 		dial(t, s.URL(), nil)
 		(<-accepted).Close(CloseNormal, "")
 	}
-	guests := s.listener.lobby.guests
+	guests := s.listener.visitors.guests
 	for guests() > 0 {
 		runtime.Gosched()
 	}

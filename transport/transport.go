@@ -9,6 +9,7 @@
 //   - websocket.go, frames.go, stdio.go, pipe.go: the kinds of connections
 //   - wire.go, direct_linux.go, quickack_linux.go: the socket below: deadlines, signs of life, system calls
 //   - assembly.go: messages that come in, and their memory
+//   - visitor.go: what a server knows of a connection, from its accept to its end
 //   - lobby.go, places.go: who has no session yet, and who gives way; how many connections one identity or address may have
 //   - passes.go, auth: credentials of open connections; package auth says who connects
 //   - ended.go: which Close code answers which end

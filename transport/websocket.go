@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/transport/auth"
 	"github.com/gorilla/websocket"
 )
 
@@ -39,11 +38,10 @@ type settings struct {
 // keep-alive pings, and a goroutine lives only while a pong is written.
 type webSocket struct {
 	// Fixed at the handshake.
-	ws       *websocket.Conn
-	wire     wire
-	raw      syscall.RawConn
-	remote   string
-	identity auth.Identity // of a server's client; zero: the server asks for no credential
+	ws     *websocket.Conn
+	wire   wire
+	raw    syscall.RawConn
+	remote string
 	settings
 
 	// Owned by the writer, on a server.
@@ -77,9 +75,7 @@ func newWebSocket(ws *websocket.Conn, w wire, s settings) (*webSocket, error) {
 	l.frames.max = s.maxFrame
 
 	c := &webSocket{ws: ws, wire: w, raw: raw, settings: s, remote: name(w)}
-	if s.memory != nil {
-		c.message.memory = s.memory()
-	}
+	c.message.open(s.memory)
 	if c.masks {
 		c.settled = make(chan struct{})
 	}
@@ -105,15 +101,11 @@ func name(c net.Conn) string {
 func (c *webSocket) RemoteAddr() string { return c.remote }
 
 func (c *webSocket) About() About {
-	l := c.wire.state()
-	return About{Transport: "websocket", Peer: l.guest.peer(c.remote), Identity: c.identity, OnlyResumes: l.place.onlyResumes()}
+	return c.wire.state().visitor.about(About{Transport: "websocket"}, c.remote)
 }
 
 // Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.
-func (c *webSocket) Admit() {
-	c.wire.state().guest.leave()
-	c.wire.state().place.admit()
-}
+func (c *webSocket) Admit() { c.wire.state().visitor.admit() }
 
 // Gone reports whether this side was closed, or the other side neither reads nor writes any more. A caller
 // that does not read would not notice otherwise. The kernel detects a vanished peer by the unanswered
@@ -133,7 +125,7 @@ func (c *webSocket) ReadMessage() ([]byte, error) {
 	c.message.begin()
 	err := c.read()
 	if err == nil {
-		c.wire.state().guest.speaks()
+		c.wire.state().visitor.speaks()
 		return c.message.buf, nil
 	}
 	c.err = c.meaning(err)
@@ -412,16 +404,12 @@ func (c *webSocket) end(code int, reason string, linger bool) {
 			reason = strings.ToValidUTF8(reason[:maxReason], "")
 		}
 		c.ending.Store(true)
-		c.wire.state().guest.leave()
-		c.wire.state().place.leave()
-		c.wire.state().pass.Load().leave()
+		c.wire.state().visitor.leave()
 		// Send the frame before ending the reader: a program that waits for the reader may exit at
 		// once.
 		err := c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(CloseWait))
 		c.wire.state().endRead(c.wire)
-		if c.message.memory != nil {
-			c.message.memory.Close()
-		}
+		c.message.close()
 		c.keeping.Stop()
 		if !linger || err != nil && err != websocket.ErrCloseSent { // err is ErrCloseSent if gorilla has sent the Close frame as an answer
 			c.wire.Close()

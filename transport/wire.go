@@ -92,9 +92,7 @@ func (w *streamWire) Write(p []byte) (int, error) {
 // Close is called by HTTP and by gorilla. gorilla closes the connection if the handshake fails after
 // the hijack.
 func (w *streamWire) Close() error {
-	w.guest.leave()
-	w.place.leave()
-	w.pass.Load().leave()
+	w.visitor.leave()
 	return w.stream.Close()
 }
 
@@ -108,10 +106,7 @@ type link struct {
 	// Fixed when the handshake is over.
 	deadAfter time.Duration // 0 during the handshake: HTTP has its own deadlines
 	waiting   func() bool   // reports whether bytes wait to be read; nil: never
-	guest     *guest        // the place of a server's connection in the lobby; nil for a client
-	place     *place        // among the connections of a server; nil for a client
-
-	pass atomic.Pointer[pass] // the credential of a server's client; nil for a client. A look may end the connection at once
+	visitor   *visitor      // nil for a client
 
 	frames  frameGuard    // owned by the reader; max is 0 if frames are not limited
 	due     time.Time     // owned by the reader: the deadline for more bytes of a message; zero: none
@@ -169,7 +164,7 @@ func (l *link) read(c net.Conn, p []byte) (int, error) {
 		n, err := c.Read(p)
 		if n > 0 {
 			l.heard.Add(1)
-			l.place.hears()
+			l.visitor.hears()
 		}
 		switch {
 		case l.closing.Load():
@@ -188,6 +183,16 @@ func (l *link) read(c net.Conn, p []byte) (int, error) {
 // expect sets the deadline for more bytes of a message.
 func (l *link) expect(pace time.Duration) {
 	l.due, l.pace, l.excused = time.Now().Add(pace), pace, false
+}
+
+// waiting returns a function that reports whether bytes of c wait to be read. On other connections than sockets none ever do.
+func waiting(c net.Conn) func() bool {
+	if socket, ok := c.(syscall.Conn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			return func() bool { return bytesWait(raw) }
+		}
+	}
+	return func() bool { return false }
 }
 
 // bytesWait reports whether a Read would return at once: with bytes, the end or an error.

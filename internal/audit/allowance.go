@@ -45,17 +45,17 @@ type allowances map[string]*allowance
 
 // admits reports whether the line of e is written. The line has so many bytes.
 func (all allowances) admits(e Event, bytes int, now time.Time) bool {
-	account, always := e.account(), always(e)
+	account, kind := e.account(), e.kind()
 	a := all[account]
 	if a == nil && len(all) >= maxAllowances {
 		account = strangers
 		a = all[account]
 	}
 	switch {
-	case always && a != nil:
+	case kind.always && a != nil:
 		a.Give(rate, perAct)
 		return true
-	case always:
+	case kind.always:
 		return true
 	case a == nil:
 		a = new(allowance)
@@ -67,7 +67,7 @@ func (all allowances) admits(e Event, bytes int, now time.Time) bool {
 	if a.out.ByEvent == nil {
 		a.out = LeftOut{Account: account, Since: now, ByEvent: make(map[string]int64)}
 	}
-	a.out.ByEvent[e.name()]++
+	a.out.ByEvent[kind.name]++
 	return false
 }
 
@@ -83,17 +83,4 @@ func (all allowances) tell(now time.Time, ends bool) (told []LeftOut) {
 		}
 	}
 	return told
-}
-
-// always reports whether the line of e is written whatever else the account has caused.
-func always(e Event) bool {
-	switch e := e.(type) {
-	case ServerStart, ServerStop, Lost, LeftOut, ProcessStart, ProcessStarted, ProcessEnded, HTTPRequest:
-		return true
-	case ProcessRefused:
-		return e.Tried
-	case FileChange:
-		return e.Error == ""
-	}
-	return false
 }

@@ -55,7 +55,7 @@ func TestAllowance(t *testing.T) {
 					account = ""
 				}
 				for i, part := range []string{"alice", "process.start", "process.started", "process.refused", "process.ended", "file.change", "http.request",
-					fmt.Sprintf(`"byEvent":{"%s":%d},"event":"audit.leftOut"%s`, flood.name(), events-len(written), account)} {
+					fmt.Sprintf(`"byEvent":{"%s":%d},"event":"audit.leftOut"%s`, flood.kind().name, events-len(written), account)} {
 					if !strings.Contains(after[i], part) {
 						t.Errorf("%s, want %s", after[i], part)
 					}

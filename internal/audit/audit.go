@@ -127,13 +127,14 @@ func (l *Log) Note() string {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	stops := ""
 	switch {
 	case l.failed == nil && l.lost.Lines == 0:
 		return ""
 	case l.Refuse:
-		return fmt.Sprintf("the audit log cannot be written, and no program starts: %v; %d lines are lost", l.lost.Error, l.lost.Lines)
+		stops = ", and no program starts"
 	}
-	return fmt.Sprintf("the audit log cannot be written: %v; %d lines are lost", l.lost.Error, l.lost.Lines)
+	return fmt.Sprintf("the audit log cannot be written%s: %v; %d lines are lost", stops, l.lost.Error, l.lost.Lines)
 }
 
 // Close writes everything in the queue and closes the sink. If that takes more than closeTime, Close
@@ -161,17 +162,16 @@ func (l *Log) Close() error {
 
 // shown returns e without what the operator does not want in the record.
 func (l *Log) shown(e Event) Event {
+	if l.Argv {
+		return e
+	}
 	first := func(argv List) List { return argv[:min(1, len(argv))] }
 	switch e := e.(type) {
 	case ProcessStart:
-		if !l.Argv {
-			e.Argv, e.Probe = first(e.Argv), first(e.Probe)
-		}
+		e.Argv, e.Probe = first(e.Argv), first(e.Probe)
 		return e
 	case ProcessRefused:
-		if !l.Argv {
-			e.Argv = first(e.Argv)
-		}
+		e.Argv = first(e.Argv)
 		return e
 	}
 	return e

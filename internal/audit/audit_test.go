@@ -434,7 +434,7 @@ func TestSyslog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sink := daemon{w}
+	sink := stream{w, w.Close}
 	if err := sink.Write([]byte("{}\n")); err != nil {
 		t.Fatal(err)
 	}

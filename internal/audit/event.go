@@ -17,8 +17,14 @@ import (
 // An Event becomes one line of the record. docs/AUDIT.md describes every member. No event has a member
 // for the value of a variable, for input, output, a credential, a header or the content of a file.
 type Event interface {
-	name() string
+	kind() kind
 	account() string // whose allowance the event takes from
+}
+
+// A kind is what the record does with an event: its name, and whether its line is written whatever else its account has caused.
+type kind struct {
+	name   string
+	always bool
 }
 
 // Who says who caused an event. Actor names are unique for all time: one connection is one name.
@@ -202,26 +208,26 @@ type (
 	}
 )
 
-func (ServerStart) name() string        { return "server.start" }
-func (ServerStop) name() string         { return "server.stop" }
-func (ConnectionAccepted) name() string { return "connection.accepted" }
-func (ConnectionRefused) name() string  { return "connection.refused" }
-func (ConnectionEnded) name() string    { return "connection.ended" }
-func (e SessionAttached) name() string  { return "session." + e.How }
-func (SessionRefused) name() string     { return "session.refused" }
-func (SessionEnded) name() string       { return "session.ended" }
-func (ShareMade) name() string          { return "share.made" }
-func (ShareEnded) name() string         { return "share.ended" }
-func (ProcessStart) name() string       { return "process.start" }
-func (ProcessStarted) name() string     { return "process.started" }
-func (ProcessRefused) name() string     { return "process.refused" }
-func (ProcessEnded) name() string       { return "process.ended" }
-func (Request) name() string            { return "request" }
-func (FileChange) name() string         { return "file.change" }
-func (HTTPRequest) name() string        { return "http.request" }
-func (ProgramStart) name() string       { return "program.start" }
-func (Lost) name() string               { return "audit.lost" }
-func (LeftOut) name() string            { return "audit.leftOut" }
+func (ServerStart) kind() kind        { return kind{"server.start", true} }
+func (ServerStop) kind() kind         { return kind{"server.stop", true} }
+func (ConnectionAccepted) kind() kind { return kind{"connection.accepted", false} }
+func (ConnectionRefused) kind() kind  { return kind{"connection.refused", false} }
+func (ConnectionEnded) kind() kind    { return kind{"connection.ended", false} }
+func (e SessionAttached) kind() kind  { return kind{"session." + e.How, false} }
+func (SessionRefused) kind() kind     { return kind{"session.refused", false} }
+func (SessionEnded) kind() kind       { return kind{"session.ended", false} }
+func (ShareMade) kind() kind          { return kind{"share.made", false} }
+func (ShareEnded) kind() kind         { return kind{"share.ended", false} }
+func (ProcessStart) kind() kind       { return kind{"process.start", true} }
+func (ProcessStarted) kind() kind     { return kind{"process.started", true} }
+func (e ProcessRefused) kind() kind   { return kind{"process.refused", e.Tried} }
+func (ProcessEnded) kind() kind       { return kind{"process.ended", true} }
+func (Request) kind() kind            { return kind{"request", false} }
+func (e FileChange) kind() kind       { return kind{"file.change", e.Error == ""} }
+func (HTTPRequest) kind() kind        { return kind{"http.request", true} }
+func (ProgramStart) kind() kind       { return kind{"program.start", false} }
+func (Lost) kind() kind               { return kind{"audit.lost", true} }
+func (LeftOut) kind() kind            { return kind{"audit.leftOut", true} }
 
 const (
 	// maxText bounds a text of a client, in bytes.
@@ -299,7 +305,7 @@ func line(e Event, at time.Time) []byte {
 	out := make([]byte, 0, 100+len(members))
 	out = append(out, `{"time":"`...)
 	out = at.UTC().AppendFormat(out, "2006-01-02T15:04:05.000000Z")
-	out = append(append(out, `","event":"`...), e.name()...)
+	out = append(append(out, `","event":"`...), e.kind().name...)
 	out = append(out, '"')
 	if members[0] != '}' {
 		out = append(out, ',')

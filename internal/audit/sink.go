@@ -15,13 +15,13 @@ import (
 func Open(where string) (Sink, error) {
 	switch where {
 	case "stderr":
-		return stream{os.Stderr}, nil
+		return stream{os.Stderr, func() error { return nil }}, nil
 	case "syslog":
 		w, err := syslog.New(priority, "troupe")
 		if err != nil {
 			return nil, fmt.Errorf("audit to syslog: %w; choose a file, or start a syslog", err)
 		}
-		return daemon{w}, nil
+		return stream{w, w.Close}, nil // log/syslog connects again after a failure
 	case "journald":
 		j := &journal{path: journalSocket}
 		if err := j.dial(); err != nil {
@@ -114,28 +114,21 @@ func save(f *os.File) error {
 	return errors.Join(err, f.Close())
 }
 
-// A stream is a sink that stays open.
-type stream struct{ io.Writer }
+// A stream is a sink that another writer takes: stderr, or syslog(3).
+type stream struct {
+	io.Writer
+	close func() error
+}
 
 func (s stream) Write(line []byte) error {
 	_, err := s.Writer.Write(line)
 	return err
 }
 
-func (stream) Close() error { return nil }
+func (s stream) Close() error { return s.close() }
 
 // priority is the priority of lines in syslog.
 const priority = syslog.LOG_AUTHPRIV | syslog.LOG_INFO
-
-// A daemon is a sink that syslog(3) takes. The package log/syslog connects again after a failure.
-type daemon struct{ w *syslog.Writer }
-
-func (d daemon) Write(line []byte) error {
-	_, err := d.w.Write(line)
-	return err
-}
-
-func (d daemon) Close() error { return d.w.Close() }
 
 // journalSocket is where journald takes entries. Source: systemd, "Native Journal Protocol".
 const journalSocket = "/run/systemd/journal/socket"

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -16,18 +15,21 @@ import (
 // Max bounds a file, in bytes.
 const Max = 256 << 10
 
-// Entries yields the number and the words of each line, without empty lines and lines that begin with #.
-func Entries(data []byte) iter.Seq2[int, []string] {
-	return func(yield func(int, []string) bool) {
-		number := 0
-		for line := range strings.Lines(string(data)) {
-			number++
-			words := strings.Fields(line)
-			if len(words) > 0 && !strings.HasPrefix(words[0], "#") && !yield(number, words) {
-				return
-			}
+// Parse calls entry with the words of each line, without empty lines and lines that begin with #. Parse ends with the first error of entry,
+// and names the line.
+func Parse(data []byte, entry func(words []string) error) error {
+	number := 0
+	for line := range strings.Lines(string(data)) {
+		number++
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		if err := entry(words); err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
 		}
 	}
+	return nil
 }
 
 // ErrComment refuses a comment after an entry. Its words would be entries: in a file of roles,
@@ -39,8 +41,8 @@ func Commented(words []string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "#") })
 }
 
-// Read returns the content of a regular file of at most Max bytes.
-func Read(path string) ([]byte, error) {
+// read returns the content of a regular file of at most Max bytes.
+func read(path string) ([]byte, error) {
 	// With O_NONBLOCK, opening a FIFO waits for no writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -1,16 +1,13 @@
 package rules
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/b6f6fdd7/troupe/internal/linefile"
 )
@@ -36,22 +33,33 @@ const everybody = "*"
 // The lines of an identity are its whole rule: lines of * count only for identities without a line. Everything
 // else is refused. A blank in a path is written \040, as in fstab(5).
 type File struct {
-	path     string
-	confines bool
-	log      *slog.Logger
-
-	mu    sync.Mutex // guards the fields below, and is held while the file is read
-	data  []byte     // the source of rules
-	rules map[string]*Rule
-	wrong string // the error of the last read; "": none
+	source linefile.Source[map[string]*Rule]
 }
 
 // Open returns the rules in the file at path, which must be right now. If the file is wrong later, the last
 // right rules stay in use, and log gets an error. confines says whether the system can keep a path in a
 // directory; otherwise / is the only directory that the file may name.
 func Open(path string, confines bool, log *slog.Logger) (*File, error) {
-	f := &File{path: path, confines: confines, log: log}
-	if err := f.read(); err != nil {
+	named := func(path string, err error) error { return fmt.Errorf("%s: %w", path, err) }
+	f := &File{linefile.Source[map[string]*Rule]{
+		Paths:  []string{path},
+		Unread: named,
+		Parse: func(data [][]byte) (map[string]*Rule, error) {
+			rules, err := parse(data[0], confines)
+			if err != nil {
+				return nil, named(path, err)
+			}
+			return rules, nil
+		},
+		Told: func(err error) {
+			if err != nil {
+				log.Error("the policy is wrong; the last right one stays in use", "err", err)
+			} else {
+				log.Info("the policy is right again", "file", path)
+			}
+		},
+	}}
+	if _, _, err := f.source.Get(); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -63,50 +71,21 @@ func (f *File) Of(identity string) *Rule {
 	if f == nil {
 		return nil
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	wrong := ""
-	if err := f.read(); err != nil {
-		wrong = err.Error()
-	}
-	if wrong != f.wrong && wrong != "" {
-		f.log.Error("the policy is wrong; the last right one stays in use", "err", wrong)
-	} else if wrong != f.wrong {
-		f.log.Info("the policy is right again", "file", f.path)
-	}
-	f.wrong = wrong
+	rules, _, _ := f.source.Get() // the last right ones
 	for _, name := range []string{identity, everybody} {
-		if r := f.rules[name]; r != nil {
+		if r := rules[name]; r != nil {
 			return r
 		}
 	}
 	return new(Rule)
 }
 
-// read reads the file again, and parses new content.
-func (f *File) read() error {
-	data, err := linefile.Read(f.path)
-	if of, ok := errors.AsType[*fs.PathError](err); ok {
-		err = of.Err
-	}
-	if err == nil && (f.rules == nil || !bytes.Equal(data, f.data)) {
-		var rules map[string]*Rule
-		if rules, err = parse(data, f.confines); err == nil {
-			f.data, f.rules = data, rules
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.path, err)
-	}
-	return nil
-}
-
 func parse(data []byte, confines bool) (map[string]*Rule, error) {
 	all := make(map[string]*Rule)
 	entries := make(map[string]int)
-	for number, words := range linefile.Entries(data) {
+	err := linefile.Parse(data, func(words []string) error {
 		if len(words) < 3 {
-			return nil, fmt.Errorf("line %d: want IDENTITY WORD VALUE …, not %q", number, strings.Join(words, " "))
+			return fmt.Errorf("want IDENTITY WORD VALUE …, not %q", strings.Join(words, " "))
 		}
 		identity, word := words[0], words[1]
 		r := all[identity]
@@ -116,12 +95,16 @@ func parse(data []byte, confines bool) (map[string]*Rule, error) {
 		}
 		for _, value := range words[2:] {
 			if err := r.add(word, unescape(value), confines); err != nil {
-				return nil, fmt.Errorf("line %d: %s %s: %w", number, word, value, err)
+				return fmt.Errorf("%s %s: %w", word, value, err)
 			}
 		}
 		if entries[identity] += len(words) - 2; entries[identity] > maxEntries {
-			return nil, fmt.Errorf("line %d: %s has more than %d values", number, identity, maxEntries)
+			return fmt.Errorf("%s has more than %d values", identity, maxEntries)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	for identity, r := range all {
 		if err := r.sandbox.check(); err != nil {

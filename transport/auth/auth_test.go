@@ -122,7 +122,7 @@ func TestTokensAreReadAgain(t *testing.T) {
 		want(t, c, "the-old-token-of-alice", "alice", nil)
 	}
 	write(t, path, "alice\n")
-	if id, err := c.Check("the-old-token-of-alice", time.Now()); id.Name != "" || err == nil || !strings.Contains(err.Error(), "line 1 has 1 words") {
+	if id, err := c.Check("the-old-token-of-alice", time.Now()); id.Name != "" || err == nil || !strings.Contains(err.Error(), "line 1: it has 1 words") {
 		t.Errorf("with a malformed file: %q, %v", id.Name, err)
 	}
 	os.Remove(path)
@@ -137,8 +137,8 @@ func TestWrongTokenFiles(t *testing.T) {
 	for _, c := range []struct{ text, problem string }{
 		{"", "no token"},
 		{"# nothing\n", "no token"},
-		{"my-only-secret-token\n", "line 1 has 1 words"},
-		{"# a\nalice my-only-secret-token more\n", "line 2 has 3 words"},
+		{"my-only-secret-token\n", "line 1: it has 1 words"},
+		{"# a\nalice my-only-secret-token more\n", "line 2: it has 3 words"},
 		{"alice 15-bytes-secret\n"[:len("alice ")+15], "the token has 15 bytes, want 16 to 8192"},
 		{"alice sha256:my-only-secret-token\n", "want 64 hexadecimal digits"},
 		{"jwt:alice my-only-secret-token\n", "the name has a colon"},

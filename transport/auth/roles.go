@@ -29,25 +29,26 @@ func OpenRoles(path string) (*Roles, error) {
 
 func parseRoles(data []byte) (map[string]Identity, error) {
 	all := make(map[string]Identity)
-	for number, fields := range linefile.Entries(data) {
+	err := linefile.Parse(data, func(fields []string) error {
 		id := all[fields[0]]
 		id.Name = fields[0]
 		switch {
 		case linefile.Commented(fields):
-			return nil, fmt.Errorf("line %d: %w", number, linefile.ErrComment)
+			return linefile.ErrComment
 		case len(fields) == 2 && fields[1] == "operator":
 			id.Operator = true
 		case len(fields) > 2 && fields[1] == "observes":
 			id.Observes = append(id.Observes, fields[2:]...)
 		default:
-			return nil, fmt.Errorf("line %d: want NAME operator, or NAME observes NAME …, not %q", number, strings.Join(fields, " "))
+			return fmt.Errorf("want NAME operator, or NAME observes NAME …, not %q", strings.Join(fields, " "))
 		}
 		if len(id.Observes) > maxObserved {
-			return nil, fmt.Errorf("line %d: %s observes more than %d identities", number, id.Name, maxObserved)
+			return fmt.Errorf("%s observes more than %d identities", id.Name, maxObserved)
 		}
 		all[id.Name] = id
-	}
-	return all, nil
+		return nil
+	})
+	return all, err
 }
 
 // grant adds the roles of an identity.

@@ -1,12 +1,10 @@
 package auth
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/linefile"
@@ -110,69 +108,30 @@ type TLSFiles struct {
 
 // Config returns the configuration of a server. Config fails if the files are unreadable or wrong now.
 func (f TLSFiles) Config() (*tls.Config, error) {
-	r := &reloader{files: f}
-	if _, err := r.current(); err != nil {
+	files := &linefile.Source[*tls.Config]{
+		Paths:  []string{f.Certificate, f.Key, f.ClientCAs},
+		Parse:  f.config,
+		Unread: func(path string, err error) error { return fmt.Errorf("read the TLS file %s: %w", path, err) },
+		Told: func(err error) {
+			if err != nil && f.Failed != nil {
+				f.Failed(err)
+			}
+		},
+	}
+	if _, _, err := files.Get(); err != nil {
 		return nil, err
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, // GetConfigForClient overrides
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			return r.current()
+			now, _, _ := files.Get() // the last right one
+			return now, nil
 		},
 	}, nil
 }
 
-// A reloader has the configuration made of the files.
-type reloader struct {
-	files TLSFiles
-
-	mu     sync.Mutex // guards the fields below, and is held while the files are read
-	data   [3][]byte  // certificate, key and client CAs as last read
-	config *tls.Config
-}
-
-// current returns the configuration made of the files as they are now, or the last right one.
-func (r *reloader) current() (*tls.Config, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	data, err := r.read()
-	if err == nil {
-		if r.config != nil && equal(data, r.data) {
-			return r.config, nil
-		}
-		var config *tls.Config
-		if config, err = r.files.config(data); err == nil {
-			r.config = config
-		}
-	}
-	changed := r.config == nil || !equal(data, r.data)
-	r.data = data
-	if err != nil && changed && r.files.Failed != nil {
-		r.files.Failed(err)
-	}
-	if r.config == nil {
-		return nil, err
-	}
-	return r.config, nil
-}
-
-func equal(a, b [3][]byte) bool {
-	return bytes.Equal(a[0], b[0]) && bytes.Equal(a[1], b[1]) && bytes.Equal(a[2], b[2])
-}
-
-func (r *reloader) read() (data [3][]byte, err error) {
-	for i, path := range []string{r.files.Certificate, r.files.Key, r.files.ClientCAs} {
-		if path == "" {
-			continue
-		}
-		if data[i], err = linefile.Read(path); err != nil {
-			return [3][]byte{}, fmt.Errorf("read the TLS file %s: %w", path, err)
-		}
-	}
-	return data, nil
-}
-
-func (f TLSFiles) config(data [3][]byte) (*tls.Config, error) {
+// config makes the configuration of the content of the certificate, the key and the client CAs.
+func (f TLSFiles) config(data [][]byte) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(data[0], data[1])
 	if err != nil {
 		return nil, fmt.Errorf("certificate %s and key %s: %w", f.Certificate, f.Key, err)

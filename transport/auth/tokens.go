@@ -47,38 +47,41 @@ const minToken = 16
 
 func parseTokens(data []byte) (all []namedToken, err error) {
 	owners := make(map[digest]string)
-	for number, fields := range linefile.Entries(data) {
+	err = linefile.Parse(data, func(fields []string) error {
 		// No error below shows a part of the line: the line may be a token without a name.
 		if len(fields) != 2 {
-			return nil, fmt.Errorf("line %d has %d words: write a name and a token", number, len(fields))
+			return fmt.Errorf("it has %d words: write a name and a token", len(fields))
 		}
 		if strings.Contains(fields[0], ":") {
-			return nil, fmt.Errorf("line %d: the name has a colon", number)
+			return errors.New("the name has a colon")
 		}
 		if fields[0] == "*" || fields[0] == identity.ServerUser {
-			return nil, fmt.Errorf("line %d: the name %s has a meaning of its own in the files of users and policies: choose another", number, fields[0])
+			return fmt.Errorf("the name %s has a meaning of its own in the files of users and policies: choose another", fields[0])
 		}
 		t := namedToken{name: fields[0]}
 		if hash, hashed := strings.CutPrefix(fields[1], "sha256:"); hashed {
-			if t.digest, err = parseDigest(hash); err != nil {
-				return nil, fmt.Errorf("line %d: after sha256: want 64 hexadecimal digits", number)
+			d, err := parseDigest(hash)
+			if err != nil {
+				return fmt.Errorf("after sha256: %w", err)
 			}
+			t.digest = d
 		} else {
 			if len(fields[1]) < minToken || len(fields[1]) > MaxToken {
-				return nil, fmt.Errorf("line %d: the token has %d bytes, want %d to %d", number, len(fields[1]), minToken, MaxToken)
+				return fmt.Errorf("the token has %d bytes, want %d to %d", len(fields[1]), minToken, MaxToken)
 			}
 			t.digest = sha256.Sum256([]byte(fields[1]))
 		}
 		if owner, again := owners[t.digest]; again && owner != t.name {
-			return nil, fmt.Errorf("line %d: %s has the token of %s: a token says who its client is, so give each name a token of its own", number, t.name, owner)
+			return fmt.Errorf("%s has the token of %s: a token says who its client is, so give each name a token of its own", t.name, owner)
 		}
 		owners[t.digest] = t.name
 		all = append(all, t)
+		return nil
+	})
+	if err == nil && len(all) == 0 {
+		err = errors.New("the file has no token: add a line with a name and a token")
 	}
-	if len(all) == 0 {
-		return nil, errors.New("the file has no token: add a line with a name and a token")
-	}
-	return all, nil
+	return all, err
 }
 
 func parseDigest(text string) (d digest, err error) {

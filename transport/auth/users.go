@@ -43,29 +43,30 @@ func OpenUsers(path string) (*Users, error) {
 
 func parseUsers(data []byte) (map[string]usersOf, error) {
 	all := make(map[string]usersOf)
-	for number, fields := range linefile.Entries(data) {
+	err := linefile.Parse(data, func(fields []string) error {
 		of := all[fields[0]]
 		switch {
 		case linefile.Commented(fields):
-			return nil, fmt.Errorf("line %d: %w", number, linefile.ErrComment)
+			return linefile.ErrComment
 		case slices.ContainsFunc(fields[1:], unknownWord):
-			return nil, fmt.Errorf("line %d: no user begins with @, except %s and %s: %q", number, identity.ServerUser, identity.NoNewPrivsUser, strings.Join(fields, " "))
+			return fmt.Errorf("no user begins with @, except %s and %s: %q", identity.ServerUser, identity.NoNewPrivsUser, strings.Join(fields, " "))
 		case len(fields) == 3 && fields[1] == "default" && fields[2] == identity.NoNewPrivsUser:
-			return nil, fmt.Errorf("line %d: %s is not a user, and cannot be the default: write %s %[2]s", number, fields[2], fields[0])
+			return fmt.Errorf("%s is not a user, and cannot be the default: write %s %[1]s", fields[2], fields[0])
 		case len(fields) == 3 && fields[1] == "default" && of.def == "":
 			of.def = fields[2]
 			of.allowed = append(of.allowed, fields[2])
 		case len(fields) > 1 && fields[1] != "default":
 			of.allowed = append(of.allowed, fields[1:]...)
 		default:
-			return nil, fmt.Errorf("line %d: want IDENTITY USER …, or a single line IDENTITY default USER, not %q", number, strings.Join(fields, " "))
+			return fmt.Errorf("want IDENTITY USER …, or a single line IDENTITY default USER, not %q", strings.Join(fields, " "))
 		}
 		if len(of.allowed) > maxUsers {
-			return nil, fmt.Errorf("line %d: %s has more than %d users", number, fields[0], maxUsers)
+			return fmt.Errorf("%s has more than %d users", fields[0], maxUsers)
 		}
 		all[fields[0]] = of
-	}
-	return all, nil
+		return nil
+	})
+	return all, err
 }
 
 // unknownWord reports whether the word in place of a user is misspelt: a misspelt @no-new-privs must not go unnoticed.
