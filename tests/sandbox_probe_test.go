@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -32,60 +31,13 @@ func probeArgv(t testing.TB, tries ...string) []string {
 
 // probes are the tries by name.
 var probes = map[string]func(args []string) error{
-	"rename": func(a []string) error { return unix.Rename(a[0], a[1]) },
-	"exchange": func(a []string) error {
-		return unix.Renameat2(unix.AT_FDCWD, a[0], unix.AT_FDCWD, a[1], unix.RENAME_EXCHANGE)
-	},
 	"read":  func(a []string) error { return tryOpen(a[0], unix.O_RDONLY) },
 	"write": func(a []string) error { return tryOpen(a[0], unix.O_WRONLY) }, // truncates nothing, writes nothing
 	"list":  func(a []string) error { _, err := os.ReadDir(a[0]); return err },
 	"tasks": probeTasks,
 
-	"umount":  func(a []string) error { return unix.Unmount(a[0], unix.MNT_DETACH) },
-	"remount": func(a []string) error { return unix.Mount("", a[0], "", unix.MS_REMOUNT|unix.MS_BIND, "") },
-	"tmpfs":   func(a []string) error { return unix.Mount("tmpfs", a[0], "tmpfs", 0, "") },
-	"fsopen": func([]string) error {
-		_, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
-		return err
-	},
-	"opentree": func(a []string) error {
-		_, err := unix.OpenTree(unix.AT_FDCWD, a[0], unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-		return err
-	},
-	"setattr": func(a []string) error {
-		return unix.MountSetattr(unix.AT_FDCWD, a[0], 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
-	},
-	"pivot": func(a []string) error { return unix.PivotRoot(a[0], a[0]) },
-	"chroot": func(a []string) error {
-		return unix.Chroot(a[0])
-	},
-	"unshare-user":  func([]string) error { return raw(unix.SYS_UNSHARE, unix.CLONE_NEWUSER, 0, 0) },
-	"unshare-mount": func([]string) error { return raw(unix.SYS_UNSHARE, unix.CLONE_NEWNS, 0, 0) },
-	"clone3":        func([]string) error { return raw(unix.SYS_CLONE3, 0, 0, 0) },
-	"setns": func(a []string) error {
-		fd, err := unix.Open(a[0], unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		return unix.Setns(fd, 0)
-	},
-	"mknod": func(a []string) error { return unix.Mknod(a[0], unix.S_IFBLK|0o600, int(unix.Mkdev(254, 0))) },
-	"handle": func([]string) error {
-		var handle [32]byte
-		return raw(unix.SYS_OPEN_BY_HANDLE_AT, 0, uintptr(unsafe.Pointer(&handle)), 0)
-	},
-
-	"tcp":      func(a []string) error { return connectTo(unix.AF_INET, inet(a[0])) },
-	"udp":      func(a []string) error { return sendTo(unix.AF_INET, inet(a[0])) },
-	"unix":     func(a []string) error { return connectTo(unix.AF_UNIX, &unix.SockaddrUnix{Name: a[0]}) },
-	"datagram": func(a []string) error { return sendTo(unix.AF_UNIX, &unix.SockaddrUnix{Name: a[0]}) },
-	"pair": func(a []string) error {
-		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
-		if err != nil {
-			return err
-		}
-		return unix.Sendmsg(fds[0], []byte("x"), nil, &unix.SockaddrUnix{Name: a[0]}, 0)
-	},
+	"tcp": func(a []string) error { return connectTo(unix.AF_INET, inet(a[0])) },
+	"udp": func(a []string) error { return sendTo(unix.AF_INET, inet(a[0])) },
 	"socketpair": func([]string) error {
 		_, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 		return err
@@ -93,51 +45,17 @@ var probes = map[string]func(args []string) error{
 	"vsock":   func([]string) error { return socketOf(unix.AF_VSOCK, unix.SOCK_STREAM) },
 	"netlink": func([]string) error { return socketOf(unix.AF_NETLINK, unix.SOCK_RAW) },
 	"packet":  func([]string) error { return socketOf(unix.AF_PACKET, unix.SOCK_RAW) },
-	"x32": func([]string) error {
-		if runtime.GOARCH != "amd64" {
-			return unix.ENOSYS
-		}
-		return raw(0x40000000+41, unix.AF_INET, unix.SOCK_STREAM, 0)
-	},
 
 	"iouring": func([]string) error {
 		var params [120]byte
 		return raw(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params)), 0)
 	},
-	"keyctl": func([]string) error {
-		_, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, false)
-		return err
-	},
-	"addkey": func([]string) error {
-		_, err := unix.AddKey("user", "troupe-test", []byte("x"), unix.KEY_SPEC_PROCESS_KEYRING)
-		return err
-	},
-	"bpf":          func([]string) error { return raw(unix.SYS_BPF, 0, 0, 0) },
-	"perf":         func([]string) error { return raw(unix.SYS_PERF_EVENT_OPEN, 0, 0, 0) },
-	"userfaultfd":  func([]string) error { return raw(unix.SYS_USERFAULTFD, 1, 0, 0) }, // UFFD_USER_MODE_ONLY
 	"ptrace-init":  func([]string) error { return trace(1) },
 	"ptrace-child": probeTraceChild,
 	"vm-init":      func([]string) error { return copyMemory(1, unix.ProcessVMReadv) },
-	"int80":        foreignCall,
 	"kill":         func(a []string) error { return unix.Kill(atoi(a[0]), 0) },
 	"send-files":   func([]string) error { return probeSendFiles() },
 	"wait":         func([]string) error { select {} },
-}
-
-// foreignCall makes getpid(2) of i386: mov $20, %eax; int $0x80; ret. A kernel without i386 gives SIGSEGV.
-func foreignCall([]string) error {
-	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		return err
-	}
-	copy(page, []byte{0xb8, 20, 0, 0, 0, 0xcd, 0x80, 0xc3})
-	if err := unix.Mprotect(page, unix.PROT_READ|unix.PROT_EXEC); err != nil {
-		return err
-	}
-	start := &page[0]
-	code := unsafe.Pointer(&start)
-	(*(*func())(unsafe.Pointer(&code)))()
-	return nil
 }
 
 func atoi(text string) (n int) {

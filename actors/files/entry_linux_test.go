@@ -152,6 +152,13 @@ func TestOpenToWrite(t *testing.T) {
 	}
 	_, _, err := h.Read("new", 0, 1)
 	wantText(t, err, "Bad file descriptor (os error 9)")
+	const far = 5 << 30 // the file is sparse
+	wantText(t, h.Open(t.Context(), "far", nil, Do, toOpen(at("far"), protocol.FsUpdate)), "")
+	wantText(t, h.Write("far", far, []byte("end")), "")
+	if info, err := os.Stat(at("far").Path); err != nil || info.Size() != far+3 {
+		t.Errorf("%v, %v, want a file of %d bytes", info, err, far+3)
+	}
+	os.Remove(at("far").Path)
 	wantText(t, h.Open(t.Context(), "dir", nil, Do, toOpen(at("dir"), protocol.FsUpdate)), "Is a directory (os error 21)")
 	wantText(t, h.Open(t.Context(), "fifo", nil, Do, toOpen(at("fifo"), protocol.FsUpdate)), "path `"+dir+"/fifo` is not a file")
 	wantText(t, h.Open(t.Context(), "none", nil, Do, toOpen(at("none/x"), protocol.FsUpdate)), noSuchFile)

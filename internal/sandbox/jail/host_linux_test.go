@@ -269,6 +269,10 @@ func TestEnterOldProc(t *testing.T) {
 		}
 		p.Complete = false
 		checkAfter(t, uid, outside, p, steps...)
+		// In a view that begins empty, too.
+		p.Policy.Root, p.Dir = sandbox.Deny, "/"
+		checkAfter(t, uid, outside, p, try("ls", directory).gives("ENOENT"), try("ls", "/proc/irq").gives(""), try("open", "/proc/sys/kernel/core_pattern").gives("EROFS", "EACCES"),
+			try("read", of("environ")).gives("EACCES", "EPERM"))
 	})
 }
 
