@@ -240,7 +240,8 @@ func (g *guarded) counted(t *testing.T) {
 }
 
 // TestCredentials: each way in × each state of a credential. Every row is one state: http is the answer on ws, wss and
-// unix, frames the answer on length-prefixed frames. stdio has its own test.
+// unix, frames the answer on length-prefixed frames. stdio has its own test. All that may be wrong in a header, a token and a file is in
+// the tables of transport/auth.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	for way, listen := range map[string]string{"ws": "ws://127.0.0.1:0", "wss": "wss://127.0.0.1:0", "unix": "unix://", "frames": "unix://"} {
@@ -275,11 +276,7 @@ func TestCredentials(t *testing.T) {
 			jwt := func(change obj) shown { return bearer(k.jwt(jose.EdDSA, k.key, change)) }
 			hs256 := func(secret string) shown { return bearer(k.jwt(jose.HS256, []byte(secret), nil)) }
 			whole := k.jwt(jose.EdDSA, k.key, nil)
-			parts := strings.Split(whole, ".")
-			forged := func(header string) shown {
-				return bearer(base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + parts[1] + ".")
-			}
-			long := func(n int) shown { return bearer(strings.Repeat("x", n)) }
+			unsigned := bearer(base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + strings.Split(whole, ".")[1] + ".")
 			const right = "token-of-alice-in-plain"
 			newPublic, newKey, err := ed25519.GenerateKey(rand.Reader)
 			if err != nil {
@@ -291,7 +288,6 @@ func TestCredentials(t *testing.T) {
 			}
 			rotated := func() { k.file("keys", string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))) }
 			file := func(name, text string) func() { return func() { k.file(name, text) } }
-			remove := func(name string) func() { return func() { os.Remove(k.path(name)) } }
 
 			var secrets []string
 			for _, row := range []struct {
@@ -301,111 +297,43 @@ func TestCredentials(t *testing.T) {
 				shown        shown
 				http, frames string
 			}{
-				// The credential is malformed. Frames have no scheme, no header and no path.
+				// Frames have no scheme, no header and no path.
 				{tokens, nil, "none", shown{}, noCredential, noCredential},
 				{tokens, nil, "another scheme", header("Authorization: Basic YTpi"), noHeader, absent},
-				{tokens, nil, "no scheme", header("Authorization: " + right), noHeader, absent},
-				{tokens, nil, "no blank after the scheme", header("Authorization: Bearer\t" + right), noHeader, absent},
-				{tokens, nil, "an empty header", header("Authorization:"), noHeader, absent},
-				{tokens, nil, "an empty token", bearer(""), noHeader, noHeader},
-				{tokens, nil, "a blank token", bearer("  "), noHeader, noHeader},
-				{tokens, nil, "two headers", header("Authorization: Bearer "+right, "Authorization: Bearer "+right), noHeader, absent},
-				{tokens, nil, "two headers of two schemes", header("Authorization: Basic YTpi", "Authorization: Bearer "+right), noHeader, absent},
-				{tokens, nil, "two schemes in a header", header("Authorization: Bearer " + right + ", Basic YTpi"), noToken, absent},
-				{tokens, nil, "a token twice", bearer(right + " " + right), noToken, noToken},
-				{tokens, nil, "a folded header", header("Authorization: Bearer " + right + "\r\n more"), noToken, absent},
-				{tokens, nil, "the longest token", long(8 << 10), noToken, noToken},
-				{tokens, nil, "a longer token", long(8<<10 + 1), noHeader, noHeader},
-				{tokens, nil, "NUL in the token", bearer(right + "\x00"), noHTTP, noToken},
-				{tokens, nil, "NUL within the token", bearer("token-of-\x00alice-in-plain"), noHTTP, noToken},
-				{tokens, nil, "a control character", bearer(right + "\x7f"), noHTTP, noToken},
-				{tokens, nil, "a line feed within the token", shown{member: "token-of-alice\n-in-plain"}, absent, noToken},
-				{tokens, nil, "a carriage return", header("Authorization: Bearer " + right + "\r"), noHTTP, absent},
-				{tokens, nil, "UTF-8", bearer("tökén-of-alice-in-plain"), noToken, noToken},
-				{tokens, nil, "bytes that are no UTF-8", header("Authorization: Bearer \xff\xfe" + right), noToken, absent},
 				{tokens, nil, "a number as token", shown{member: 5}, absent, noHeader},
-				{tokens, nil, "a list as token", shown{member: []string{right}}, absent, noHeader},
-				{tokens, nil, "an object as token", shown{member: obj{"token": right}}, absent, noHeader},
-				{tokens, nil, "the scheme in the token", shown{member: "Bearer " + right}, absent, noToken},
-
-				// The credential is where nobody looks.
 				{tokens, nil, "in the query", shown{path: "/?token=" + right + "&access_token=" + right}, noCredential, absent},
-				{tokens, nil, "in the userinfo of the target", shown{path: "http://" + right + ":" + right + "@h/"}, noCredential, absent},
-				{tokens, nil, "as a subprotocol", header("Sec-WebSocket-Protocol: bearer, " + right), noCredential, absent},
-				{tokens, nil, "as a cookie", header("Cookie: token=" + right + "; Authorization=Bearer " + right), noCredential, absent},
 				{tokens, nil, "in other headers", header("Proxy-Authorization: Bearer "+right, "X-Authorization: Bearer "+right, "X-Forwarded-Authorization: Bearer "+right), noCredential, absent},
 
 				// Tokens of a file.
 				{tokens, nil, "wrong", bearer("token-of-nobody-at-all"), noToken, noToken},
-				{tokens, nil, "the start of a token", bearer("token-of-alice"), noToken, noToken},
-				{tokens, nil, "the name of a token", bearer("alice"), noToken, noToken},
-				{tokens, nil, "the hash of a token", bearer("sha256:anything"), noToken, noToken},
-				{tokens, nil, "upper case", bearer("TOKEN-OF-ALICE-IN-PLAIN"), noToken, noToken},
-				{tokens, nil, "signed, where nobody asks for it", bearer(whole), noToken, noToken},
 				{tokens, nil, "right", bearer(right), "as alice", "as alice"},
-				{tokens, nil, "right, any case of the scheme", header("authorization: bEARER " + right), "as alice", absent},
-				{tokens, nil, "right, blanks around", bearer("  " + right + "  "), "as alice", "as alice"},
-				{tokens, nil, "right, with the newline of a file", shown{member: right + "\r\n"}, absent, "as alice"},
 				{tokens, nil, "right, stored as a hash", bearer("token-of-bob-which-is-stored-as-a-hash"), "as bob", "as bob"},
-				{tokens, nil, "right, before a rotation", bearer("old-token-of-carol"), "as carol", "as carol"},
-				{tokens, nil, "right, after a rotation", bearer("new-token-of-carol"), "as carol", "as carol"},
 
 				// Signed tokens.
 				{keys, nil, "signed: none", shown{}, noCredential, noCredential},
-				{keys, nil, "signed: no JWT", bearer("token-of-nobody-at-all"), noJWT, noJWT},
-				{keys, nil, "signed: of a file, where nobody asks for it", bearer(right), noJWT, noJWT},
 				{keys, nil, "signed: expired", jwt(obj{"exp": at(-time.Hour)}), tooLate, tooLate},
-				{keys, nil, "signed: expired, within the skew", jwt(obj{"exp": at(-2 * time.Second)}), "as jwt:dave", "as jwt:dave"},
-				{keys, nil, "signed: without exp", jwt(obj{"exp": nil}), noJWT, noJWT},
 				{keys, nil, "signed: not yet valid", jwt(obj{"nbf": at(time.Hour), "exp": at(2 * time.Hour)}), tooEarly, tooEarly},
-				{keys, nil, "signed: wrong audience", jwt(obj{"aud": "them"}), noJWT, noJWT},
-				{keys, nil, "signed: no audience", jwt(obj{"aud": nil}), noJWT, noJWT},
 				{keys, nil, "signed: wrong issuer", jwt(obj{"iss": "them"}), noJWT, noJWT},
-				{keys, nil, "signed: no issuer", jwt(obj{"iss": nil}), noJWT, noJWT},
-				{keys, nil, "signed: alg none", forged(`{"alg":"none","typ":"JWT"}`), noJWT, noJWT},
-				{keys, nil, "signed: alg NONE", forged(`{"alg":"NONE","typ":"JWT"}`), noJWT, noJWT},
-				{keys, nil, "signed: no alg", forged(`{"typ":"JWT"}`), noJWT, noJWT},
-				{keys, nil, "signed: no signature", forged(`{"alg":"EdDSA","typ":"JWT"}`), noJWT, noJWT},
-				{keys, nil, "signed: signature cut", bearer(whole[:len(whole)-4]), noJWT, noJWT},
-				{keys, nil, "signed: claims of another token", bearer(parts[0] + "." + strings.Split(k.jwt(jose.EdDSA, k.key, obj{"sub": "root"}), ".")[1] + "." + parts[2]), noJWT, noJWT},
-				{keys, nil, "signed: by a strange key", bearer(k.jwt(jose.EdDSA, newKey, nil)), noJWT, noJWT},
+				{keys, nil, "signed: alg none", unsigned, noJWT, noJWT},
 				{keys, nil, "signed: HMAC with the public key", hs256(k.public), noJWT, noJWT},
-				{keys, nil, "signed: HMAC with the public key, trimmed", hs256(strings.TrimSpace(k.public)), noJWT, noJWT},
-				{keys, nil, "signed: HMAC with a wrong secret", hs256(strings.Repeat("x", 32)), noJWT, noJWT},
 				{keys, nil, "signed: right", bearer(whole), "as jwt:dave", "as jwt:dave"},
 				{keys, nil, "signed: right, HMAC", hs256(k.secret), "as jwt:dave", "as jwt:dave"},
 
 				// A server that takes both kinds answers with the most telling text.
-				{both, nil, "both: none", shown{}, noCredential, noCredential},
 				{both, nil, "both: wrong", bearer("token-of-nobody-at-all"), noJWT, noJWT},
 				{both, nil, "both: of no share", bearer("troupe_share_" + strings.Repeat("A", 52)), noToken, noToken},
-				{both, nil, "both: expired", jwt(obj{"exp": at(-time.Hour)}), tooLate, tooLate},
 				{both, nil, "both: a token", bearer(right), "as alice", "as alice"},
 				{both, nil, "both: signed", bearer(whole), "as jwt:dave", "as jwt:dave"},
 
 				// The files change. Each row begins with the files of the row before.
 				{tokens, file("tokens", "carol new-token-of-carol\n"), "revoked", bearer(right), noToken, noToken},
-				{tokens, nil, "rotated out", bearer("old-token-of-carol"), noToken, noToken},
 				{tokens, nil, "rotated in", bearer("new-token-of-carol"), "as carol", "as carol"},
-				{both, nil, "both: revoked", bearer(right), noJWT, noJWT},
-				{tokens, file("tokens", "# people\r\n\r\nalice "+right+"\r\n"), "CRLF in the file", bearer(right), "as alice", "as alice"},
-				{tokens, file("tokens", "alice "+right), "no newline in the file", bearer(right), "as alice", "as alice"},
-				{tokens, file("tokens", "alice\t"+right+"\n\n\n"), "blank lines in the file", bearer(right), "as alice", "as alice"},
-				{tokens, file("tokens", "alice tökén-of-alice-in-plain\n"), "UTF-8 in the file", bearer("tökén-of-alice-in-plain"), "as alice", "as alice"},
-				{tokens, file("tokens", "alice "+right+"\x00\n"), "NUL in the file", bearer(right), noToken, noToken},
-				{tokens, file("tokens", ""), "an empty file", bearer(right), noFile, noFile},
-				{tokens, nil, "an empty file, and no token", shown{}, noCredential, noCredential},
 				{tokens, file("tokens", right+"\n"), "a file without names", bearer(right), noFile, noFile},
 				{both, nil, "both: a file without names, and a signed token", bearer(whole), "as jwt:dave", "as jwt:dave"},
-				{tokens, remove("tokens"), "no file", bearer(right), noFile, noFile},
-				{tokens, func() { os.Mkdir(k.path("tokens"), 0o700) }, "a directory", bearer(right), noFile, noFile},
-				{tokens, func() { os.Remove(k.path("tokens")); syscall.Mkfifo(k.path("tokens"), 0o600) }, "a FIFO", bearer(right), noFile, noFile},
-				{tokens, func() { os.Remove(k.path("tokens")); k.file("tokens", "alice "+right+"\n") }, "right again", bearer(right), "as alice", "as alice"},
+				{tokens, func() { os.Remove(k.path("tokens")) }, "no file", bearer(right), noFile, noFile},
+				{tokens, file("tokens", "alice "+right+"\n"), "right again", bearer(right), "as alice", "as alice"},
 				{keys, rotated, "signed: rotated out", bearer(whole), noJWT, noJWT},
 				{keys, nil, "signed: rotated in", bearer(k.jwt(jose.EdDSA, newKey, nil)), "as jwt:dave", "as jwt:dave"},
-				{keys, file("secret", "another-secret-of-32-bytes-or-more"), "signed: secret rotated out", hs256(k.secret), noJWT, noJWT},
-				{keys, file("secret", "short"), "signed: secret too short", hs256("another-secret-of-32-bytes-or-more"), noFile, noFile},
-				{keys, remove("secret"), "signed: no secret, and a token of a key", bearer(k.jwt(jose.EdDSA, newKey, nil)), "as jwt:dave", "as jwt:dave"},
 				{keys, file("keys", "no keys"), "signed: no keys", bearer(k.jwt(jose.EdDSA, newKey, nil)), noFile, noFile},
 			} {
 				if row.change != nil {
@@ -456,13 +384,7 @@ func TestCertificates(t *testing.T) {
 		return c
 	}
 	named := func(name string) x509.Certificate { return x509.Certificate{Subject: pkix.Name{CommonName: name}} }
-	changed := func(change func(*x509.Certificate)) *tls.Config {
-		template := named("erin")
-		change(&template)
-		return by(k.ca, template)
-	}
 	right := by(k.ca, named("erin"))
-	old, now := time.Now().Add(-2*time.Hour), time.Now()
 	for _, row := range []struct {
 		change             func()
 		state              string
@@ -473,14 +395,9 @@ func TestCertificates(t *testing.T) {
 		{nil, "none", k.ca.Client(t, nil), shown{}, noTLS, noCredential},
 		{nil, "right", right, shown{}, "as cert:erin", "as cert:erin"},
 		{nil, "another issuer", by(other, named("erin")), shown{}, noTLS, noTLS},
-		{nil, "expired", changed(func(c *x509.Certificate) { c.NotBefore, c.NotAfter = old, old.Add(time.Hour) }), shown{}, noTLS, noTLS},
-		{nil, "not yet valid", changed(func(c *x509.Certificate) { c.NotBefore, c.NotAfter = now.Add(time.Hour), now.Add(2*time.Hour) }), shown{}, noTLS, noTLS},
-		{nil, "of a server", changed(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), shown{}, noTLS, noTLS},
 		{nil, "without a name", by(k.ca, x509.Certificate{}), shown{}, noName, noName},
-		{nil, "with a name of another kind", by(k.ca, x509.Certificate{DNSNames: []string{"erin"}}), shown{}, noName, noName},
 		{nil, "right, and a right token", right, bearer("token-of-alice-in-plain"), noToken, "as alice"},
 		{nil, "right, and a wrong token", right, bearer("token-of-nobody-at-all"), noToken, noToken},
-		{nil, "right, and a malformed header", right, header("Authorization: Basic YTpi"), noHeader, noHeader},
 		{nil, "none, and a right token", k.ca.Client(t, nil), bearer("token-of-alice-in-plain"), noTLS, "as alice"},
 		{func() { k.file("cas", other.PEM) }, "issuer rotated out", right, shown{}, noTLS, noTLS},
 		{nil, "issuer rotated in", by(other, named("erin")), shown{}, "as cert:erin", "as cert:erin"},
@@ -520,7 +437,6 @@ func TestUnixUsers(t *testing.T) {
 			{"no token", shown{}, me, me},
 			{"a right token", bearer("token-of-alice-in-plain"), noToken, "as alice"},
 			{"a wrong token", bearer("token-of-nobody-at-all"), noToken, noToken},
-			{"a malformed token", bearer(" "), noHeader, noHeader},
 		} {
 			t.Run(way+"/"+row.state+"/alone", func(t *testing.T) { alone.wants(t, row.shown, row.alone) })
 			t.Run(way+"/"+row.state+"/tokens", func(t *testing.T) { tokens.wants(t, row.shown, row.tokens) })

@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -54,47 +53,27 @@ func upgrade(with http.Header) http.Header {
 	return h
 }
 
+// TestHTTP: without a websocket the server answers only /healthz and /readyz, and nobody from an origin that the operator has not
+// allowed. TestHTTP of package transport has all requests.
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "--allow-origin", "https://ide.example")
-	tests := []struct {
-		name         string
-		method, path string
-		header       http.Header
-		status       int
-		body         string // contained in the answer; "": the body is empty
+	for _, test := range []struct {
+		path   string
+		header http.Header
+		status int
+		body   string // contained in the answer; "": the body is empty
 	}{
-		{"ready", "GET", "/readyz", nil, 200, ""},
-		{"ready, head", "HEAD", "/readyz", nil, 200, ""},
-		{"healthy", "GET", "/healthz", nil, 200, ""},
-		{"ready, post", "POST", "/readyz", nil, 405, ""},
-		{"healthy, delete", "DELETE", "/healthz", nil, 405, ""},
-		{"elsewhere", "GET", "/metrics", nil, 404, "/readyz"},
-		{"upgrade elsewhere", "GET", "/ws", upgrade(nil), 404, "/readyz"},
-		{"no upgrade", "GET", "/", nil, 400, "websocket"},
-		{"another version", "GET", "/", upgrade(http.Header{"Sec-Websocket-Version": {"8"}}), 400, "13"},
-		{"no key", "GET", "/", upgrade(http.Header{"Sec-Websocket-Key": nil}), 400, "ey"},
-		{"an origin", "GET", "/", upgrade(http.Header{"Origin": {"http://127.0.0.1"}}), 403, "--allow-origin"},
-		{"origin null", "GET", "/", upgrade(http.Header{"Origin": {"null"}}), 403, "--allow-origin"},
-		{"an origin that ends like ours", "GET", "/", upgrade(http.Header{"Origin": {"https://evil.example/https://ide.example"}}), 403, "--allow-origin"},
-		{"two origins", "GET", "/", upgrade(http.Header{"Origin": {"https://ide.example", "http://evil.example"}}), 403, "--allow-origin"},
-		{"an origin on readyz", "GET", "/readyz", http.Header{"Origin": {"http://evil.example"}}, 403, "--allow-origin"},
-		{"an origin elsewhere", "GET", "/nothing", http.Header{"Origin": {"http://evil.example"}}, 403, "--allow-origin"},
-		{"the origin on readyz", "GET", "/readyz", http.Header{"Origin": {"https://ide.example"}}, 200, ""},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			resp, body := ask(t, s, test.method, test.path, test.header)
-			if resp.StatusCode != test.status || !strings.Contains(body, test.body) || test.body == "" && body != "" {
-				t.Errorf("%s %s: %s %q, want %d and a body with %q", test.method, test.path, resp.Status, body, test.status, test.body)
-			}
-			if kind := resp.Header.Get("Content-Type"); test.body != "" && !strings.HasPrefix(kind, "text/plain") {
-				t.Errorf("Content-Type %q, want text/plain", kind)
-			}
-			if allow := resp.Header.Get("Allow"); test.status == 405 && strings.ReplaceAll(allow, " ", "") != "GET,HEAD" {
-				t.Errorf("Allow %q, want GET, HEAD", allow)
-			}
-		})
+		{"/readyz", http.Header{"Origin": {"https://ide.example"}}, 200, ""},
+		{"/healthz", nil, 200, ""},
+		{"/metrics", nil, 404, "/readyz"},
+		{"/", nil, 400, "websocket"},
+		{"/", upgrade(http.Header{"Origin": {"http://127.0.0.1"}}), 403, "--allow-origin"},
+	} {
+		resp, body := ask(t, s, "GET", test.path, test.header)
+		if resp.StatusCode != test.status || !strings.Contains(body, test.body) || test.body == "" && body != "" {
+			t.Errorf("%s %v: %s %q, want %d and a body with %q", test.path, test.header, resp.Status, body, test.status, test.body)
+		}
 	}
 }
 
@@ -122,16 +101,6 @@ func TestUpgrade(t *testing.T) {
 			}
 			c.call("initialize", obj{"clientName": name})
 		})
-	}
-}
-
-// TestNoExtensions: the server declines an offer to compress.
-func TestNoExtensions(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	resp, _ := ask(t, s, "GET", "/", upgrade(http.Header{"Sec-Websocket-Extensions": {"permessage-deflate; client_max_window_bits"}}))
-	if got := resp.Header.Get("Sec-Websocket-Extensions"); resp.StatusCode != 101 || got != "" {
-		t.Errorf("%s, extensions %q, want 101 and none", resp.Status, got)
 	}
 }
 
@@ -170,47 +139,18 @@ func TestStrayDescriptors(t *testing.T) {
 	}
 }
 
+// TestListenRefused: a server that cannot listen says why and ends. TestListenRefuses of package transport has all reasons.
 func TestListenRefused(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { taken.Close() })
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct{ listen, says string }{
-		{"ws://example.org:0", "ws://IP:PORT"},
-		{"ws://localhost:0", "ws://IP:PORT"},
-		{"ws://127.0.0.1", "ws://IP:PORT"},
-		{"ws://127.0.0.1:0/x", "ws://IP:PORT"},
-		{"ws://127.0.0.1:70000", "ws://IP:PORT"},
-		{"http://127.0.0.1:0", "ws://IP:PORT"},
-		{"wss://127.0.0.1:0", "--tls-cert"},
-		{"127.0.0.1:0", "ws://IP:PORT"},
-		{"", "ws://IP:PORT"},
-		{"ws://0.0.0.0:0", "--insecure"},
-		{"ws://[::]:0", "--insecure"},
-		{"ws://" + taken.Addr().String(), "in use"},
-		{"unix://" + file, file},
-		{"unix:///" + strings.Repeat("x", 200), "long"},
-	} {
-		t.Run(test.listen, func(t *testing.T) {
-			p := startTroupe(t, nil, "serve", "--listen", test.listen)
-			code := p.exitCode()
-			says := p.stderr.String()
-			if code <= 0 || !strings.Contains(says, test.says) || !strings.Contains(says, strings.TrimPrefix(test.listen, "unix://")) {
-				t.Errorf("exit code %d, stderr %q: want an error that says %q and the value", code, says, test.says)
-			}
-			if strings.Contains(says, "goroutine ") || p.stdout.String() != "" {
-				t.Errorf("stderr %q, stdout %q: want a clear error on stderr", says, p.stdout)
-			}
-		})
-	}
-	if data, err := os.ReadFile(file); string(data) != "precious" {
-		t.Errorf("the file in the way of a socket is now %q, %v", data, err)
+	for listen, says := range map[string]string{"ws://localhost:0": "ws://IP:PORT", "ws://0.0.0.0:0": "--insecure", "wss://127.0.0.1:0": "--tls-cert"} {
+		p := startTroupe(t, nil, "serve", "--listen", listen)
+		code := p.exitCode()
+		if text := p.stderr.String(); code <= 0 || !strings.Contains(text, says) || !strings.Contains(text, listen) || strings.Contains(text, "goroutine ") {
+			t.Errorf("--listen %s: exit code %d, stderr %q: want a clear error that says %q and the value", listen, code, text, says)
+		}
+		if p.stdout.String() != "" {
+			t.Errorf("--listen %s: stdout %q", listen, p.stdout)
+		}
 	}
 }
 
@@ -263,14 +203,6 @@ func TestListenInsecure(t *testing.T) {
 func TestListenUnix(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "troupe.sock")
-	// The socket file of a killed server is not in the way.
-	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stale.SetUnlinkOnClose(false)
-	stale.Close()
-
 	s := startServer(t, "--listen", "unix://"+path)
 	if s.url != "unix://"+path {
 		t.Errorf("the first line is %q", s.url)

@@ -58,12 +58,16 @@ func TestHTTP(t *testing.T) {
 		{"GET", "/", with("Sec-WebSocket-Key", ""), false, 400, "Sec-WebSocket-Key"},
 		{"POST", "/", upgrade, false, 405, "GET"},
 		{"GET", "/?token=x", upgrade, false, 101, ""},
+		{"GET", "/", with("Sec-WebSocket-Extensions", "permessage-deflate; client_max_window_bits"), false, 101, ""},
 		{"GET", "/", with("Origin", "https://ide.example"), false, 101, ""},
 		{"GET", "/", with("Origin", "https://evil.example"), false, 403, `--allow-origin "https://evil.example"`},
 		{"GET", "/", with("Origin", "https://ide.example.evil.example"), false, 403, "not allowed"},
 		{"GET", "/", with("Origin", "null"), false, 403, "not allowed"},
 		{"GET", "/", with("Origin", ""), false, 403, "not allowed"},
 		{"GET", "/healthz", map[string]string{"Origin": s.URL()}, false, 403, "not allowed"},
+		{"GET", "/healthz", map[string]string{"Origin": "https://ide.example"}, false, 200, ""},
+		{"GET", "/", with("Origin", "https://evil.example/https://ide.example"), false, 403, "not allowed"},
+		{"GET", "/", with("Origin", "https://ide.example\r\nOrigin: https://evil.example"), false, 403, "not allowed"},
 		{"GET", "/nowhere", map[string]string{"Origin": "x"}, false, 403, "not allowed"},
 		{"OPTIONS", "*", map[string]string{"Origin": "x"}, false, 403, "not allowed"},
 	} {
@@ -74,6 +78,9 @@ func TestHTTP(t *testing.T) {
 		}
 		if resp.StatusCode != c.status || (c.body == "") != (body == "") || !strings.Contains(body, c.body) {
 			t.Errorf("%s %s %v: %s %q, want %d %q", c.method, c.path, c.header, resp.Status, body, c.status, c.body)
+		}
+		if kind := resp.Header.Get("Content-Type"); c.body != "" && !strings.HasPrefix(kind, "text/plain") {
+			t.Errorf("%s %s: Content-Type %q, want text/plain", c.method, c.path, kind)
 		}
 		if c.status == 405 && c.path != "/" && resp.Header.Get("Allow") != "GET, HEAD" {
 			t.Errorf("%s %s: Allow: %q", c.method, c.path, resp.Header.Get("Allow"))

@@ -76,6 +76,10 @@ func TestFromHeader(t *testing.T) {
 		{[]string{"abc"}, "", ErrHeader},
 		{[]string{""}, "", ErrHeader},
 		{[]string{"Bearer abc", "Bearer abc"}, "", ErrHeader},
+		{[]string{"Basic abc", "Bearer abc"}, "", ErrHeader},
+		{[]string{"Bearer\tabc"}, "", ErrHeader},
+		{[]string{"Bearer abc, Basic abc"}, "abc, Basic abc", nil},
+		{[]string{"Bearer tökén"}, "tökén", nil},
 		{[]string{"Bearer " + strings.Repeat("a", MaxToken)}, strings.Repeat("a", MaxToken), nil},
 		{[]string{"Bearer " + strings.Repeat("a", MaxToken+1)}, "", ErrHeader},
 	} {
@@ -97,8 +101,21 @@ func TestTokens(t *testing.T) {
 	want(t, c, "alice-has-a-token", "alice", nil)
 	want(t, c, "alices-second-token", "alice", nil)
 	want(t, c, "bob-has-a-token-too", "bob", nil)
-	for _, wrong := range []string{"", "alice", "alice-has-a-toke", "alice-has-a-token2", "sha256:" + sha("bob-has-a-token-too"), sha("bob-has-a-token-too")} {
+	for _, wrong := range []string{"", "alice", "ALICE-HAS-A-TOKEN", "alice-has-a-toke", "alice-has-a-token2", "sha256:" + sha("bob-has-a-token-too"), sha("bob-has-a-token-too")} {
 		want(t, c, wrong, "", ErrToken)
+	}
+}
+
+// Files of any editor: with CRLF, without the last newline, with tabs and UTF-8. A NUL belongs to the token.
+func TestFormsOfTokenFiles(t *testing.T) {
+	for text, token := range map[string]string{
+		"# people\r\n\r\nalice alice-has-a-token\r\n": "alice-has-a-token",
+		"alice alice-has-a-token":                     "alice-has-a-token",
+		"alice\talice-has-a-token\n\n\n":              "alice-has-a-token",
+		"alice alice-has-a-tökén\n":                   "alice-has-a-tökén",
+		"alice alice-has-a-token\x00\n":               "alice-has-a-token\x00",
+	} {
+		want(t, must[*Tokens](t)(OpenTokens(write(t, "tokens", text))), token, "alice", nil)
 	}
 }
 

@@ -126,10 +126,17 @@ func TestClientCertificates(t *testing.T) {
 	if of, _, err := handshake(t, config, ca.Client(t, nil)); err != nil || len(of.VerifiedChains) != 0 {
 		t.Errorf("without a certificate: %v, %d verified chains", err, len(of.VerifiedChains))
 	}
-	strange := other.Client(t, alice)
-	strange.RootCAs = ca.Roots
-	if _, _, err := handshake(t, config, strange); err == nil {
-		t.Error("a certificate of another issuer is accepted")
+	old, later := time.Now().Add(-2*time.Hour), time.Now().Add(time.Hour)
+	for what, wrong := range map[string]*tls.Config{
+		"of another issuer": other.Client(t, alice),
+		"that has expired":  ca.Client(t, &x509.Certificate{NotBefore: old, NotAfter: old.Add(time.Hour)}),
+		"of the future":     ca.Client(t, &x509.Certificate{NotBefore: later, NotAfter: later.Add(time.Hour)}),
+		"of a server":       ca.Client(t, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}),
+	} {
+		wrong.RootCAs = ca.Roots
+		if _, _, err := handshake(t, config, wrong); err == nil {
+			t.Errorf("a certificate %s is accepted", what)
+		}
 	}
 	files.RequireCertificate = true
 	config = must[*tls.Config](t)(files.Config())
