@@ -102,11 +102,7 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 				t.Error("an unfinished message was read")
 			}
 		}
-		for deadline := time.Now().Add(patience); pool.Used() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		}
-		if used := pool.Used(); used != 0 {
-			t.Errorf("framed %v: %d bytes are taken when all have gone", framed, used)
-		}
+		until(t, "all memory is back when all have gone", func() bool { return pool.Used() == 0 })
 		say(7 << 20)
 	}
 }

@@ -293,11 +293,7 @@ func TestStrangersAtFrames(t *testing.T) {
 
 	silent[1].Close(CloseNormal, "")
 	server.Close(CloseNormal, "")
-	for deadline := time.Now().Add(patience); guests() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d guests are left", guests())
-		}
-	}
+	until(t, "no guest is left", func() bool { return guests() == 0 })
 }
 
 func TestDoorOfCertificates(t *testing.T) {

@@ -139,13 +139,7 @@ func TestBytesWait(t *testing.T) {
 			}
 			far.Write([]byte("x"))
 			near.SetReadDeadline(time.Unix(1, 0)) // the deadline of a connection taken for dead
-			until := time.Now().Add(patience)
-			for !bytesWait(raw) {
-				if time.Now().After(until) {
-					t.Fatal("the byte does not wait")
-				}
-				time.Sleep(time.Millisecond)
-			}
+			until(t, "the byte waits", func() bool { return bytesWait(raw) })
 		})
 	}
 }
@@ -212,13 +206,7 @@ func TestGone(t *testing.T) {
 	t.Parallel()
 	is := func(what string, c Conn, want bool) {
 		t.Helper()
-		until := time.Now().Add(patience)
-		for c.(interface{ Gone() bool }).Gone() != want {
-			if time.Now().After(until) {
-				t.Fatalf("%s: gone is not %v", what, want)
-			}
-			time.Sleep(time.Millisecond)
-		}
+		until(t, fmt.Sprintf("%s: gone is %v", what, want), func() bool { return c.(interface{ Gone() bool }).Gone() == want })
 	}
 	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{PingEvery: 20 * time.Millisecond})
 	p := newPeer(t, s.URL())

@@ -144,38 +144,6 @@ func TestFramesWrite(t *testing.T) {
 	}
 }
 
-func TestFramesCloseEndsBlockedCalls(t *testing.T) {
-	in := make(stuck)
-	defer close(in)
-	nobody, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nobody.Close()
-	s := Frames(in, out, nil)
-	reading := make(chan error)
-	go func() {
-		_, err := s.ReadMessage()
-		reading <- err
-	}()
-	writing := make(chan error)
-	go func() {
-		for {
-			if err := s.WriteMessage(make([]byte, 1<<20), true); err != nil {
-				writing <- err
-				return
-			}
-		}
-	}()
-	nobody.Read(make([]byte, 1)) // the reader has begun
-	s.Close(CloseNormal, "")
-	for _, ended := range []<-chan error{reading, writing} {
-		if err := <-ended; !errors.Is(err, net.ErrClosed) {
-			t.Error(err)
-		}
-	}
-}
-
 func TestFramedSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	s, accepted := serve(t, "unix://"+path, &ServerOptions{Framed: true})

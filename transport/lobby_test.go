@@ -297,7 +297,7 @@ func TestSilentStrangersShutNobodyOut(t *testing.T) {
 			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, accepted := serveAll(t)
+			s, accepted := serveWith(t, "ws://127.0.0.1:0", nil)
 			const most = 64
 			s.listener.visitors.hold(most)
 			host := strings.TrimPrefix(s.URL(), "ws://")
@@ -328,7 +328,7 @@ func TestSilentStrangersShutNobodyOut(t *testing.T) {
 
 // A guest also leaves if its handshake fails after HTTP has let go of the connection.
 func TestBrokenHandshakeLeaves(t *testing.T) {
-	s, _ := serveAll(t)
+	s, _ := serveWith(t, "ws://127.0.0.1:0", nil)
 	for range 5 {
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "ws://"))
 		if err != nil {
@@ -340,12 +340,7 @@ func TestBrokenHandshakeLeaves(t *testing.T) {
 		c.Write([]byte("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x81\x80abcd"))
 		io.Copy(io.Discard, c)
 	}
-	left := s.listener.visitors.guests
-	for deadline := time.Now().Add(patience); left() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-	}
-	if n := left(); n != 0 {
-		t.Errorf("%d guests have no connection any more", n)
-	}
+	until(t, "no guest without a connection is left", func() bool { return s.listener.visitors.guests() == 0 })
 }
 
 // hold makes the lobby hold at most max guests.
@@ -359,35 +354,4 @@ func (l *visitors) guests() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.n
-}
-
-// serveAll reads a message from each accepted connection, and returns a channel of the connections with
-// a message.
-func serveAll(t *testing.T) (*Server, <-chan Conn) { return serveWith(t, "ws://127.0.0.1:0", nil) }
-
-func serveWith(t *testing.T, url string, o *ServerOptions) (*Server, <-chan Conn) {
-	s, err := Listen(url, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	accepted, served, done := make(chan Conn), make(chan error, 1), make(chan struct{})
-	go func() {
-		served <- s.Serve(func(c Conn) {
-			t.Cleanup(func() { c.Close(CloseGoingAway, "") })
-			if _, err := c.ReadMessage(); err != nil {
-				c.Close(CloseNormal, "")
-				return
-			}
-			select {
-			case accepted <- c:
-			case <-done:
-			}
-		})
-	}()
-	t.Cleanup(func() {
-		close(done)
-		s.Close()
-		<-served
-	})
-	return s, accepted
 }

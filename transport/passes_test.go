@@ -185,20 +185,16 @@ func TestUnreadConnectionsEnd(t *testing.T) {
 	dial(t, s.URL(), bearer("alice-has-a-token"))
 	mustWrite(t, dial(t, framed.URL(), nil), `{"id":1,"method":"initialize","params":{"token":"alice-has-a-token"}}`)
 	gone := func(c Conn) bool { return c.(interface{ Gone() bool }).Gone() }
-	for _, c := range []Conn{<-accepted, <-acceptedFramed} {
+	conns := []Conn{<-accepted, <-acceptedFramed}
+	for _, c := range conns {
 		if gone(c) {
 			t.Errorf("%s is gone", c.RemoteAddr())
 		}
-		defer func() {
-			for deadline := time.Now().Add(patience); !gone(c); time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Errorf("%s is still there", c.RemoteAddr())
-					return
-				}
-			}
-		}()
 	}
 	replace(t, file, "bob bob-has-a-token-too\n")
+	for _, c := range conns {
+		until(t, c.RemoteAddr()+" is gone", func() bool { return gone(c) })
+	}
 }
 
 // BenchmarkLook looks at 10,000 connections, of which none has changed.

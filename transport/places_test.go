@@ -133,17 +133,11 @@ func TestFullServer(t *testing.T) {
 			s, accepted := serve(t, url, &ServerOptions{Door: door, MaxConnectionsEach: 1})
 			wait := func() {
 				t.Helper()
-				for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+				until(t, "the place is free", func() bool {
 					s.handler.visitors.mu.Lock()
-					n := len(s.handler.visitors.tallies)
-					s.handler.visitors.mu.Unlock()
-					if n == 0 {
-						return
-					}
-					if time.Now().After(deadline) {
-						t.Fatal("the place is still taken")
-					}
-				}
+					defer s.handler.visitors.mu.Unlock()
+					return len(s.handler.visitors.tallies) == 0
+				})
 			}
 			for range 3 {
 				c := dial(t, s.URL(), bearer("alice-has-a-token"))

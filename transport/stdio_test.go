@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net"
-	"os"
 	"strings"
 	"testing"
 )
@@ -120,30 +118,6 @@ type stuck chan struct{}
 
 func (s stuck) Read([]byte) (int, error) { <-s; return 0, io.EOF }
 func (s stuck) Close() error             { return nil }
-
-func TestStdioCloseEndsBlockedCalls(t *testing.T) {
-	in := make(stuck)
-	defer close(in)
-	nobody, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nobody.Close()
-	s := Stdio(in, out, nil)
-	reading := make(chan error)
-	go func() {
-		_, err := s.ReadMessage()
-		reading <- err
-	}()
-	writing := fill(s)
-	nobody.Read(make([]byte, 1)) // the reader has begun
-	s.Close(CloseNormal, "")
-	for _, ended := range []<-chan error{reading, writing} {
-		if err := <-ended; !errors.Is(err, net.ErrClosed) {
-			t.Error(err)
-		}
-	}
-}
 
 func FuzzStdio(f *testing.F) {
 	f.Add([]byte("{}\n\n [1] \r\n2"), 100)

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -50,6 +51,23 @@ func servePaced(t testing.TB, url string, o *ServerOptions, pace time.Duration) 
 		with.TLS = overTLS.server
 		url, o = "wss://"+rest, &with
 	}
+	return serveWhen(t, url, o, pace, func(Conn) bool { return true })
+}
+
+// serveWith reads a message from each connection. The channel has the connections with a message.
+func serveWith(t testing.TB, url string, o *ServerOptions) (*Server, <-chan Conn) {
+	t.Helper()
+	return serveWhen(t, url, o, paceTime, func(c Conn) bool {
+		if _, err := c.ReadMessage(); err != nil {
+			c.Close(CloseNormal, "")
+			return false
+		}
+		return true
+	})
+}
+
+func serveWhen(t testing.TB, url string, o *ServerOptions, pace time.Duration, when func(Conn) bool) (*Server, <-chan Conn) {
+	t.Helper()
 	s, err := Listen(url, o)
 	if err != nil {
 		t.Fatal(err)
@@ -59,6 +77,9 @@ func servePaced(t testing.TB, url string, o *ServerOptions, pace time.Duration) 
 	go func() {
 		served <- s.Serve(func(c Conn) {
 			t.Cleanup(func() { c.Close(CloseGoingAway, "the test is over") })
+			if !when(c) {
+				return
+			}
 			select {
 			case accepted <- c:
 			case <-done:
@@ -73,6 +94,16 @@ func servePaced(t testing.TB, url string, o *ServerOptions, pace time.Duration) 
 		}
 	})
 	return s, accepted
+}
+
+// until waits for a fact.
+func until(t testing.TB, what string, fact func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !fact(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
 }
 
 func dial(t testing.TB, url string, o *DialOptions) Conn {
@@ -420,10 +451,12 @@ func TestSettled(t *testing.T) {
 
 // fill writes until the kernel takes no more, and returns the result of WriteMessage. When the peer
 // sees the first byte, fill is amid a message too large for the kernel.
-func fill(c Conn) <-chan error {
+func fill(c Conn) <-chan error { return fillWith(c, 32<<20) }
+
+func fillWith(c Conn, size int) <-chan error {
 	stuck := make(chan error, 1)
 	go func() {
-		for msg := bytes.Repeat([]byte("x"), 32<<20); ; {
+		for msg := bytes.Repeat([]byte("x"), size); ; {
 			if err := c.WriteMessage(msg, false); err != nil {
 				stuck <- err
 				return
@@ -443,23 +476,48 @@ func TestWriteToOneThatDoesNotRead(t *testing.T) {
 	}
 }
 
+// Close ends calls that wait, whatever carries the messages.
 func TestCloseEndsBlockedCalls(t *testing.T) {
 	t.Parallel()
-	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
-	p := newPeer(t, s.URL())
-	server := <-accepted
-	writing := fill(server)
-	p.in.Peek(1) // fill has begun, and the peer reads no more
-	reading := make(chan error)
-	go func() {
-		_, err := server.ReadMessage()
-		reading <- err
-	}()
-	server.Close(CloseNormal, "")
-	for _, ended := range []<-chan error{reading, writing} {
-		if err := <-ended; !errors.Is(err, net.ErrClosed) {
-			t.Error(err)
+	in := make(stuck)
+	defer close(in)
+	// through returns a connection over a pipe that nobody reads, and the other end.
+	through := func(connect func(io.ReadCloser, io.WriteCloser, *StdioOptions) Conn) (Conn, func()) {
+		nobody, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
 		}
+		t.Cleanup(func() { nobody.Close() })
+		return connect(in, out, nil), func() { nobody.Read(make([]byte, 1)) }
+	}
+	for name, open := range map[string]func() (c Conn, begun func()){
+		"websocket": func() (Conn, func()) {
+			s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+			p := newPeer(t, s.URL())
+			return <-accepted, func() { p.in.Peek(1) }
+		},
+		"stdio":  func() (Conn, func()) { return through(Stdio) },
+		"frames": func() (Conn, func()) { return through(Frames) },
+		"pipe": func() (Conn, func()) {
+			a, b := Pipe("")
+			return a, func() { b.ReadMessage() }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, begun := open()
+			writing, reading := fillWith(c, MaxFramed), make(chan error)
+			go func() {
+				_, err := c.ReadMessage()
+				reading <- err
+			}()
+			begun() // and the peer reads no more
+			c.Close(CloseNormal, "")
+			for _, ended := range []<-chan error{reading, writing} {
+				if err := <-ended; !errors.Is(err, net.ErrClosed) {
+					t.Error(err)
+				}
+			}
+		})
 	}
 }
 
