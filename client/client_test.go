@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -89,6 +88,7 @@ func flood() string {
 	return b.String()
 }
 
+// connect returns a client of the fake server.
 func connect(t *testing.T, f *fake, o *Options) *Client {
 	t.Helper()
 	var options Options
@@ -98,7 +98,13 @@ func connect(t *testing.T, f *fake, o *Options) *Client {
 	if options.Dialer == nil {
 		options.Dialer = f.dial
 	}
-	c, err := Dial(t.Context(), "", &options)
+	return dialFake(t, f, "", &options)
+}
+
+// dialFake is connect for a fake server with a URL.
+func dialFake(t *testing.T, f *fake, url string, o *Options) *Client {
+	t.Helper()
+	c, err := Dial(t.Context(), url, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,34 +287,6 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-func TestManyCuts(t *testing.T) { synctest.Test(t, testManyCuts) }
-
-func testManyCuts(t *testing.T) {
-	f := newFake(programs)
-	random := rand.New(rand.NewPCG(1, 2))
-	k := &knife{dial: f.dial}
-	k.at = func(n int) (bool, bool) {
-		return n > 10 && random.IntN(40) == 0, n > 10 && random.IntN(40) == 0
-	}
-	c := connect(t, f, &Options{Dialer: k.Dial})
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() { runEcho(t, c, 3000) })
-		all.Go(func() {
-			out, err := c.Command("flood").Output(t.Context())
-			if err != nil || string(out) != flood() {
-				t.Errorf("flood: %d bytes, %v", len(out), err)
-			}
-		})
-	}
-	all.Wait()
-	f.lock(func() {
-		if len(f.hellos) < 10 {
-			t.Errorf("only %d connections", len(f.hellos))
-		}
-	})
-}
-
 // A gate is a Writer that blocks until it is opened.
 type gate struct {
 	bytes.Buffer
@@ -368,7 +346,15 @@ func TestSlowWriterStallsOnlyItself(t *testing.T) {
 func TestLostAck(t *testing.T) {
 	f := newFake(programs)
 	var lost atomic.Bool
-	c := connect(t, f, &Options{Dialer: f.through(func(conn transport.Conn) transport.Conn { return &ackEater{conn, &lost} })})
+	c := connect(t, f, &Options{Dialer: f.through(func(conn transport.Conn) transport.Conn {
+		return hooked{Conn: conn, write: func(msg []byte) bool { // loses the first ack, and then the connection
+			if !bytes.Contains(msg, []byte(protocol.MethodSessionAck)) || lost.Swap(true) {
+				return false
+			}
+			conn.Close(1006, "")
+			return true
+		}}
+	})})
 	cmd := c.Command("wait")
 	if err := cmd.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -398,19 +384,6 @@ func TestAckNeedsAName(t *testing.T) {
 			}
 		})
 	}
-}
-
-// An ackEater loses the first ack, and then the connection.
-type ackEater struct {
-	transport.Conn
-	lost *atomic.Bool
-}
-
-func (c *ackEater) WriteMessage(msg []byte, binary bool) error {
-	if bytes.Contains(msg, []byte(protocol.MethodSessionAck)) && !c.lost.Swap(true) {
-		return c.Close(1006, "")
-	}
-	return c.Conn.WriteMessage(msg, binary)
 }
 
 // A flood is more output than may wait for a Writer.
@@ -492,56 +465,39 @@ func TestHoldBack(t *testing.T) {
 // A blocked stream does not hold up the other stream. Events after the first undelivered byte of the
 // blocked stream stay unacknowledged.
 func TestStreamsApart(t *testing.T) {
-	f := newFake(programs)
-	c := connect(t, f, nil)
-	cmd, g := c.Command("echo"), newGate()
-	cmd.Stdout = g
-	stderr, _ := cmd.StderrPipe()
-	stdin, _ := cmd.StdinPipe()
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	io.WriteString(stdin, "abc")
-	stdin.Close()
-	dots, err := io.ReadAll(io.LimitReader(stderr, 3))
-	if string(dots) != "..." || err != nil {
-		t.Errorf("stderr: %q, %v", dots, err)
-	}
-	if cmd.Seq() != 0 {
-		t.Errorf("seq %d is delivered, and stdout has nothing yet", cmd.Seq())
-	}
-	close(g.open)
-	if _, err := io.Copy(io.Discard, stderr); err != nil {
-		t.Error(err)
-	}
-	wantExit(t, cmd.Wait(t.Context()), 3)
-	if g.String() != "abc" || cmd.Seq() != 4 {
-		t.Errorf("stdout %q, seq %d", g.String(), cmd.Seq())
-	}
-	if _, err := stdin.Write([]byte("x")); err == nil {
-		t.Error("a write after the end succeeded")
-	}
-}
-
-// The acknowledgement stays at the slower stream, also if stderr is the slower.
-func TestSlowStderr(t *testing.T) {
-	c := connect(t, newFake(programs), nil)
-	cmd, g := c.Command("echo"), newGate()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader("abc"), io.Discard, g
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	<-g.entered
-	for exited := false; !exited; time.Sleep(time.Millisecond) { // exited comes after all output
-		_, exited = cmd.Status()
-	}
-	if cmd.Seq() > 1 {
-		t.Errorf("seq %d is delivered, and stderr has nothing yet", cmd.Seq())
-	}
-	close(g.open)
-	wantExit(t, cmd.Wait(t.Context()), 3)
-	if g.String() != "..." || cmd.Seq() != 4 {
-		t.Errorf("stderr %q, seq %d", g.String(), cmd.Seq())
+	for _, blocked := range []protocol.Stream{protocol.Stdout, protocol.Stderr} {
+		c := connect(t, newFake(programs), nil)
+		cmd, g := c.Command("echo"), newGate()
+		cmd.Stdin = strings.NewReader("abc")
+		want := map[protocol.Stream]string{protocol.Stdout: "abc", protocol.Stderr: "..."}
+		var pipe io.Reader
+		var other protocol.Stream
+		var first uint64 // the events before the blocked stream has one
+		if blocked == protocol.Stdout {
+			cmd.Stdout, other = g, protocol.Stderr
+			pipe, _ = cmd.StderrPipe()
+		} else {
+			cmd.Stderr, other, first = g, protocol.Stdout, 1
+			pipe, _ = cmd.StdoutPipe()
+		}
+		if err := cmd.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		free := make([]byte, 3)
+		if _, err := io.ReadFull(pipe, free); string(free) != want[other] || err != nil {
+			t.Errorf("%s: %q, %v", other, free, err)
+		}
+		if cmd.Seq() > first {
+			t.Errorf("seq %d is delivered, and %s has nothing yet", cmd.Seq(), blocked)
+		}
+		close(g.open)
+		if _, err := io.Copy(io.Discard, pipe); err != nil {
+			t.Error(err)
+		}
+		wantExit(t, cmd.Wait(t.Context()), 3)
+		if g.String() != want[blocked] || cmd.Seq() != 4 {
+			t.Errorf("%s %q, seq %d", blocked, g.String(), cmd.Seq())
+		}
 	}
 }
 
@@ -860,29 +816,12 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// The client gives up an attempt to resume that hangs, and tries again.
-func TestDialHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(programs)
-		var dials atomic.Int32
-		c := connect(t, f, &Options{Dialer: func(ctx context.Context) (transport.Conn, error) {
-			if dials.Add(1) == 2 {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return f.dial(ctx)
-		}})
-		f.cut()
-		wantExit(t, c.Command("hello").Run(t.Context()), 0)
-	})
-}
-
 func TestStartCancelled(t *testing.T) {
 	f := newFake(programs)
 	ctx, cancel := context.WithCancel(t.Context())
 	// The client hears only the handshake until ctx is done.
 	hold := make(chan struct{})
-	c := connect(t, f, &Options{Dialer: f.through(func(conn transport.Conn) transport.Conn { return &heldConn{Conn: conn, hold: hold} })})
+	c := connect(t, f, &Options{Dialer: f.through(held(hold))})
 	cmd := c.Command("wait")
 	go func() {
 		f.await(func() bool { return len(f.procs) == 1 })
@@ -894,21 +833,6 @@ func TestStartCancelled(t *testing.T) {
 	close(hold)
 	p := f.procs[cmd.ID]
 	f.await(func() bool { return p.ended && p.killed && p.acked == uint64(len(p.log)) })
-}
-
-// A heldConn delivers the first message, and the others when hold is closed.
-type heldConn struct {
-	transport.Conn
-	hold  chan struct{}
-	reads int
-}
-
-func (c *heldConn) ReadMessage() ([]byte, error) {
-	msg, err := c.Conn.ReadMessage()
-	if c.reads++; c.reads > 1 {
-		<-c.hold
-	}
-	return msg, err
 }
 
 // Run waits for the Writer. The test runs in a bubble, where a wait is visible.
@@ -1048,14 +972,6 @@ func TestAttach(t *testing.T) {
 	}(), 3)
 }
 
-// A slowConn takes a second to close, and is read meanwhile.
-type slowConn struct{ transport.Conn }
-
-func (c slowConn) Close(code int, reason string) error {
-	time.Sleep(time.Second)
-	return c.Conn.Close(code, reason)
-}
-
 // Attach ignores what the connection before the resume still brings: it has begun in the middle of the stream.
 func TestAttachDuringOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -1068,7 +984,9 @@ func TestAttachDuringOutput(t *testing.T) {
 		}
 		first.Close()
 
-		second := connect(t, f, &Options{Session: first.SessionID(), Dialer: f.through(func(conn transport.Conn) transport.Conn { return slowConn{conn} })})
+		second := connect(t, f, &Options{Session: first.SessionID(), Dialer: f.through(func(conn transport.Conn) transport.Conn {
+			return hooked{Conn: conn, close: func() { time.Sleep(time.Second) }} // and is read meanwhile
+		})})
 		write := func(text string) {
 			if err := second.Process(program.ID).Write(t.Context(), []byte(text)); err != nil {
 				t.Error(err)

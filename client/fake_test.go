@@ -94,6 +94,59 @@ func (f *fake) through(wrap func(transport.Conn) transport.Conn) func(context.Co
 	}
 }
 
+// A hooked connection tells a test of what the client does. A hook may be nil.
+type hooked struct {
+	transport.Conn
+	write func(msg []byte) (lost bool) // before each message; lost: the kernel took the message, and nobody gets it
+	read  func()                       // after each message
+	close func()                       // before
+}
+
+func (c hooked) WriteMessage(msg []byte, binary bool) error {
+	if c.write != nil && c.write(msg) {
+		return nil
+	}
+	return c.Conn.WriteMessage(msg, binary)
+}
+
+func (c hooked) ReadMessage() ([]byte, error) {
+	msg, err := c.Conn.ReadMessage()
+	if c.read != nil {
+		c.read()
+	}
+	return msg, err
+}
+
+func (c hooked) Close(code int, reason string) error {
+	if c.close != nil {
+		c.close()
+	}
+	return c.Conn.Close(code, reason)
+}
+
+// held makes a connection deliver the first message, and the others when hold is closed.
+func held(hold chan struct{}) func(transport.Conn) transport.Conn {
+	return func(conn transport.Conn) transport.Conn {
+		reads := 0
+		return hooked{Conn: conn, read: func() {
+			if reads++; reads > 1 {
+				<-hold
+			}
+		}}
+	}
+}
+
+// records writes what the client writes to a buffer, a message a line, and calls then before a message passes.
+func records(wrote *bytes.Buffer, then func(msg []byte)) func(transport.Conn) transport.Conn {
+	return func(conn transport.Conn) transport.Conn {
+		return hooked{Conn: conn, write: func(msg []byte) bool {
+			wrote.Write(append(msg, '\n'))
+			then(msg)
+			return false
+		}}
+	}
+}
+
 func (f *fake) serve(conn *fakeConn) {
 	sent := make(chan struct{})
 	go func() {

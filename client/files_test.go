@@ -461,11 +461,7 @@ func testFileChangesDuringCut(t *testing.T, larger int, later time.Duration) {
 	if err := os.Rename(dir+"/b", dir+"/a"); err != nil {
 		t.Fatal(err)
 	}
-	h.mu.Lock()
-	for _, conn := range h.conns {
-		conn.Close(1006, "cut by the test")
-	}
-	h.mu.Unlock()
+	h.cut()
 	if _, err := io.Copy(io.Discard, file); !errors.Is(err, client.ErrFileChanged) {
 		t.Errorf("after the change: %v, want ErrFileChanged", err)
 	}
@@ -517,24 +513,13 @@ func TestAwait(t *testing.T) {
 	}
 	for _, cut := range []bool{false, true} {
 		os.Remove(dir + "/a")
-		before := len(h.methods())
+		before := h.count(protocol.MethodFsWatchMissing)
 		result := make(chan error, 1)
 		go func() { result <- f.Await([]string{"b", "a"}, nil) }()
-		count := func() (n int) {
-			for _, m := range h.methods()[before:] {
-				if m == protocol.MethodFsWatchMissing {
-					n++
-				}
-			}
-			return n
-		}
+		count := func() int { return h.count(protocol.MethodFsWatchMissing) - before }
 		eventually(t, "the watch", func() bool { return count() == 1 })
 		if cut {
-			h.mu.Lock()
-			for _, conn := range h.conns {
-				conn.Close(1006, "cut by the test")
-			}
-			h.mu.Unlock()
+			h.cut()
 			eventually(t, "the watch after the cut", func() bool { return count() == 2 })
 		}
 		select {
@@ -560,14 +545,7 @@ func TestAwait(t *testing.T) {
 func TestAwaitCutBeforeTheAnswer(t *testing.T) {
 	h := newHost(t, actors.Config{})
 	f, dir := filesOf(t, h)
-	watches := func() (n int) {
-		for _, m := range h.methods() {
-			if m == protocol.MethodFsWatchMissing {
-				n++
-			}
-		}
-		return n
-	}
+	watches := func() int { return h.count(protocol.MethodFsWatchMissing) }
 	h.mu.Lock()
 	h.onMessage = func(_ int, method string) bool { return method == protocol.MethodFsWatchMissing && watches() == 1 }
 	h.mu.Unlock()

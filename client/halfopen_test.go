@@ -161,24 +161,6 @@ func onRelay(t *testing.T, test func(t *testing.T, f *fake, r *relay, dial func(
 	}
 }
 
-func dialFake(t *testing.T, f *fake, url string, o *Options) *Client {
-	t.Helper()
-	c, err := Dial(t.Context(), url, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		c.Close()
-		f.lock(func() {
-			for _, p := range f.procs {
-				p.killed = true
-			}
-		})
-		f.programN.Wait()
-	})
-	return c
-}
-
 // A link that carries nothing any more, without FIN or RST, is told, cut, and replaced.
 func TestHalfOpenLink(t *testing.T) {
 	t.Parallel()

@@ -169,11 +169,7 @@ func TestHTTPOverCuts(t *testing.T) {
 	})
 	cut := func() {
 		<-arrived
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		for _, conn := range h.conns {
-			conn.Close(1006, "cut by the test")
-		}
+		h.cut()
 	}
 	go cut()
 	resp, err := web.Get(url)

@@ -94,6 +94,25 @@ func (h *host) methods() []string {
 	return slices.Clone(h.sent)
 }
 
+// count returns how many messages had the method.
+func (h *host) count(method string) (n int) {
+	for _, m := range h.methods() {
+		if m == method {
+			n++
+		}
+	}
+	return n
+}
+
+// cut cuts all connections.
+func (h *host) cut() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, conn := range h.conns {
+		conn.Close(1006, "cut by the test")
+	}
+}
+
 // A tapped connection records what the server reads.
 type tapped struct {
 	transport.Conn

@@ -15,16 +15,6 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// A slowStart takes a second to send process/start, and is read meanwhile.
-type slowStart struct{ transport.Conn }
-
-func (c slowStart) WriteMessage(msg []byte, binary bool) error {
-	if bytes.Contains(msg, []byte(protocol.MethodProcessStart)) {
-		time.Sleep(time.Second)
-	}
-	return c.Conn.WriteMessage(msg, binary)
-}
-
 // web starts the program echo with the id web, and leaves.
 func web(t *testing.T, f *fake) *fakeProcess {
 	t.Helper()
@@ -44,7 +34,14 @@ func TestStartOfATakenID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(programs)
 		old := web(t, f)
-		c := connect(t, f, &Options{Session: "s1", Dialer: f.through(func(conn transport.Conn) transport.Conn { return slowStart{conn} })})
+		c := connect(t, f, &Options{Session: "s1", Dialer: f.through(func(conn transport.Conn) transport.Conn {
+			return hooked{Conn: conn, write: func(msg []byte) bool {
+				if bytes.Contains(msg, []byte(protocol.MethodProcessStart)) {
+					time.Sleep(time.Second) // and is read meanwhile
+				}
+				return false
+			}}
+		})})
 		cmd := c.Command("hello")
 		cmd.ID = "web"
 		var got strings.Builder
@@ -84,7 +81,7 @@ func TestStartOfATakenIDCancelled(t *testing.T) {
 			f := newFake(programs)
 			old := web(t, f)
 			hold := make(chan struct{})
-			c := connect(t, f, &Options{Session: "s1", Dialer: f.through(func(conn transport.Conn) transport.Conn { return &heldConn{Conn: conn, hold: hold} })})
+			c := connect(t, f, &Options{Session: "s1", Dialer: f.through(held(hold))})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			cmd := c.Command("hello")
@@ -157,19 +154,6 @@ func TestAckOfAnEarlierProcess(t *testing.T) {
 	})
 }
 
-// A deafConn loses acknowledgements while lost is true.
-type deafConn struct {
-	transport.Conn
-	lost *atomic.Bool
-}
-
-func (c deafConn) WriteMessage(msg []byte, binary bool) error {
-	if c.lost.Load() && bytes.Contains(msg, []byte(protocol.MethodSessionAck)) {
-		return nil
-	}
-	return c.Conn.WriteMessage(msg, binary)
-}
-
 // If a cut loses the last acknowledgement of a process that has closed, the client sends it again: the server keeps a closed
 // process until its owner has it.
 func TestLostAckOfAClosedProcess(t *testing.T) {
@@ -177,7 +161,9 @@ func TestLostAckOfAClosedProcess(t *testing.T) {
 		f := newFake(programs)
 		var lost atomic.Bool
 		lost.Store(true)
-		c := connect(t, f, &Options{Dialer: f.through(func(conn transport.Conn) transport.Conn { return deafConn{conn, &lost} })})
+		c := connect(t, f, &Options{Dialer: f.through(func(conn transport.Conn) transport.Conn {
+			return hooked{Conn: conn, write: func(msg []byte) bool { return lost.Load() && bytes.Contains(msg, []byte(protocol.MethodSessionAck)) }}
+		})})
 		cmd := c.Command("hello")
 		if err := cmd.Run(t.Context()); err != nil {
 			t.Fatal(err)
@@ -221,44 +207,31 @@ func TestCutDuringAttach(t *testing.T) {
 	})
 }
 
-// A writeGate records what the client writes, and lets nothing pass after a message with stop until it is opened.
-type writeGate struct {
-	transport.Conn
-	stop    string
-	stopped chan struct{} // closed by the message with stop
-	open    chan struct{}
-	wrote   *bytes.Buffer // of all connections
-}
-
-func (c writeGate) WriteMessage(msg []byte, binary bool) error {
-	c.wrote.Write(append(msg, '\n'))
-	if bytes.Contains(msg, []byte(c.stop)) {
-		close(c.stopped)
-		<-c.open
-	}
-	return c.Conn.WriteMessage(msg, binary)
-}
-
 // A start that the client has not sent when the context of Start ends is not sent.
 func TestUnsentStartIsTakenBack(t *testing.T) {
 	f := newFake(programs)
-	gate := writeGate{stop: protocol.MethodSessionList, stopped: make(chan struct{}), open: make(chan struct{}), wrote: new(bytes.Buffer)}
-	c := connect(t, f, &Options{Dialer: f.through(func(conn transport.Conn) transport.Conn { gate.Conn = conn; return gate })})
+	stopped, open, wrote := make(chan struct{}), make(chan struct{}), new(bytes.Buffer)
+	c := connect(t, f, &Options{Dialer: f.through(records(wrote, func(msg []byte) {
+		if bytes.Contains(msg, []byte(protocol.MethodSessionList)) {
+			close(stopped)
+			<-open
+		}
+	}))})
 	listed := make(chan error, 1)
 	go func() {
 		_, err := c.Sessions(t.Context(), "")
 		listed <- err
 	}()
-	<-gate.stopped
+	<-stopped
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Command("hello").Start(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Start: %v", err)
 	}
-	close(gate.open)
+	close(open)
 	<-listed
 	wantExit(t, c.Command("hello").Run(t.Context()), 0) // whatever was to be sent before was sent
-	if n := strings.Count(gate.wrote.String(), protocol.MethodProcessStart); n != 1 {
+	if n := strings.Count(wrote.String(), protocol.MethodProcessStart); n != 1 {
 		t.Errorf("%d starts are sent, want 1", n)
 	}
 }
@@ -287,9 +260,7 @@ func TestAnswerOfAnUnsentCall(t *testing.T) {
 func TestCallsOfALostConnection(t *testing.T) {
 	f := newFake(programs)
 	wrote := new(bytes.Buffer)
-	c := connect(t, f, &Options{Dialer: f.through(func(conn transport.Conn) transport.Conn {
-		return writeGate{Conn: conn, stop: "no message has this", wrote: wrote}
-	})})
+	c := connect(t, f, &Options{Dialer: f.through(records(wrote, func([]byte) {}))})
 	answered := make(chan *call, 2)
 	c.mu.Lock()
 	for _, once := range []bool{true, false} {

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"testing"
 
@@ -13,13 +12,7 @@ import (
 // A program ends with SIGPIPE when the caller closes its StdoutPipe, as with os/exec.
 func TestStdoutPipeClosed(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), factTimeout)
-	defer cancel()
-	c, err := client.Dial(ctx, startServer(t).url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.CloseSession(ctx)
+	ctx, c := dialServer(t)
 	cmd := c.Command("yes")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -41,13 +34,7 @@ func TestStdoutPipeClosed(t *testing.T) {
 // A program that the server gives up after its restarts ended with its last exit.
 func TestGivenUpAfterRestarts(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), factTimeout)
-	defer cancel()
-	c, err := client.Dial(ctx, startServer(t).url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.CloseSession(ctx)
+	ctx, c := dialServer(t)
 	for _, restart := range []protocol.Restart{
 		{Policy: protocol.RestartPermanent, Backoff: &protocol.Backoff{}, Intensity: &protocol.Intensity{Restarts: new(uint64(2))}},
 		{Policy: protocol.RestartTransient, GiveUp: &protocol.GiveUp{ExitCodes: []int{7}}},
