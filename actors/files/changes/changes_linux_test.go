@@ -221,11 +221,11 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// Lost events are told by the watched path, and the watch finds what has changed.
+// After lost events every watch looks. A Watch tells its path, and both kinds find what has changed.
 func TestLostEvents(t *testing.T) {
 	dir, side := t.TempDir(), t.TempDir()
 	r := NewWatcher()
-	w := begin(t, r, dir+"/d")
+	w, missing := begin(t, r, dir+"/d"), watch(t, r, []string{dir + "/d"}, nil)
 	lose := func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -240,9 +240,10 @@ func TestLostEvents(t *testing.T) {
 	sh(t, dir, "mkdir d; touch d/a")
 	lose()
 	until(t, "not told", func() bool { return slices.Contains(told(w), dir+"/d") })
+	await(t, missing, "after an overflow")
 }
 
-// Watches of the same files end and begin, while directories change places. Nothing is left at the end.
+// Watches of the same files, of both kinds, end and begin, while directories change places. Nothing is left at the end.
 func TestWatchEnds(t *testing.T) {
 	descriptors := func() int {
 		all, err := os.ReadDir("/proc/self/fd")
@@ -264,6 +265,11 @@ func TestWatchEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		missing, err := r.Missing(ctx, places([]string{b + "/c/d", dir + "/never"}), nil) // it may be looking when it ends
+		if err != nil {
+			t.Fatal(err)
+		}
+		missing.Then(func() { t.Error("told of no change") })
 		if i%2 == 0 {
 			go cancel()
 		}
@@ -277,7 +283,7 @@ func TestWatchEnds(t *testing.T) {
 	until(t, "something is left of watches that have ended", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.in == nil && r.changes.places == 0 && descriptors() <= before
+		return r.in == nil && r.changes.places == 0 && r.missing.places == 0 && descriptors() <= before
 	})
 }
 
@@ -552,6 +558,29 @@ func TestWatchEndsAsItWaits(t *testing.T) {
 
 // A watch that begins or ends in a directory does not disturb another watch there.
 func TestWatchesShare(t *testing.T) {
+	t.Run("fs/watch", func(t *testing.T) {
+		watchesShare(t, 200, func(ctx context.Context, r *Watcher, dir, path string) (func() bool, error) {
+			w, err := r.Watch(ctx, files.Place{Path: dir}, new(room))
+			return func() bool { return slices.Contains(told(w), path) }, err
+		})
+	})
+	t.Run("fs/watchMissing", func(t *testing.T) { missingShare(t, 50) })
+}
+
+func missingShare(t *testing.T, rounds int) {
+	watchesShare(t, rounds, func(ctx context.Context, r *Watcher, dir, path string) (func() bool, error) {
+		w, err := r.Missing(ctx, places([]string{path}), nil)
+		if err != nil {
+			return nil, err
+		}
+		told := toldBy(w)
+		return func() bool { return len(told) > 0 }, nil
+	})
+}
+
+// watchesShare begins a watch in each round, beside others that begin and end in the same directory. The path appears after the watch
+// has begun.
+func watchesShare(t *testing.T, rounds int, watch func(ctx context.Context, r *Watcher, dir, path string) (told func() bool, err error)) {
 	dir := t.TempDir()
 	r := NewWatcher()
 	begin(t, r, "/")
@@ -563,24 +592,24 @@ func TestWatchesShare(t *testing.T) {
 		others.Go(func() {
 			for !over.Load() {
 				ctx, cancel := context.WithCancel(context.Background())
-				if _, err := r.Watch(ctx, files.Place{Path: dir}, new(room)); err != nil {
+				if _, err := watch(ctx, r, dir, dir+"/none"); err != nil {
 					t.Error(err)
 				}
 				cancel()
 			}
 		})
 	}
-	for i := range 200 {
+	for i := range rounds {
 		ctx, cancel := context.WithCancel(context.Background())
-		w, err := r.Watch(ctx, files.Place{Path: dir}, new(room))
+		path := filepath.Join(dir, fmt.Sprint(i))
+		told, err := watch(ctx, r, dir, path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(dir, fmt.Sprint(i))
 		if err := os.WriteFile(path, nil, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "not told", func() bool { return slices.Contains(told(w), path) })
+		until(t, "not told", told)
 		cancel()
 	}
 }

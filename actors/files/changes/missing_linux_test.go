@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/internal/testroot"
-	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
 
@@ -72,22 +70,6 @@ func idle(t *testing.T, r *Watcher) {
 	})
 }
 
-// looked waits until no watch looks. All earlier events are then handled.
-func (r *Watcher) looked(t *testing.T) {
-	t.Helper()
-	marker := filepath.Join(t.TempDir(), "marker")
-	w, err := r.Missing(t.Context(), places([]string{marker}), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	told := toldBy(w)
-	if err := os.Mkdir(marker, 0o777); err != nil { // its event comes after all others
-		t.Fatal(err)
-	}
-	await(t, told, "a marker")
-	r.still(t)
-}
-
 func TestMissing(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -130,60 +112,20 @@ func TestMissing(t *testing.T) {
 				return paths
 			}
 			told := watch(t, r, paths(c.missing), paths(c.present))
-			do(t, dir, c.quiet)
-			r.looked(t)
+			sh(t, dir, c.quiet)
+			r.settled(t, t.TempDir())
 			select {
 			case <-told:
 				t.Fatalf("told of %s", c.quiet)
 			default:
 			}
-			do(t, dir, c.change)
+			sh(t, dir, c.change)
 			await(t, told, c.change)
 			idle(t, r)
 			if len(told) > 0 {
 				t.Error("told twice")
 			}
 		})
-	}
-}
-
-// do runs commands separated by semicolons.
-func do(t *testing.T, dir, script string) {
-	t.Helper()
-	for command := range strings.SplitSeq(script, ";") {
-		f := strings.Fields(command)
-		if len(f) == 0 {
-			continue
-		}
-		at := func(i int) string { return filepath.Join(dir, f[len(f)+i]) }
-		var err error
-		switch command := f[0] + " " + f[1]; {
-		case f[0] == "touch":
-			for i := 1 - len(f); i < 0; i++ {
-				err = errors.Join(err, os.WriteFile(at(i), nil, 0o666))
-			}
-		case command == "mkdir -p":
-			err = os.MkdirAll(at(-1), 0o777)
-		case f[0] == "mkdir":
-			err = os.Mkdir(at(-1), 0o777)
-		case command == "ln -s":
-			err = os.Symlink(f[2], at(-1))
-		case f[0] == "ln":
-			err = os.Link(at(-2), at(-1))
-		case f[0] == "mv":
-			err = os.Rename(at(-2), at(-1))
-		case f[0] == "rm":
-			err = os.RemoveAll(at(-1))
-		case f[0] == "rmdir":
-			err = os.Remove(at(-1))
-		case f[0] == "mkfifo":
-			err = unix.Mkfifo(at(-1), 0o666)
-		default:
-			t.Fatalf("unknown: %s", command)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -225,38 +167,9 @@ func TestMissingRefuses(t *testing.T) {
 		t.Errorf("more places than there may be: %v", err)
 	}
 	told := toldBy(w)
-	do(t, dir, "touch 7")
+	sh(t, dir, "touch 7")
 	await(t, told, "after another was refused")
 	idle(t, r)
-}
-
-// An ended watch leaves nothing behind, in any state.
-func TestMissingEnds(t *testing.T) {
-	dir := testroot.Tree(t, map[string]string{"a/b/": ""})
-	r := NewWatcher()
-	watch(t, r, []string{dir + "/none"}, nil)
-	before := r.missing.places
-	for i := range 300 {
-		ctx, cancel := context.WithCancel(context.Background())
-		go cancel()
-		w, err := r.Missing(ctx, places([]string{dir + "/a/b/c", dir + "/a/x"}), nil)
-		if err == nil {
-			w.Then(func() { t.Error("told of no change") })
-			do(t, dir, fmt.Sprintf("mv a x%d; mkdir -p a/b", i)) // the watch may be looking when it ends
-		}
-		cancel()
-	}
-	for deadline := time.Now().Add(watchTime); ; time.Sleep(time.Millisecond) {
-		r.mu.Lock()
-		left, places := len(r.in.all), r.missing.places
-		r.mu.Unlock()
-		if left == 1 && places == before {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d watches are left, with %d places", left, places)
-		}
-	}
 }
 
 // A watch gives up places no longer needed, and an ended watch gives up all places.
@@ -270,29 +183,27 @@ func TestMissingKeepsWhatItNeeds(t *testing.T) {
 	told := toldBy(w)
 	of := strings.Count(dir, "/") // directories above dir
 	for i := range 20 {
-		do(t, dir, "mkdir a; mkdir a/b")
-		r.looked(t)
+		sh(t, dir, "mkdir a; mkdir a/b")
+		r.settled(t, t.TempDir())
 		wantPlaces(t, r, of+3)
-		do(t, dir, fmt.Sprintf("mv a x%d", i))
-		r.looked(t)
+		sh(t, dir, fmt.Sprintf("mv a x%d", i))
+		r.settled(t, t.TempDir())
 		wantPlaces(t, r, of+1)
 	}
 	collected := make(chan struct{})
 	runtime.AddCleanup(w, func(struct{}) { close(collected) }, struct{}{})
 	w = nil
-	do(t, dir, "mkdir -p a/b/c")
+	sh(t, dir, "mkdir -p a/b/c")
 	await(t, told, "a/b/c")
-	for deadline := time.Now().Add(watchTime); ; {
+	until(t, "a watch that has ended is kept", func() bool {
 		runtime.GC()
 		select {
 		case <-collected:
-			return
-		case <-time.After(time.Millisecond):
+			return true
+		default:
+			return false
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("a watch that has ended is kept")
-		}
-	}
+	})
 }
 
 // wantPlaces wants this number of places, each in a directory of its own, and the kernel to watch these directories. The kernel
@@ -335,13 +246,13 @@ func TestMissingWithoutPermission(t *testing.T) {
 	testroot.ObeyModes(t)
 	r := NewWatcher()
 	told := watch(t, r, []string{dir + "/shut/open/a"}, nil)
-	do(t, dir, "touch shut/open/a")
+	sh(t, dir, "touch shut/open/a")
 	await(t, told, "a file below it")
 	told = watch(t, r, []string{dir + "/shut/open/b"}, nil)
-	do(t, dir, "mv shut/open shut/x; mkdir shut/open; touch shut/open/b")
+	sh(t, dir, "mv shut/open shut/x; mkdir shut/open; touch shut/open/b")
 	await(t, told, "a file in another directory of that name")
 	told = watch(t, r, []string{dir + "/shut/open/c"}, nil)
-	do(t, dir, "rm shut/open/b; rmdir shut/open; mkdir shut/open; touch shut/open/c")
+	sh(t, dir, "rm shut/open/b; rmdir shut/open; mkdir shut/open; touch shut/open/c")
 	await(t, told, "a file in a directory made anew")
 	_, err := r.Missing(t.Context(), places([]string{dir + "/shut/a"}), nil)
 	wantText(t, err, "Permission denied (os error 13)")
@@ -420,14 +331,7 @@ func missingRaces(t *testing.T, rounds int) {
 
 // Watches that come and go one after the other leave no queue of instances to be closed: their user may have few.
 func TestWatchesNeedFewInstances(t *testing.T) {
-	noneLeft := func() {
-		t.Helper()
-		for deadline := time.Now().Add(watchTime); instances(t) > 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d instances are left", instances(t))
-			}
-		}
-	}
+	noneLeft := func() { until(t, "instances of inotify are left", func() bool { return instances(t) == 0 }) }
 	noneLeft() // of earlier tests
 	r, missing := NewWatcher(), []files.Place{{Path: filepath.Join(t.TempDir(), "none")}}
 	most := 0
@@ -462,36 +366,6 @@ func instances(t *testing.T) (n int) {
 	return n
 }
 
-// A watch beginning or ending in a directory does not disturb other watches there.
-func TestMissingShare(t *testing.T) { missingShare(t, 100) }
-
-func missingShare(t *testing.T, rounds int) {
-	dir := testroot.Tree(t, map[string]string{"d/": ""})
-	r := NewWatcher()
-	watch(t, r, []string{dir + "/none"}, nil)
-	var over atomic.Bool
-	var others sync.WaitGroup
-	defer others.Wait()
-	defer over.Store(true)
-	for range 2 {
-		others.Go(func() {
-			for !over.Load() {
-				ctx, cancel := context.WithCancel(context.Background())
-				if _, err := r.Missing(ctx, places([]string{dir + "/d/none"}), nil); err != nil {
-					t.Error(err)
-				}
-				cancel()
-			}
-		})
-	}
-	for i := range rounds {
-		name := fmt.Sprint("d/", i)
-		told := watch(t, r, []string{filepath.Join(dir, name)}, nil)
-		do(t, dir, "touch "+name)
-		await(t, told, name)
-	}
-}
-
 // A Missing stays below the root of its places, notices what happens there, and refuses links that lead out.
 func TestMissingBelowARoot(t *testing.T) {
 	dir := testroot.Tree(t, map[string]string{"root/d/e/": "", "root/d/file": "", "root/in@": "d", "outside/file": "",
@@ -517,7 +391,7 @@ func TestMissingBelowARoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := toldBy(w)
-	do(t, root, "mkdir d/e/new; touch d/e/new/file")
+	sh(t, root, "mkdir d/e/new; touch d/e/new/file")
 	await(t, told, "a new file")
 }
 
@@ -552,7 +426,7 @@ func TestKindsShare(t *testing.T) {
 		t.Error("fs/watchMissing looks after a write")
 	}
 	cancel()
-	do(t, dir, "touch b")
+	sh(t, dir, "touch b")
 	await(t, told, "a file, after the end of fs/watch")
 }
 
@@ -569,22 +443,6 @@ func TestEventWhileItLooks(t *testing.T) {
 	if f.again() {
 		t.Error("the watch looks again without an event")
 	}
-}
-
-// If events were lost, every watch looks.
-func TestMissingOverflow(t *testing.T) {
-	dir := testroot.Tree(t, nil)
-	r := NewWatcher()
-	told := watch(t, r, []string{dir + "/a"}, nil)
-	r.mu.Lock()
-	in := r.in
-	clear(in.directories) // the events of all places are now unknown
-	if err := os.WriteFile(dir+"/a", nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	r.event(in, -1, unix.IN_Q_OVERFLOW, "")
-	r.mu.Unlock()
-	await(t, told, "after an overflow")
 }
 
 // If the inotify instance breaks, its watches end with a change, and a new watch gets a new
@@ -610,7 +468,7 @@ func TestMissingBroken(t *testing.T) {
 	r.in.file.SetReadDeadline(time.Now())
 	await(t, told, "that nothing more is told")
 	await(t, told, "that nothing more is told, the other")
-	do(t, dir, "touch a")
+	sh(t, dir, "touch a")
 	await(t, told, "a file")
 	await(t, told, "a file, the other")
 	idle(t, r)
