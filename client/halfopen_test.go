@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,77 +12,34 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/testca"
+	"github.com/b6f6fdd7/troupe/internal/testrelay"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
 // A relay is a network between client and server. While it is silent, it carries no byte and ends no
 // connection.
 type relay struct {
-	listener net.Listener
-	network  string
-	server   string // address
+	*testrelay.Relay
 
 	mu     sync.Mutex
 	lifted *sync.Cond
 	silent bool
-	ended  bool
-	conns  []net.Conn
-	copies sync.WaitGroup
 }
 
 func newRelay(t *testing.T, network, server string) *relay {
 	t.Helper()
-	address := "127.0.0.1:0"
-	if network == "unix" {
-		address = filepath.Join(t.TempDir(), "relay")
-	}
-	listener, err := net.Listen(network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &relay{listener: listener, network: network, server: server}
+	r := new(relay)
 	r.lifted = sync.NewCond(&r.mu)
-	r.copies.Go(r.accept)
-	t.Cleanup(r.close)
-	return r
-}
-
-func (r *relay) accept() {
-	for {
-		near, err := r.listener.Accept()
-		if err != nil {
-			return
-		}
-		far, err := net.Dial(r.network, r.server)
-		if err != nil {
-			near.Close()
-			continue
-		}
+	r.Relay = testrelay.New(t, network, server, func(_ *testrelay.Link, n int, _ bool) (int, testrelay.How) {
 		r.mu.Lock()
-		r.conns = append(r.conns, near, far)
-		r.mu.Unlock()
-		r.copies.Go(func() { r.copy(near, far) })
-		r.copies.Go(func() { r.copy(far, near) })
-	}
-}
-
-func (r *relay) copy(to, from net.Conn) {
-	defer to.Close()
-	buf := make([]byte, 4<<10)
-	for {
-		n, err := from.Read(buf)
-		r.mu.Lock()
-		for r.silent && !r.ended {
+		defer r.mu.Unlock()
+		for r.silent {
 			r.lifted.Wait()
 		}
-		r.mu.Unlock()
-		if err != nil {
-			return
-		}
-		if _, err := to.Write(buf[:n]); err != nil {
-			return
-		}
-	}
+		return n, testrelay.Open
+	})
+	t.Cleanup(func() { r.set(false) }) // before the relay ends
+	return r
 }
 
 func (r *relay) set(silent bool) {
@@ -91,18 +47,6 @@ func (r *relay) set(silent bool) {
 	defer r.mu.Unlock()
 	r.silent = silent
 	r.lifted.Broadcast()
-}
-
-func (r *relay) close() {
-	r.listener.Close()
-	r.mu.Lock()
-	r.ended = true
-	for _, c := range r.conns {
-		c.Close()
-	}
-	r.lifted.Broadcast()
-	r.mu.Unlock()
-	r.copies.Wait()
 }
 
 // serveFake runs a fake server at a kind of socket, and returns its URL and the TLS of its clients.
@@ -155,7 +99,7 @@ func onRelay(t *testing.T, test func(t *testing.T, f *fake, r *relay, dial func(
 			r := newRelay(t, network, strings.TrimSuffix(address, "/"))
 			test(t, f, r, func(o *Options) *Client {
 				o.JSON, o.TLS = true, config
-				return dialFake(t, f, scheme+r.listener.Addr().String(), o)
+				return dialFake(t, f, scheme+r.Addr(), o)
 			})
 		})
 	}

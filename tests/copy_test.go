@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/internal/testrelay"
 )
 
 // size is a flag with a number of bytes, such as 64MiB.
@@ -46,116 +46,34 @@ func init() { flag.Var(&copyBytes, "bytes", "how much TestIOCopyOverCuts copies,
 
 // A breaker is a network that breaks each connection after a while: with FIN, with RST, or by silence.
 type breaker struct {
-	listener net.Listener
-	server   string // address
+	*testrelay.Relay
 
 	mu    sync.Mutex
 	left  int64 // bytes until the next break
 	every int64 // bytes between two breaks, on average
 	cuts  int   // still to come
 	done  [3]int
-	open  []*relayed
-	all   sync.WaitGroup
-}
-
-// A relayed connection joins a connection of the client with a connection of the server.
-type relayed struct {
-	client, server *net.TCPConn
-	broken         chan struct{} // closed at the break
-	once           sync.Once
 }
 
 func newBreaker(t *testing.T, url string, every int64, cuts int) *breaker {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &breaker{listener: listener, server: strings.TrimPrefix(url, "ws://"), left: every, every: every, cuts: cuts}
-	c.all.Go(c.serve)
-	t.Cleanup(func() {
-		listener.Close()
-		c.mu.Lock()
-		for _, l := range c.open {
-			l.end(0)
-		}
-		c.mu.Unlock()
-		c.all.Wait()
-	})
-	return c
+	b := &breaker{left: every, every: every, cuts: cuts}
+	b.Relay = testrelay.New(t, "tcp", strings.TrimPrefix(url, "ws://"), b.pass)
+	return b
 }
 
-func (c *breaker) serve() {
-	for {
-		near, err := c.listener.Accept()
-		if err != nil {
-			return
-		}
-		far, err := net.Dial("tcp", c.server)
-		if err != nil {
-			near.Close()
-			continue
-		}
-		l := &relayed{client: near.(*net.TCPConn), server: far.(*net.TCPConn), broken: make(chan struct{})}
-		c.mu.Lock()
-		c.open = append(c.open, l)
-		c.mu.Unlock()
-		c.all.Go(func() { c.carry(l, l.client, l.server) })
-		c.all.Go(func() { c.carry(l, l.server, l.client) })
+func (b *breaker) pass(_ *testrelay.Link, n int, _ bool) (int, testrelay.How) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.left -= int64(n); b.left > 0 || b.cuts == 0 {
+		return n, testrelay.Open
 	}
-}
-
-func (c *breaker) carry(l *relayed, to, from *net.TCPConn) {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buf)
-		select {
-		case <-l.broken:
-			return // the network carries nothing any more
-		default:
-		}
-		if err != nil {
-			to.CloseWrite()
-			return
-		}
-		n = c.pass(l, n)
-		if _, err := to.Write(buf[:n]); err != nil {
-			return
-		}
-	}
-}
-
-// pass returns how many of n bytes the network still carries, and breaks l after them if it is time.
-func (c *breaker) pass(l *relayed, n int) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.left -= int64(n); c.left > 0 || c.cuts == 0 {
-		return n
-	}
-	n = max(0, n+int(c.left)) // the break may be within a message
-	c.left = c.every/2 + rand.Int64N(c.every)
-	how := c.cuts % len(c.done)
-	c.cuts--
-	c.done[how]++
-	l.once.Do(func() { close(l.broken) })
-	if how != silence {
-		l.end(how)
-	}
-	return n
-}
-
-const (
-	silence = 2 // the connections stay open, and carry nothing
-	resets  = 1
-)
-
-func (l *relayed) end(how int) {
-	for _, conn := range []*net.TCPConn{l.client, l.server} {
-		if how == resets {
-			conn.SetLinger(0)
-		}
-		conn.Close()
-	}
+	n = max(0, n+int(b.left)) // the break may be within a message
+	b.left = b.every/2 + rand.Int64N(b.every)
+	how := b.cuts % len(b.done)
+	b.cuts--
+	b.done[how]++
+	return n, []testrelay.How{testrelay.FIN, testrelay.RST, testrelay.Silence}[how]
 }
 
 // A person writes to a program and reads its output with io.Copy. However often the connection breaks, the
@@ -171,7 +89,7 @@ func TestIOCopyOverCuts(t *testing.T) {
 	var c *client.Client
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
-	c, err := client.Dial(ctx, "ws://"+network.listener.Addr().String(), &client.Options{
+	c, err := client.Dial(ctx, "ws://"+network.Addr(), &client.Options{
 		PingEvery: 200 * time.Millisecond, DeadAfter: time.Second, ReconnectFor: client.Forever,
 		Resumed: func() { resumed++ },
 	})

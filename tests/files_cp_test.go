@@ -34,13 +34,13 @@ func TestCpOverCuts(t *testing.T) {
 		every                int64 // bytes from the server; of an upload these are 1,300 before the first block, and then 18 for each block
 	}{{here, ":" + there, there, 2 << 10}, {":" + there, back, back, size / 5}} {
 		cut := newCutter(t, strings.TrimPrefix(s.url, "ws://"), cuts, c.every)
-		p := startTroupe(t, nil, "cp", "--url", "ws://"+cut.listener.Addr().String(), c.source, c.target)
+		p := startTroupe(t, nil, "cp", "--url", "ws://"+cut.Addr(), c.source, c.target)
 		if code := p.exitCode(); code != 0 {
 			t.Fatalf("cp %s %s: exit code %d", c.source, c.target, code)
 		}
-		cut.close()
-		if cut.cuts != cuts {
-			t.Errorf("%d connections were cut, want %d", cut.cuts, cuts)
+		cut.Close()
+		if n := cut.cuts.Load(); n != cuts {
+			t.Errorf("%d connections were cut, want %d", n, cuts)
 		}
 		if got, want := digest(t, c.file), digest(t, here); got != want {
 			t.Errorf("%s differs from %s", c.file, here)

@@ -60,7 +60,7 @@ func TestQuickstartClient(t *testing.T) {
 		t.Run(fmt.Sprint(test.every), func(t *testing.T) {
 			t.Parallel()
 			network := newCutter(t, strings.TrimPrefix(s.url, "ws://"), test.cuts, test.every)
-			cmd := exec.CommandContext(t.Context(), python, client, "ws://"+network.listener.Addr().String(),
+			cmd := exec.CommandContext(t.Context(), python, client, "ws://"+network.Addr(),
 				"sh", "-c", "for i in $(seq 300); do echo line $i; done; cat; echo end >&2; exit 7")
 			cmd.WaitDelay = time.Minute
 			cmd.Stdin = strings.NewReader(in.String())
@@ -73,9 +73,9 @@ func TestQuickstartClient(t *testing.T) {
 			if out.String() != want.String() {
 				t.Errorf("%d bytes, want %d", out.Len(), want.Len())
 			}
-			network.close()
-			if network.cuts < test.cuts {
-				t.Errorf("the connection broke %d times, want %d", network.cuts, test.cuts)
+			network.Close()
+			if n := int(network.cuts.Load()); n < test.cuts {
+				t.Errorf("the connection broke %d times, want %d", n, test.cuts)
 			}
 		})
 	}

@@ -3,13 +3,13 @@ package tests
 import (
 	"bytes"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/term"
 
+	"github.com/b6f6fdd7/troupe/internal/testrelay"
 	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
@@ -242,54 +243,25 @@ func TestRunOnTerminal(t *testing.T) {
 
 // --- troupe run over a connection with cuts ---
 
-// cutter passes TCP on to a server, and ends each of its first connections with a
-// reset in the middle of the output.
+// cutter passes TCP on to a server, and resets connections in the middle of the output.
 type cutter struct {
-	listener net.Listener
-	wg       sync.WaitGroup
-	cuts     int // cuts made so far; read after close
+	*testrelay.Relay
+	cuts atomic.Int32 // made so far
 }
 
+// newCutter returns a cutter that cuts so many times, each time after a number of bytes from the server.
 func newCutter(t *testing.T, to string, cuts int, every int64) *cutter {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &cutter{listener: l}
-	c.wg.Go(func() {
-		for {
-			down, err := l.Accept()
-			if err != nil {
-				return
-			}
-			up, err := net.Dial("tcp", to)
-			if err != nil {
-				down.Close()
-				return
-			}
-			limit := int64(1) << 62
-			if c.cuts < cuts {
-				c.cuts++
-				limit = every
-			}
-			c.wg.Go(func() { io.Copy(up, down); up.(*net.TCPConn).CloseWrite() })
-			c.wg.Go(func() {
-				io.CopyN(down, up, limit)
-				for _, conn := range []net.Conn{up, down} {
-					conn.(*net.TCPConn).SetLinger(0)
-					conn.Close()
-				}
-			})
+	c := new(cutter)
+	c.Relay = testrelay.New(t, "tcp", to, func(l *testrelay.Link, n int, toClient bool) (int, testrelay.How) {
+		left := every - l.ToClient
+		if !toClient || int(c.cuts.Load()) >= cuts || int64(n) < left {
+			return n, testrelay.Open
 		}
+		c.cuts.Add(1)
+		return int(left), testrelay.RST
 	})
-	t.Cleanup(c.close)
 	return c
-}
-
-func (c *cutter) close() {
-	c.listener.Close()
-	c.wg.Wait()
 }
 
 // TestRunOverCuts: a program under troupe run gets its input unchanged, and so does whoever reads its output, over any number of cuts.
@@ -299,16 +271,16 @@ func TestRunOverCuts(t *testing.T) {
 	s := startServer(t)
 	c := newCutter(t, strings.TrimPrefix(s.url, "ws://"), cuts, 3<<20)
 	input := strings.NewReader(strings.Repeat(pattern, 1+size/len(pattern))[:size])
-	p := startTroupe(t, func(cmd *exec.Cmd) { cmd.Stdin = input }, "run", "--url", "ws://"+c.listener.Addr().String(), "--", "sh", "-c", "cat; exit 4")
+	p := startTroupe(t, func(cmd *exec.Cmd) { cmd.Stdin = input }, "run", "--url", "ws://"+c.Addr(), "--", "sh", "-c", "cat; exit 4")
 	if code := p.exitCode(); code != 4 {
 		t.Errorf("exit code %d, want 4", code)
 	}
-	c.close()
+	c.Close()
 	var check patternCheck
 	if got := []byte(p.stdout.String()); !check.feed(got) || len(got) != size {
 		t.Errorf("%d bytes came, want %d of the pattern; they differ behind byte %d", len(got), size, check.n)
 	}
-	if c.cuts != cuts {
-		t.Errorf("%d connections were cut, want %d", c.cuts, cuts)
+	if n := c.cuts.Load(); n != cuts {
+		t.Errorf("%d connections were cut, want %d", n, cuts)
 	}
 }

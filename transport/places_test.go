@@ -194,15 +194,15 @@ func TestFullServer(t *testing.T) {
 func TestCutClientFindsAPlace(t *testing.T) {
 	t.Parallel()
 	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{MaxConnectionsEach: 1, DeadAfter: time.Hour})
-	r := newRelay(t, s.URL())
+	r, cut := newRelay(t, s.URL())
 	scheme, _, _ := strings.Cut(s.URL(), "://")
-	mustWrite(t, dial(t, scheme+"://"+r.Addr().String(), nil), "hello")
+	mustWrite(t, dial(t, scheme+"://"+r.Addr(), nil), "hello")
 	old := <-accepted
 	go func() {
 		for err := error(nil); err == nil; _, err = old.ReadMessage() {
 		}
 	}()
-	r.cut.Store(true)
+	cut.Store(true)
 	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		c, err := Dial(context.Background(), s.URL(), nil)
 		if err == nil {

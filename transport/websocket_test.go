@@ -24,6 +24,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/testrelay"
 	"github.com/gorilla/websocket"
 	"go.uber.org/goleak"
 )
@@ -765,58 +766,28 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// relay is a network between a server and its client. Neither side notices when the network is cut.
-type relay struct {
-	net.Listener
-	cut atomic.Bool
-}
-
-func newRelay(t *testing.T, to string) *relay {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &relay{Listener: l}
-	go func() {
-		near, err := l.Accept()
-		if err != nil {
-			return
+// newRelay returns a network to a server. Neither side notices when the network is cut.
+func newRelay(t *testing.T, to string) (r *testrelay.Relay, cut *atomic.Bool) {
+	cut = new(atomic.Bool)
+	return testrelay.New(t, "tcp", to[strings.Index(to, "://")+3:], func(_ *testrelay.Link, n int, _ bool) (int, testrelay.How) {
+		if cut.Load() {
+			return 0, testrelay.Silence
 		}
-		far, err := net.Dial("tcp", to[strings.Index(to, "://")+3:])
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		t.Cleanup(func() { near.Close(); far.Close(); l.Close() })
-		go r.forward(near, far)
-		r.forward(far, near)
-	}()
-	return r
-}
-
-func (r *relay) forward(from, to net.Conn) {
-	for b := make([]byte, 1<<10); ; {
-		n, err := from.Read(b)
-		if err != nil {
-			return
-		}
-		if !r.cut.Load() {
-			to.Write(b[:n])
-		}
-	}
+		return n, testrelay.Open
+	}), cut
 }
 
 func TestHalfOpenIsDeadAtBothEnds(t *testing.T) {
 	t.Parallel()
 	const every, after = 20 * time.Millisecond, time.Second
 	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{PingEvery: every, DeadAfter: after})
-	r := newRelay(t, s.URL())
+	r, cut := newRelay(t, s.URL())
 	scheme, _, _ := strings.Cut(s.URL(), "://")
-	client := dial(t, scheme+"://"+r.Addr().String(), &DialOptions{PingEvery: every, DeadAfter: after})
+	client := dial(t, scheme+"://"+r.Addr(), &DialOptions{PingEvery: every, DeadAfter: after})
 	server := <-accepted
 	mustWrite(t, client, "hello")
 	wantMessage(t, server, "hello")
-	r.cut.Store(true)
+	cut.Store(true)
 	var ends sync.WaitGroup
 	for _, c := range []Conn{client, server} {
 		ends.Go(func() {
