@@ -149,6 +149,25 @@ func TestSandboxFileMethods(t *testing.T) {
 			}
 		}
 
+		// A call with a sandbox that is not understood is refused, and does nothing.
+		entry := specialEntry("write", "root")
+		entry["except"] = "x"
+		for _, c := range sandboxedCalls {
+			for _, path := range []string{y.w + "/ok", y.w + "/never", y.w + "/f"} {
+				params := c.params(y, path)
+				params["sandbox"] = sandboxOf(managed("restricted", entry), y.w)
+				if code, text := y.c.callError(c.method, params); code != -32602 || !strings.Contains(text, "unknown field `except`") {
+					t.Errorf("%s with an unknown sandbox: %d %q, want -32602 and what is unknown", c.method, code, text)
+				}
+			}
+		}
+		if text, err := os.ReadFile(y.w + "/f"); string(text) != "file\n" {
+			t.Errorf("the file has %q, %v", text, err)
+		}
+		if _, err := os.Lstat(y.w + "/never"); err == nil {
+			t.Error("a call with an unknown sandbox has made a file")
+		}
+
 		// A copy reads its source, and a rename takes it.
 		for _, method := range []string{"fs/copy", "fs/rename"} {
 			for _, source := range []string{"denied", "hidden", "hidden/s", ".git/config", "../o/sec", ".codex"} {
