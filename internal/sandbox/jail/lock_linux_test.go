@@ -410,9 +410,6 @@ func (c lockCase) thread(r results) {
 // newRig makes the directories, owned by the user.
 func newRig(t *testing.T, user int) lockCase {
 	t.Helper()
-	if user != os.Getuid() {
-		needs.Root(t)
-	}
 	base := testroot.Dir(t, "")
 	c := lockCase{Work: base + "/work", Outside: base + "/outside", Host: os.Getpid(), Socket: base, OldProc: needs.ProbeNewProc(user) != nil}
 	for _, dir := range []string{c.Work, c.Outside} {
@@ -485,31 +482,8 @@ func (r results) want(t *testing.T, want results) {
 	}
 }
 
-// namespaces skips the test if the users of eachUser get no namespaces here.
-func namespaces(t *testing.T) {
-	t.Helper()
-	needs.Namespaces(t, os.Getuid())
-	if os.Getuid() == 0 && !testing.Short() {
-		needs.Namespaces(t, ordinary)
-	}
-}
-
-// ordinary is a user of no machine.
-const ordinary = 54321
-
-// eachUser runs do as the user of the test, and as an ordinary user. In short mode the ordinary user is left out: each case
-// starts this binary again, which takes long with -race.
-func eachUser(t *testing.T, do func(*testing.T, int)) {
-	t.Run("own user", func(t *testing.T) { do(t, os.Getuid()) })
-	if testing.Short() {
-		return
-	}
-	t.Run("ordinary user", func(t *testing.T) { do(t, ordinary) })
-}
-
 // TestLock: a program with every layer, but for the mounts, fails in every attempt.
 func TestLock(t *testing.T) {
-	namespaces(t)
 	needs.Landlock(t, 6)
 	always := results{
 		"CapInh": noCaps, "CapPrm": noCaps, "CapEff": noCaps, "CapBnd": noCaps, "CapAmb": noCaps, "NoNewPrivs": "1", "Seccomp": "2",
@@ -547,7 +521,8 @@ func TestLock(t *testing.T) {
 		"socket inet": "ok", "socket inet6 datagram": "ok or EAFNOSUPPORT", "socket netlink": "ok", "socket unix datagram": "ok", "pair datagram": "ok",
 		"setsockopt": "ok", "connect abstract": "ok",
 	}
-	eachUser(t, func(t *testing.T, user int) {
+	users(t, func(t *testing.T, user int, _ string) {
+		needs.Namespaces(t, user)
 		for _, net := range []bool{false, true} {
 			t.Run(fmt.Sprintf("network %v", net), func(t *testing.T) {
 				c := newRig(t, user)
@@ -574,7 +549,7 @@ func TestLock(t *testing.T) {
 
 // TestLockOnly: a program with files as outside has no network, nor a way to a process with a network.
 func TestLockOnly(t *testing.T) {
-	eachUser(t, func(t *testing.T, user int) {
+	users(t, func(t *testing.T, user int, _ string) {
 		for _, net := range []bool{false, true} {
 			t.Run(fmt.Sprintf("network %v", net), func(t *testing.T) {
 				c := newRig(t, user)
@@ -586,7 +561,7 @@ func TestLockOnly(t *testing.T) {
 					"NoNewPrivs": "1", "Seccomp": "2", "write work": "ok", "fork": "ok", "send": "ok", "sendmsg": "ok",
 					"socket vsock": "EPERM", "io_uring_setup": "EPERM", "bpf": "EPERM", "x32": "ENOSYS", "kill same": "ok",
 				})
-				if user == ordinary {
+				if user == stranger {
 					got.want(t, results{"kill host": "EPERM", "/proc/1/mem": "refused"})
 				}
 				if net {
@@ -614,7 +589,7 @@ func TestForeignCall(t *testing.T) {
 	if err := outside.Run(); err != nil { // some hypervisors refuse the instruction
 		t.Skipf("no call of i386 works here, without a sandbox either: %v", err)
 	}
-	namespaces(t)
+	needs.Namespaces(t, os.Getuid())
 	c := newRig(t, os.Getuid())
 	c.Stage, c.Foreign, c.Same = "user", true, os.Getpid()
 	got, _ := c.run(t, os.Getuid())
@@ -651,7 +626,7 @@ func TestLandlockScopes(t *testing.T) {
 
 // TestLockThread: a thread is locked while the others are not, and serves files by its descriptors.
 func TestLockThread(t *testing.T) {
-	namespaces(t)
+	needs.Namespaces(t, os.Getuid())
 	needs.Landlock(t, 2)
 	c := newRig(t, os.Getuid())
 	c.Stage = "thread"
