@@ -19,10 +19,9 @@ import (
 )
 
 const (
-	fileExists   = "File exists (os error 17)"
-	notDirectory = "Not a directory (os error 20)"
-	intoItself   = "fs/copy cannot copy a directory to itself or one of its descendants"
-	notCopied    = "fs/copy only supports regular files, directories, and symlinks"
+	fileExists = "File exists (os error 17)"
+	intoItself = "fs/copy cannot copy a directory to itself or one of its descendants"
+	notCopied  = "fs/copy only supports regular files, directories, and symlinks"
 )
 
 func wantModes(t *testing.T, dir string, modes map[string]fs.FileMode) {
@@ -67,7 +66,7 @@ func TestCopy(t *testing.T) {
 		{"d", "d2", false, "fs/copy requires recursive: true when sourcePath is a directory"},
 		{"d", "a", true, fileExists},
 		{"d", "gone", true, fileExists},
-		{"d", "a/x", true, notDirectory},
+		{"d", "a/x", true, notADirectory},
 	} {
 		t.Run(c.from+" to "+c.to, func(t *testing.T) {
 			wantText(t, Copy(t.Context(), Place{Path: filepath.Join(dir, c.from)}, Place{Path: filepath.Join(dir, c.to)}, c.recursive, nil), c.err)

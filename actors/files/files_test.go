@@ -76,26 +76,61 @@ func wantText(t *testing.T, err error, want string) {
 
 const noSuchFile = "No such file or directory (os error 2)"
 
-func TestRead(t *testing.T) {
-	dir := testroot.Tree(t, map[string]string{"a": "hello", "empty": "", "dir/": "", "link@": "a", "loop@": "loop", "lost@": "none", "fifo|": ""})
-	for _, c := range []struct{ name, data, err string }{
-		{"a", "hello", ""},
-		{"link", "hello", ""},
-		{"empty", "", ""},
-		{"none", "", noSuchFile},
-		{"lost", "", noSuchFile},
-		{"a/b", "", "Not a directory (os error 20)"},
-		{"loop", "", "Symbolic link loop (os error 40)"},
-		{"dir", "", "path `" + dir + "/dir` is not a file"},
-		{"fifo", "", "path `" + dir + "/fifo` is not a file"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			data, err := Read(filepath.Join(dir, c.name), 100, nil)
-			wantText(t, err, c.err)
-			if string(data) != c.data {
-				t.Errorf("read %q, want %q", data, c.data)
+// errs are the errors of a call that follows links, and of one that refuses them; "" is no error. DIR stands for the directory of the test.
+type errs struct{ follows, refuses string }
+
+func same(err string) errs { return errs{err, err} }
+
+// bothWays runs a test in a tree with calls that follow links, and in another tree with calls that refuse them. at is a call at a name in
+// the tree, or at the root, "/". want is the error of this way.
+func bothWays(t *testing.T, tree map[string]string, test func(t *testing.T, dir string, at func(name string) way, want func(errs) string)) {
+	for _, noLinks := range []bool{false, true} {
+		t.Run(fmt.Sprintf("noLinks=%v", noLinks), func(t *testing.T) {
+			dir := testroot.Tree(t, tree)
+			at := func(name string) way {
+				if name != "/" {
+					name = filepath.Join(dir, name)
+				}
+				return way{Place{Path: name}, noLinks}
 			}
+			test(t, dir, at, func(e errs) string {
+				if noLinks {
+					return e.refuses
+				}
+				return strings.ReplaceAll(e.follows, "DIR", dir)
+			})
 		})
+	}
+}
+
+func TestRead(t *testing.T) {
+	tree := map[string]string{"a": "hello", "empty": "", "d/a": "hello", "link@": "a", "dlink@": "d", "loop@": "loop", "lost@": "none", "fifo|": ""}
+	bothWays(t, tree, func(t *testing.T, dir string, at func(string) way, want func(errs) string) {
+		for _, c := range []struct {
+			name, data string
+			err        errs
+		}{
+			{"a", "hello", same("")}, {"d/a", "hello", same("")}, {"empty", "", same("")},
+			{"link", "hello", errs{"", linkLoop}}, {"dlink/a", "hello", errs{"", notADirectory}},
+			{"lost", "", errs{noSuchFile, linkLoop}}, {"dlink/none", "", errs{noSuchFile, notADirectory}},
+			{"none", "", same(noSuchFile)}, {"none/x", "", same(noSuchFile)}, {"a/b", "", same(notADirectory)}, {"loop", "", same(linkLoop)},
+			{"d", "", errs{"path `DIR/d` is not a file", "path is not a regular file"}},
+			{"fifo", "", errs{"path `DIR/fifo` is not a file", "path is not a regular file"}},
+			{"/", "", errs{"path `/` is not a file", mustNameEntry}},
+		} {
+			data, err := at(c.name).Read(100, nil)
+			if wantText(t, err, want(c.err)); err == nil && string(data) != c.data {
+				t.Errorf("%s has %q, want %q", c.name, data, c.data)
+			}
+		}
+	})
+	dir := testroot.Tree(t, tree)
+	if _, err := NoFollow("/proc/self/root"+dir+"/d/a").Read(100, nil); err == nil {
+		t.Error("a magic link of /proc is followed")
+	}
+	_, err := direct(dir, "dlink/a").Read(100, nil)
+	if advised, ok := errors.AsType[*Advised](err); !ok || advised.Advice != linkAdvice(dir+"/dlink/") {
+		t.Errorf("the error of a link in the path has no advice: %#v", err)
 	}
 	if _, err := Read("/dev/zero", 100, nil); !errors.As(err, new(*Refusal)) {
 		t.Errorf("read of a device: %v", err)
@@ -123,47 +158,45 @@ func TestRead(t *testing.T) {
 // A written file replaces the old file, even if path is a link, and keeps its mode. Readers with
 // the old file open keep the old content.
 func TestWrite(t *testing.T) {
-	dir := testroot.Tree(t, map[string]string{
+	bothWays(t, map[string]string{
 		"a": "old", "sub/b": "old", "sub/up@": "../a", "link@": "sub/up", "dangling@": "sub/new",
 		"dir/": "", "dirlink@": "dir", "fifo|": "", "far@": "sub/../sub/b",
 		"else/where/": "", "deep@": "else/where", "via@": "deep/../x",
+	}, func(t *testing.T, dir string, at func(string) way, want func(errs) string) {
+		for _, name := range []string{"/a", "/sub/b"} {
+			if err := os.Chmod(dir+name, 0o640); err != nil {
+				t.Fatal(err)
+			}
+		}
+		old, err := os.Open(dir + "/sub/b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer old.Close()
+		for _, c := range []struct {
+			name string
+			err  errs
+		}{
+			{"sub/b", same("")}, {"fresh", same("")},
+			{"link", errs{"", linkLoop}}, {"dangling", errs{"", linkLoop}}, {"far", errs{"", linkLoop}}, {"via", errs{"", linkLoop}},
+			{"dirlink/in", errs{"", notADirectory}}, {"dirlink/none/x", errs{noSuchFile, notADirectory}},
+			{"no/file", same(noSuchFile)}, {"a/file", same(notADirectory)},
+			{"dir", same("Is a directory (os error 21)")}, {"dirlink", errs{"Is a directory (os error 21)", linkLoop}},
+			{"fifo", same("No such device or address (os error 6)")},
+			{"/", errs{"Is a directory (os error 21)", mustNameEntry}},
+		} {
+			t.Run(c.name, func(t *testing.T) { wantText(t, at(c.name).Write([]byte(c.name)), want(c.err)) })
+		}
+		wantNames(t, dir, want(errs{
+			"a=link dangling@sub/new deep@else/where dir/ dir/in=dirlink/in dirlink@dir else/ else/where/ else/x=via far@sub/../sub/b fifo fresh=fresh link@sub/up sub/ sub/b=far sub/new=dangling sub/up@../a via@deep/../x",
+			"a=old dangling@sub/new deep@else/where dir/ dirlink@dir else/ else/where/ far@sub/../sub/b fifo fresh=fresh link@sub/up sub/ sub/b=sub/b sub/up@../a via@deep/../x",
+		}))
+		wantModes(t, dir, map[string]fs.FileMode{"a": 0o640, "sub/b": 0o640, "fresh": 0o666 &^ umask(t)})
+		was := make([]byte, 10)
+		if n, _ := old.Read(was); string(was[:n]) != "old" {
+			t.Errorf("who had the old file open reads %q", was[:n])
+		}
 	})
-	if err := os.Chmod(filepath.Join(dir, "a"), 0o640); err != nil {
-		t.Fatal(err)
-	}
-	old, err := os.Open(filepath.Join(dir, "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer old.Close()
-	for _, c := range []struct{ name, err string }{
-		{"link", ""},
-		{"dangling", ""},
-		{"far", ""},
-		{"fresh", ""},
-		{"dirlink/in", ""},
-		{"via", ""},
-		{"no/file", noSuchFile},
-		{"a/file", "Not a directory (os error 20)"},
-		{"dir", "Is a directory (os error 21)"},
-		{"dirlink", "Is a directory (os error 21)"},
-		{"fifo", "No such device or address (os error 6)"},
-	} {
-		t.Run(c.name, func(t *testing.T) { wantText(t, Write(filepath.Join(dir, c.name), []byte(c.name)), c.err) })
-	}
-	wantNames(t, dir, "a=link dangling@sub/new deep@else/where dir/ dir/in=dirlink/in dirlink@dir else/ else/where/ else/x=via far@sub/../sub/b fifo fresh=fresh link@sub/up sub/ sub/b=far sub/new=dangling sub/up@../a via@deep/../x")
-	if info, err := os.Stat(filepath.Join(dir, "a")); err != nil || info.Mode() != 0o640 {
-		t.Errorf("the mode is %v, want that of the old file, 0640", info.Mode())
-	}
-	umask := syscall.Umask(0)
-	syscall.Umask(umask)
-	if info, err := os.Stat(filepath.Join(dir, "fresh")); err != nil || info.Mode() != fs.FileMode(0o666&^umask) {
-		t.Errorf("the mode of a new file is %v, want what umask leaves of 0666", info.Mode())
-	}
-	was := make([]byte, 10)
-	if n, _ := old.Read(was); string(was[:n]) != "old" {
-		t.Errorf("who had the old file open reads %q", was[:n])
-	}
 	if err := Write("/dev/null", nil); !errors.As(err, new(*Refusal)) {
 		t.Errorf("write to a device: %v", err)
 	}
@@ -440,42 +473,60 @@ func entries(t *testing.T, dir string) []os.DirEntry {
 }
 
 func TestCreateDirectory(t *testing.T) {
-	dir := testroot.Tree(t, map[string]string{"a": "", "d/": "", "loop@": "loop", "lost@": "none"})
-	for _, c := range []struct {
-		path      string
-		recursive bool
-		err       string
-	}{
-		{"x/y", true, ""}, {"x/y", true, ""}, {"z", false, ""}, {"d", true, ""},
-		{"d", false, "File exists (os error 17)"},
-		{"n/y", false, noSuchFile},
-		{"a", true, "File exists (os error 17)"},
-		{"a/y", true, "Not a directory (os error 20)"},
-		{"loop/y", true, "Symbolic link loop (os error 40)"},
-		{"lost", true, "File exists (os error 17)"},
-		{"lost/y", true, "File exists (os error 17)"},
-	} {
-		wantText(t, CreateDirectory(filepath.Join(dir, c.path), c.recursive), c.err)
-	}
-	wantNames(t, dir, "a= d/ loop@loop lost@none x/ x/y/ z/")
+	const exists = "File exists (os error 17)"
+	bothWays(t, map[string]string{"a": "", "d/a": "", "out/": "", "dlink@": "out", "loop@": "loop", "lost@": "none"}, func(t *testing.T, dir string, at func(string) way, want func(errs) string) {
+		for _, c := range []struct {
+			path      string
+			recursive bool
+			err       errs
+		}{
+			{"x/y", true, same("")}, {"x/y", true, same("")}, {"x/z", false, same("")}, {"d", true, same("")}, {"/", true, same("")},
+			{"d", false, same(exists)}, {"dlink", false, same(exists)}, {"lost", false, same(exists)}, {"d/a", false, same(exists)},
+			{"/", false, errs{exists, "directory already exists"}}, {"n/y", false, same(noSuchFile)},
+			{"a", true, errs{exists, notADirectory}}, {"a/y", true, same(notADirectory)}, {"loop/y", true, errs{linkLoop, notADirectory}},
+			{"lost", true, errs{exists, notADirectory}}, {"lost/y", true, errs{exists, notADirectory}},
+			{"dlink", true, errs{"", notADirectory}}, {"dlink/x", false, errs{"", notADirectory}}, {"dlink/x", true, errs{"", notADirectory}}, {"dlink/x/y", true, errs{"", notADirectory}},
+		} {
+			wantText(t, at(c.path).CreateDirectory(c.recursive), want(c.err))
+		}
+		wantNames(t, dir, want(errs{"a= d/ d/a= dlink@out loop@loop lost@none out/ out/x/ out/x/y/ x/ x/y/ x/z/", "a= d/ d/a= dlink@out loop@loop lost@none out/ x/ x/y/ x/z/"}))
+	})
 }
 
 func TestStat(t *testing.T) {
-	dir := testroot.Tree(t, map[string]string{"a": "hello", "d/": "", "link@": "a", "dlink@": "d", "lost@": "none", "fifo|": ""})
-	for _, c := range []struct {
-		name               string
-		isDir, file, alink bool
-		err                string
-	}{
-		{"a", false, true, false, ""}, {"d", true, false, false, ""}, {"link", false, true, true, ""}, {"dlink", true, false, true, ""},
-		{"fifo", false, false, false, ""}, {"lost", false, false, true, noSuchFile}, {"none", false, false, false, noSuchFile},
-	} {
-		m, err := Stat(filepath.Join(dir, c.name))
-		wantText(t, err, c.err)
-		if m.IsDirectory != c.isDir || m.IsFile != c.file || m.IsSymlink != c.alink || c.file && m.Size != 5 || err == nil && m.ModifiedAtMs == 0 {
-			t.Errorf("%s: %+v", c.name, m)
+	tree := map[string]string{"a": "hello", "d/": "", "link@": "a", "dlink@": "d", "lost@": "none", "fifo|": ""}
+	bothWays(t, tree, func(t *testing.T, dir string, at func(string) way, want func(errs) string) {
+		for _, c := range []struct {
+			name               string
+			isDir, file, alink bool
+			err                errs
+		}{
+			{"a", false, true, false, same("")}, {"d", true, false, false, same("")}, {"fifo", false, false, false, same("")}, {"/", true, false, false, same("")},
+			{"link", false, true, true, errs{"", containsLink}}, {"dlink", true, false, true, errs{"", containsLink}}, {"lost", false, false, true, errs{noSuchFile, containsLink}},
+			{"none", false, false, false, same(noSuchFile)}, {"dlink/none", false, false, false, errs{noSuchFile, notADirectory}}, {"a/x", false, false, false, same(notADirectory)},
+		} {
+			w := at(c.name)
+			m, err := w.Stat()
+			if wantText(t, err, want(c.err)); err != nil {
+				continue
+			}
+			if m.IsDirectory != c.isDir || m.IsFile != c.file || m.IsSymlink != c.alink || c.file && m.Size != 5 || m.ModifiedAtMs == 0 {
+				t.Errorf("%s: %+v", c.name, m)
+			}
+			var st unix.Statx_t
+			if err := unix.Statx(unix.AT_FDCWD, w.Path, 0, unix.STATX_BTIME, &st); err != nil {
+				t.Fatal(err)
+			}
+			born := int64(0) // as for the peer
+			if w.noLinks {
+				born = st.Btime.Sec*1000 + int64(st.Btime.Nsec)/1e6
+			}
+			if m.CreatedAtMs != born {
+				t.Errorf("%s: created at %d, want %d", c.name, m.CreatedAtMs, born)
+			}
 		}
-	}
+	})
+	dir := testroot.Tree(t, tree)
 	r, err := ReadDirectory(t.Context(), dir, nil)
 	wantText(t, err, "")
 	slices.SortFunc(r.Entries, func(a, b protocol.FsDirectoryEntry) int { return strings.Compare(a.FileName, b.FileName) })
@@ -598,26 +649,37 @@ func TestListsAreBoundedInBytes(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
-	dir := testroot.Tree(t, map[string]string{"a": "", "d/e/f": "", "empty/": "", "link@": "d", "keep": ""})
+	bothWays(t, map[string]string{"d/a": "", "d/b": "", "empty/": "", "out/x": "", "link@": "d/a", "dlink@": "out", "lost@": "none", "fifo|": ""}, func(t *testing.T, dir string, at func(string) way, want func(errs) string) {
+		for _, c := range []struct {
+			name  string
+			force bool
+			err   errs
+		}{
+			{"dlink/x", true, errs{"", notADirectory}}, {"dlink/none", true, errs{"", notADirectory}}, {"d/a/x", true, same(notADirectory)},
+			{"link", true, errs{"", containsLink}}, {"dlink", true, errs{"", containsLink}}, {"lost", true, errs{"", containsLink}},
+			{"none", true, same("")}, {"none", false, same(noSuchFile)}, {"none/x", true, same("")}, {"none/x", false, same(noSuchFile)},
+			{"d", true, same("Directory not empty (os error 39)")},
+			{"/", true, errs{"path `/` is not removed", mustNameEntry}}, // not recursive: if the code is wrong, this test does no harm
+			{"d/a", false, same("")}, {"empty", false, same("")}, {"fifo", true, same("")},
+		} {
+			wantText(t, at(c.name).Remove(false, c.force), want(c.err))
+		}
+		wantNames(t, dir, want(errs{"d/ d/b= out/", "d/ d/b= dlink@out link@d/a lost@none out/ out/x="}))
+	})
+	dir := testroot.Tree(t, map[string]string{"d/e/f": "", "link@": "d", "keep": ""})
 	for _, c := range []struct {
-		name             string
-		recursive, force bool
-		err              string
+		name, err string
+		force     bool
 	}{
-		{"none", false, false, noSuchFile},
-		{"none", true, false, noSuchFile},
-		{"none", true, true, ""},
-		{"keep/none", true, true, "Not a directory (os error 20)"},
-		{"d", false, false, "Directory not empty (os error 39)"},
-		{"link", true, true, ""}, // the link goes, its target stays
-		{"a", false, false, ""},
-		{"empty", false, true, ""},
+		{"none", noSuchFile, false}, {"none", "", true}, {"keep/none", notADirectory, true},
+		{"link", "", true}, // the link goes, its target stays
 	} {
-		wantText(t, Remove(filepath.Join(dir, c.name), c.recursive, c.force), c.err)
+		wantText(t, Remove(filepath.Join(dir, c.name), true, c.force), c.err)
 	}
 	wantNames(t, dir, "d/ d/e/ d/e/f= keep=")
+	for _, name := range []string{"d", "none"} {
+		wantText(t, direct(dir, name).Remove(true, true), "recursive no-follow removal is unsupported")
+	}
 	wantText(t, Remove(filepath.Join(dir, "d"), true, false), "")
 	wantNames(t, dir, "keep=")
-	// Not recursive: if the code is wrong, this test does no harm.
-	wantText(t, Remove("/", false, true), "path `/` is not removed")
 }
