@@ -204,8 +204,7 @@ func TestSandboxFileMethods(t *testing.T) {
 			t.Errorf("the reader of a FIFO outside has %q, %v", b[:n], err)
 		}
 
-		y.c.call("session/close", obj{})
-		y.check()
+		y.done()
 
 		// Sandboxes that leave files as they are.
 		y = w.yard(t)

@@ -42,6 +42,32 @@ func eachUser(t *testing.T, test func(t *testing.T, uid int)) {
 	asOrdinary(t, test)
 }
 
+// eachYard runs a test as eachUser does, each time with a server that has these arguments, and a workspace.
+func eachYard(t *testing.T, test func(t *testing.T, y *yard), args ...string) {
+	eachUser(t, func(t *testing.T, uid int) {
+		y := startWarden(t, uid, args...).yard(t)
+		test(t, y)
+		y.done()
+	})
+}
+
+// A sandboxRow is a test with a workspace of its own.
+type sandboxRow struct {
+	name string
+	test func(y *yard)
+}
+
+// run runs rows at a server.
+func (w *warden) run(t *testing.T, rows []sandboxRow) {
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			y := w.yard(t)
+			row.test(y)
+			y.done()
+		})
+	}
+}
+
 // asOrdinary runs a test as an ordinary user. The slow tests run it as root.
 func asOrdinary(t *testing.T, test func(t *testing.T, uid int)) {
 	uid := os.Geteuid()
@@ -324,6 +350,13 @@ func (y *yard) check() {
 	if y.warden.server != nil {
 		eventually(y.t, "the server has no children", func() bool { return len(childrenOf(y.warden.cmd.Process.Pid)) == 0 })
 	}
+}
+
+// done closes the session, and checks what check does.
+func (y *yard) done() {
+	y.t.Helper()
+	y.c.call("session/close", obj{})
+	y.check()
 }
 
 // childrenOf returns the children of a process, with zombies.

@@ -19,21 +19,10 @@ func TestSandboxLife(t *testing.T) {
 }
 
 func testSandboxLife(t *testing.T, uid int) {
-	w := startWarden(t, uid)
-	for _, row := range lifeRows {
-		t.Run(row.name, func(t *testing.T) {
-			y := w.yard(t)
-			row.test(y)
-			y.c.call("session/close", obj{})
-			y.check()
-		})
-	}
+	startWarden(t, uid).run(t, lifeRows)
 }
 
-var lifeRows = []struct {
-	name string
-	test func(y *yard)
-}{
+var lifeRows = []sandboxRow{
 	{"restart", func(y *yard) {
 		y.c.close()
 		y.c = y.warden.in(y.t).session(restarted)

@@ -248,8 +248,7 @@ func TestSandboxedInSequence(t *testing.T) {
 					y.c = w.in(t).session(nil)
 				}
 			}
-			y.c.call("session/close", obj{})
-			y.check()
+			y.done()
 			y.c = w.in(t).session(nil)
 		}
 		sequence(40)
@@ -307,8 +306,7 @@ func TestSandboxNamespacesAreFreed(t *testing.T) {
 		if kept > most {
 			t.Errorf("%d confined programs run at the same time, and only %d namespaces of each kind are permitted", kept, most)
 		}
-		y.c.call("session/close", obj{})
-		y.check()
+		y.done()
 	})
 }
 

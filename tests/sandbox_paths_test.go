@@ -14,11 +14,7 @@ import (
 func TestSandboxPaths(t *testing.T) {
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
-		w := startWarden(t, uid)
-		for _, test := range []struct {
-			name string
-			run  func(y *yard)
-		}{
+		startWarden(t, uid).run(t, []sandboxRow{
 			{"a worktree", func(y *yard) {
 				main := y.w + "/main/.git"
 				for _, dir := range []string{"/main", "/main/.git", "/main/.git/hooks", "/main/.git/worktrees", "/main/.git/worktrees/x", "/tree"} {
@@ -61,14 +57,7 @@ func TestSandboxPaths(t *testing.T) {
 				r.wantErrors(eacce, eacce)
 				y.wantTries(more, "tcp 127.0.0.1:9: EPERM")
 			}},
-		} {
-			t.Run(test.name, func(t *testing.T) {
-				y := w.yard(t)
-				y.prepared()
-				test.run(y)
-				y.check()
-			})
-		}
+		})
 	})
 }
 
@@ -118,7 +107,6 @@ func TestSandboxKernelMounts(t *testing.T) {
 			r.wantOut("")
 			r.wantErrors(eacce, eacce, eacce, eacce, eacce+"|"+erofs)
 		}
-		y.c.call("session/close", obj{})
-		y.check()
+		y.done()
 	})
 }

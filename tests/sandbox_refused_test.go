@@ -169,8 +169,7 @@ func (m refusingMachine) refuses(t *testing.T, w *warden) {
 	if _, err := os.Lstat(y.w + "/ran"); err != nil {
 		t.Errorf("the start without a sandbox has no effect: %v", err)
 	}
-	y.c.call("session/close", obj{})
-	y.check()
+	y.done()
 }
 
 // with returns a copy of params with more members.
@@ -277,6 +276,5 @@ func (w *warden) tellsLevel(t *testing.T, enter func(*exec.Cmd)) {
 	if info := y.c.call("process/info", obj{"processId": p.id}); info["sandboxLevel"] != level {
 		t.Errorf("process/info: sandboxLevel is %v, want %s", info["sandboxLevel"], level)
 	}
-	y.c.call("session/close", obj{})
-	y.check()
+	y.done()
 }

@@ -190,8 +190,7 @@ func testRequiredSandbox(t *testing.T, as func(*testing.T, func(*testing.T, int)
 						}
 					}
 				}
-				y.c.call("session/close", obj{})
-				y.check()
+				y.done()
 			})
 		})
 	}
@@ -228,8 +227,7 @@ func TestSandboxOfPolicyHoldsForRestarts(t *testing.T) {
 					t.Error("the second run has no sandbox")
 				}
 			}
-			y.c.call("session/close", obj{})
-			y.check()
+			y.done()
 		})
 	}
 }

@@ -124,8 +124,7 @@ func TestRequiredSandboxHoldsForFiles(t *testing.T) {
 		if code, text := y.refused("true", obj{"sandbox": everything}); code != -32602 || !strings.Contains(text, "confines files") {
 			t.Errorf("a start whose workspace is everything: %d %s", code, text)
 		}
-		y.c.call("session/close", obj{})
-		y.check()
+		y.done()
 	})
 }
 
@@ -164,8 +163,7 @@ func TestFilesShowNoMoreThanPrograms(t *testing.T) {
 				t.Errorf("%s: %s", name, jsonText(r))
 			}
 		}
-		y.c.call("session/close", obj{})
-		y.check()
+		y.done()
 	})
 }
 
@@ -198,17 +196,14 @@ func TestSandboxRefusesSocketBelowDenied(t *testing.T) {
 				t.Errorf("%s: %d %s", name, code, text)
 			}
 		}
-		y.c.call("session/close", obj{})
-		y.check()
+		y.done()
 	})
 }
 
 // TestSandboxDevNull: a program of root owns /dev/null, and would change its mode for the whole system.
 func TestSandboxDevNull(t *testing.T) {
 	t.Parallel()
-	eachUser(t, func(t *testing.T, uid int) {
-		w := startWarden(t, uid)
-		y := w.yard(t)
+	eachYard(t, func(t *testing.T, y *yard) {
 		r := y.run(`chmod 666 /proc/self/fd/0; cat; echo done`, nil) // the mode that it has
 		r.wantOut("done\n")
 		if !strings.Contains(r.errors, erofs) {
@@ -227,8 +222,6 @@ func TestSandboxDevNull(t *testing.T) {
 				t.Errorf("the jail has %s open", path)
 			}
 		}
-		y.c.call("session/close", obj{})
-		y.check()
 	})
 }
 
@@ -236,9 +229,8 @@ func TestSandboxDevNull(t *testing.T) {
 // another one, those that join later, and each later run.
 func TestDefaultSandboxHoldsForGroups(t *testing.T) {
 	t.Parallel()
-	eachUser(t, func(t *testing.T, uid int) {
-		w := startWarden(t, uid, "--require-sandbox", "--default-sandbox", "workspace-write")
-		y := w.yard(t)
+	eachYard(t, func(t *testing.T, y *yard) {
+		w := y.warden
 		y.c.close()
 		y.c = w.in(t).session(knowing)
 		member := func(id string, more obj) obj {
@@ -264,9 +256,7 @@ func TestDefaultSandboxHoldsForGroups(t *testing.T) {
 		for _, id := range []string{"first", "second", "third"} {
 			y.end(y.c.process(id))
 		}
-		y.c.call("session/close", obj{})
-		y.check()
-	})
+	}, "--require-sandbox", "--default-sandbox", "workspace-write")
 }
 
 // TestSandboxKeepsServer: neither a program in a sandbox nor a confined call about files changes the server's binary, which
@@ -323,8 +313,7 @@ func TestSandboxKeepsServer(t *testing.T) {
 		if err != nil || after.Mode() != before.Mode() || !after.ModTime().Equal(before.ModTime()) || after.Size() != before.Size() {
 			t.Errorf("the binary is %v of %v, was %v of %v; %v", after.Mode(), after.ModTime(), before.Mode(), before.ModTime(), err)
 		}
-		y.c.call("session/close", obj{})
-		y.check()
+		y.done()
 	})
 }
 

@@ -25,15 +25,7 @@ import (
 func TestSandbox(t *testing.T) {
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
-		w := startWarden(t, uid)
-		for _, row := range sandboxRows {
-			t.Run(row.name, func(t *testing.T) {
-				y := w.yard(t)
-				row.test(y)
-				y.c.call("session/close", obj{})
-				y.check()
-			})
-		}
+		startWarden(t, uid).run(t, sandboxRows)
 	})
 }
 
@@ -48,26 +40,15 @@ func testSandboxOldProc(t *testing.T, uid int) {
 	w := newWarden(t, uid)
 	startMounted(t, w, coverProc, "")
 	w.oldProc = true
-	for _, row := range sandboxRows {
-		if !slices.Contains([]string{"12", "13", "14", "22", "24", "37"}, row.name[:2]) {
-			continue
-		}
-		t.Run(row.name, func(t *testing.T) {
-			y := w.yard(t)
-			row.test(y)
-			y.c.call("session/close", obj{})
-			y.check()
-		})
-	}
+	w.run(t, slices.DeleteFunc(slices.Clone(sandboxRows), func(row sandboxRow) bool {
+		return !slices.Contains([]string{"12", "13", "14", "22", "24", "37"}, row.name[:2])
+	}))
 }
 
 // coverProc is a script of root after which the kernel permits no new /proc.
 const coverProc = `mount -t tmpfs none /proc/irq`
 
-var sandboxRows = []struct {
-	name string
-	test func(y *yard)
-}{
+var sandboxRows = []sandboxRow{
 	{"01 writes in the workspace", func(y *yard) {
 		r := y.run(`echo x > new; cat new`, nil)
 		r.wantCode(0, false)
@@ -294,8 +275,7 @@ func TestSandboxSubmounts(t *testing.T) {
 		r.wantErrors(erofs)
 		y.run(`echo x > m/x; cat $O/m/x`, obj{"permissions": readOnly()}).wantErrors(erofs)
 		y.run(`ls $O/m; cat $O/m/x`, obj{"permissions": workspace("restricted", pathEntry("deny", y.o))}).wantErrors(eacce, eacce)
-		y.c.call("session/close", obj{})
-		y.check()
+		y.done()
 	})
 }
 
@@ -363,8 +343,7 @@ func testSandboxRace(t *testing.T, starts int) {
 				t.Errorf("a refusal has the code %s", code)
 			}
 		}
-		y.c.call("session/close", obj{})
-		y.check()
+		y.done()
 		if _, err := os.Lstat(sub + "/ro/evil"); err == nil {
 			t.Error("a program has written where it may only read")
 		}
@@ -378,10 +357,9 @@ func testSandboxRace(t *testing.T, starts int) {
 // placeholders of the killed server.
 func TestSandboxEndsWithServer(t *testing.T) {
 	t.Parallel()
-	eachUser(t, func(t *testing.T, uid int) {
+	eachYard(t, func(t *testing.T, y *yard) {
 		// Only the kernel may end the programs. No other server finds them: they have neither a cgroup nor a marker.
-		w := startWarden(t, uid, "--containment", "group")
-		y := w.yard(t)
+		w := y.warden
 		token := newToken(t)
 		for _, script := range []string{`exec sleep ` + token, `setsid sleep ` + token + ` & trap '' HUP TERM; sleep ` + token} {
 			p := y.start(`echo up; `+script, nil)
@@ -402,18 +380,15 @@ func TestSandboxEndsWithServer(t *testing.T) {
 		y.check() // before a new sandbox of the same directory
 		y.c = w.in(t).session(nil)
 		y.run(`mkdir .codex`, nil).wantErrors(exist)
-		y.c.call("session/close", obj{})
-		y.check()
-	})
+	}, "--containment", "group")
 }
 
 // TestSandboxFilesRace: while another process exchanges a directory with a link that leads out, calls about files through the name
 // change only the directory.
 func TestSandboxFilesRace(t *testing.T) {
 	t.Parallel()
-	eachUser(t, func(t *testing.T, uid int) {
-		w := startWarden(t, uid)
-		y := w.yard(t)
+	eachYard(t, func(t *testing.T, y *yard) {
+		w := y.warden
 		sub, link := w.mkdir(t, y.w, "sub"), y.w+"/link"
 		if err := os.Symlink(y.o, link); err != nil {
 			t.Fatal(err)
@@ -461,8 +436,6 @@ func TestSandboxFilesRace(t *testing.T) {
 		if text, err := os.ReadFile(sub + "/evil"); string(text) != "x" {
 			t.Errorf("the file has %q, %v", text, err)
 		}
-		y.c.call("session/close", obj{})
-		y.check()
 	})
 }
 
