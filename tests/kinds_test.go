@@ -14,7 +14,7 @@ import (
 )
 
 // withoutKind are the errors that the server makes without protocol.Errorf: clients compare all of them with the peer's.
-var withoutKind = []string{"initializeApp"}
+var withoutKind = []string{"badClientName"}
 
 // TestErrorsHaveKinds looks at every place where the server makes an error: the first argument of protocol.Errorf is a
 // constant of protocol, or the kind of another error; and each constant has such a place.

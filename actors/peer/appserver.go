@@ -49,13 +49,17 @@ func (c client) Check(about *identity.About) *protocol.Error {
 	case about.Identity.Guest != nil:
 		return protocol.Errorf(protocol.KindRole, protocol.CodeInvalidRequest, "the token of a share is not for clients of the app-server: send initialize with clientName")
 	case strings.ContainsFunc(c.info.Name, control):
-		// This error has no data, because clients compare all of it with the peer's.
-		return &protocol.Error{
-			Code:    protocol.CodeInvalidRequest,
-			Message: fmt.Sprintf("Invalid clientInfo.name: '%s'. Must be a valid HTTP header value.", wireerr.Clip(c.info.Name)),
-		}
+		return badClientName(c.info.Name)
 	}
 	return nil
+}
+
+// badClientName has no data, because clients compare the whole error with the peer's.
+func badClientName(name string) *protocol.Error {
+	return &protocol.Error{
+		Code:    protocol.CodeInvalidRequest,
+		Message: fmt.Sprintf("Invalid clientInfo.name: '%s'. Must be a valid HTTP header value.", wireerr.Clip(name)),
+	}
 }
 
 func (appServer) Welcome(r connection.Request, g greeting.Greeting, result *protocol.InitializeResult) {
