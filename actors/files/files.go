@@ -54,6 +54,8 @@ var (
 )
 
 const (
+	// MaxPath is the length of the longest path that Linux takes, in bytes: PATH_MAX without the zero byte.
+	MaxPath = 4095
 	// maxNames is how much of one directory is read, in bytes. Each entry counts as its name plus
 	// entryBytes.
 	maxNames   = 16 << 20

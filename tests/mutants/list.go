@@ -91,6 +91,8 @@ var mutants = []mutant{
 		w.wake()
 `, new: `		w.wake()
 `, breaks: "lost events are told by the watched path"},
+	{file: "actors/files/changes/watch_linux.go", old: `w.add(v, directory, name, comesOrGoes, places); blind`, new: `w.add(v, directory, name, comesOrGoes|contents, places); blind`, breaks: "writes in a directory on the way wake no watch"},
+	{file: "actors/files/changes/watch_linux.go", old: `maps.Copy(places, w.good)`, new: `maps.Copy(places, w.places)`, breaks: "the places of a watch do not pile up while its looks fail"},
 	{file: "actors/files/changes/missing_linux.go", old: `mask&(comesOrGoes|unix.IN_IGNORED|unix.IN_Q_OVERFLOW) != 0`, new: `mask|unix.IN_IGNORED != 0`, breaks: "fs/watchMissing does not look after a write that only fs/watch asks for"},
 	{file: "actors/files/changes/watch_linux.go", old: `			w.fresh = true
 `, new: ``, breaks: "a watch tells that a directory on its way was moved"},

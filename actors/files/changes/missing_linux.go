@@ -110,7 +110,7 @@ func (w *Missing) find(path files.Place, places map[place]bool) error {
 	}
 	defer v.Close()
 	add := func(directory, name string) error {
-		_, err := w.add(v, directory, name, places)
+		_, err := w.add(v, directory, name, comesOrGoes, places)
 		return err
 	}
 	if _, err := files.Follow(v, path.Path, add); err != nil {
