@@ -72,13 +72,9 @@ func Do(ctx context.Context, c Call) (r Result, err error) {
 		return r, err
 	}
 	defer v.Close()
-	if c.NoLinks {
-		// No link leads on from the root, so a path that begins with the root is below it. A missing root is an error: no call
-		// makes it.
-		if err := v.visited(c.At.Path, false); err != nil {
-			return r, err
-		}
-	}
+	// No link leads on from the root, so a path that begins with the root is below it. A missing root is an error: no call
+	// makes it.
+	v.noLinks = c.NoLinks
 	return c.Op.do(ctx, v, c)
 }
 

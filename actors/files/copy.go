@@ -65,7 +65,7 @@ func (c *copying) tree(from, to string) error {
 	if err := c.outside(to); err != nil {
 		return err
 	}
-	if to != c.target.Top() {
+	if to != c.target.top() {
 		if err := c.target.MkdirAll(filepath.Dir(to), 0o777); err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@
 //
 //   - calls.go: a call, and the table of calls; package remote makes the same ones in a jail or as a user
 //   - files.go, entry.go: the functions of calls about one file or directory
-//   - location.go, nofollow.go, view.go, confined_linux.go, hidden.go: how a path becomes an open directory and a name in it, and rules for the way there
+//   - view.go, view_linux.go, location.go, nofollow.go, hidden.go: how a path becomes an open directory and a name in it, and rules for the way there
 //   - handles.go, replacement.go: open files, and files that are replaced as a whole
 //   - walk.go, copy.go: trees
 //   - pack.go: errors and names on their way to another process
@@ -185,46 +185,53 @@ func readAll(f io.Reader, size int64, path string, max int, hold Hold) ([]byte, 
 
 // open opens a regular file. With FsReplace, the file is new, and without a place.
 func open(_ context.Context, v View, c Call) (r Result, err error) {
-	var at location
-	switch replaces := c.Mode == protocol.FsReplace; {
+	at, replaces := v.at(c.At.Path), c.Mode == protocol.FsReplace
+	switch {
 	case c.NoLinks:
-		if at, err = directEntry(c.At.Path); err == nil && !replaces {
-			defer at.close()
-		}
+		at, err = directEntry(v, c.At.Path)
 	case replaces:
-		at, err = behind(v, c.At.Path)
-	default:
-		at = v.at(c.At.Path)
+		at, err = v.behind(c.At.Path)
 	}
-	if err == nil {
-		r.Opened, err = at.opened(c.Mode)
+	if err != nil {
+		return r, err
 	}
+	if !replaces {
+		defer at.close()
+	}
+	r.Opened, err = at.opened(c.Mode)
 	return r, err
 }
 
 // createDirectory makes a directory. If recursive, createDirectory also makes missing parents, and accepts an existing directory.
 func createDirectory(_ context.Context, v View, c Call) error {
-	if c.NoLinks {
-		return createDirect(c.At.Path, c.Recursive)
+	switch {
+	case c.NoLinks && c.Recursive:
+		return v.MkdirAll(c.At.Path, 0o777)
+	case c.NoLinks && c.At.Path == "/":
+		return Fail(protocol.KindExists, "directory already exists")
 	}
 	err := v.Mkdir(c.At.Path, 0o777)
 	switch {
 	case !c.Recursive:
 	case errors.Is(err, fs.ErrNotExist):
 		return v.MkdirAll(c.At.Path, 0o777)
-	case errors.Is(err, fs.ErrExist):
-		if info, statErr := v.Stat(c.At.Path); statErr == nil && info.IsDir() {
-			return nil
-		}
+	case errors.Is(err, fs.ErrExist) && v.isDirectory(c.At.Path) == nil:
+		return nil
 	}
 	return err
 }
 
-func stat(_ context.Context, v View, c Call) (protocol.FsGetMetadataResult, error) {
-	if c.NoLinks {
-		return statDirect(c.At.Path)
+// stat returns the metadata of a path. With NoLinks they have the time when the file was created.
+func stat(_ context.Context, v View, c Call) (m protocol.FsGetMetadataResult, err error) {
+	if !c.NoLinks {
+		return metadata(v, c.At.Path)
 	}
-	return metadata(v, c.At.Path)
+	at, err := v.entry(c.At.Path)
+	if err != nil {
+		return m, err
+	}
+	defer at.close()
+	return at.metadata()
 }
 
 // metadata returns the metadata of the path, without CreatedAtMs, as exec-server. For a symbolic link, the target's metadata are
@@ -377,17 +384,15 @@ func readDir(v View, path string, most int, hold Hold) (entries []fs.DirEntry, a
 
 // remove removes a file, a symbolic link or a directory. If recursive, a directory is removed with all its content. If force, a
 // missing path is no error.
-func remove(_ context.Context, v View, c Call) error {
+func remove(_ context.Context, v View, c Call) (err error) {
 	if c.NoLinks {
-		return removeDirect(c.At.Path, c.Recursive, c.Force)
-	}
-	_, err := v.Lstat(c.At.Path) // os.RemoveAll does not report a missing path
-	switch {
-	case err != nil:
-	case c.Recursive:
-		err = v.RemoveAll(c.At.Path)
-	default:
-		err = v.Remove(c.At.Path)
+		err = removeDirect(v, c.At.Path, c.Recursive)
+	} else if _, err = v.Lstat(c.At.Path); err == nil { // os.RemoveAll does not report a missing path
+		if c.Recursive {
+			err = v.RemoveAll(c.At.Path)
+		} else {
+			err = v.Remove(c.At.Path)
+		}
 	}
 	if c.Force && errors.Is(err, fs.ErrNotExist) {
 		return nil

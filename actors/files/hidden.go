@@ -16,7 +16,7 @@ type Hidden []string
 // Read returns the content of a regular file, as the function Read does. A file that is hidden, also behind links, fails with
 // EACCES.
 func (h Hidden) Read(path string, max int, hold Hold) ([]byte, error) {
-	f, info, err := anywhere(path).openRegular()
+	f, info, err := View{}.at(path).openRegular()
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -38,7 +36,7 @@ type replacement struct {
 
 // newReplacement creates a file to replace path, or the target of the links in path.
 func newReplacement(v View, path string) (*replacement, error) {
-	at, err := behind(v, path)
+	at, err := v.behind(path)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +115,7 @@ func (r *replacement) stage(in location) (err error) {
 
 // stageElsewhere creates the new file in the directory for temporary files. It returns why if that fails.
 func (r *replacement) stageElsewhere(why error) error {
-	in, err := locationIn(os.TempDir()+"/", openDirectory)
+	in, err := View{}.entry(os.TempDir() + "/")
 	if err != nil {
 		return why
 	}
@@ -132,50 +130,6 @@ func (r *replacement) stageElsewhere(why error) error {
 func (r *replacement) chmod(mode fs.FileMode) error {
 	r.mode = &mode
 	return r.file.Chmod(mode)
-}
-
-// behind returns the location of path, or of the target of the links in path. The file need not exist, but its
-// directory must.
-func behind(v View, path string) (location, error) {
-	target, err := behindLinks(v, path)
-	if err != nil {
-		return location{}, err
-	}
-	at, err := locationIn(target, v.OpenDirectory)
-	at.path = path
-	return at, err
-}
-
-// behindLinks resolves all symbolic links in path. The result need not exist, but its directory
-// must.
-func behindLinks(v View, path string) (string, error) {
-	for range maxLinks {
-		// Not filepath.Dir, which reduces link/.. to nothing.
-		i := strings.LastIndexByte(path, '/')
-		dir, name := path[:i+1], path[i+1:]
-		if name == "" || name == "." || name == ".." {
-			return v.Canonicalize(path) // only a directory can have such a name
-		}
-		dir, err := v.Canonicalize(dir)
-		if err != nil {
-			return "", err
-		}
-		path = filepath.Join(dir, name)
-		link, err := v.Readlink(path)
-		switch {
-		case errors.Is(err, unix.EINVAL), errors.Is(err, fs.ErrNotExist):
-			return path, nil
-		case err != nil:
-			return "", err
-		case strings.HasPrefix(link, "/") && v.Outside() != nil:
-			return "", v.Outside()
-		case strings.HasPrefix(link, "/"):
-			path = link
-		default:
-			path = dir + "/" + link
-		}
-	}
-	return "", &fs.PathError{Op: "open", Path: path, Err: unix.ELOOP}
 }
 
 // temporary returns the location of the file's temporary name.

@@ -53,8 +53,8 @@ var mutants = []mutant{
 		return refusal`, new: `case errors.Is(err, beneath.ErrOutside):
 		return nil`, breaks: "no link leads a working directory out of a policy", run: "^TestProgramUnder$"},
 	{file: "actors/files/calls.go", old: `if p.Path != "" && (p.Path == p.Root || p.Path == "/") {`, new: `if p.Path == "/" {`, breaks: "a root of a policy is not removed"},
-	{file: "actors/files/view.go", old: `return v.change(path, false, os.RemoveAll, (*os.Root).RemoveAll)`, new: `return os.RemoveAll(path)`, breaks: "no link leads a removal out of a root"},
-	{file: "actors/files/confined_linux.go", old: `follow: true, outside: c.place.refused()}`, new: `follow: true}`, breaks: "no link leads a read out of a root"},
+	{file: "actors/files/view.go", old: `return v.use(path, false, os.RemoveAll)`, new: `return os.RemoveAll(path)`, breaks: "no link leads a removal out of a root"},
+	{file: "actors/files/view.go", old: `return v.resolve(path, flags, perm)`, new: `return unix.Open(path, flags, perm)`, breaks: "no link leads a read out of a root"},
 	{file: "actors/peer/command/outcome/outcome.go", old: `drainTime = 2 * time.Second`, new: `drainTime = 20 * time.Second`, breaks: "the end of a command waits 2 s for descendants"},
 	{file: "actors/connection/dialect.go", old: `return undecided
 	case m.ofDialect(dialect)`, new: `return dialect
@@ -97,8 +97,8 @@ var mutants = []mutant{
 	{file: "actors/files/changes/watch_linux.go", old: `			w.fresh = true
 `, new: ``, breaks: "a watch tells that a directory on its way was moved"},
 	{file: "actors/files/changes/inotify_linux.go", old: `in.changes[p.directory]--; in.changes[p.directory] == 0`, new: `false`, breaks: "a directory that fs/watch has left does not count for its limit"},
-	{file: "actors/files/confined_linux.go", old: `	defer unix.Close(fd)
-	use(`, new: `	use(`, breaks: "a watch keeps no filesystem from being unmounted", in: "actors/files/changes", run: "^TestWatchOpensNothing$"},
+	{file: "actors/files/view_linux.go", old: `	defer unix.Close(fd)
+	return do(`, new: `	return do(`, breaks: "a watch keeps no filesystem from being unmounted", in: "actors/files/changes", run: "^TestWatchOpensNothing$"},
 	{file: "actors/peer/watch.go", old: `	if ws.named[w.id] != w {
 		return`, new: `	if false {
 		return`, breaks: "nothing is told of a watch after fs/unwatch"},
@@ -232,7 +232,9 @@ var mutants = []mutant{
 	{file: "internal/mounts/way_linux.go", old: `return err != unix.EXDEV`, new: `return true`, breaks: "the filesystem of a path is found through links"},
 	{file: "internal/mounts/way_linux.go", old: `len(w.rest) == 0 && !w.follow`, new: `false`, breaks: "a link at the end of a path is followed only if asked"},
 	{file: "internal/mounts/mounts_linux.go", old: `if m.Dir == "/" {`, new: `if false {`, breaks: "the filesystem of the root has no bound of its own"},
-	{file: "actors/files/view.go", old: `at.refused = v.visited(path, true)`, new: `_ = v`, breaks: "a file is opened after a visit of its path"},
+	{file: "actors/files/view.go", old: `err := v.visited(path, true); err != nil {
+		return -1`, new: `err := error(nil); err != nil {
+		return -1`, breaks: "a file is opened after a visit of its path"},
 	{file: "actors/files/remote/message.go", old: `if p.Visit == nil {`, new: `if true {`, breaks: "a jail looks at a path after a visit of the path"},
 	{file: "actors/internal/turns/turns.go", old: `case t.threads.late >= most:`, new: `case t.threads.late > most:`, breaks: "a file call is refused when the calls of all turns hang"},
 	{file: "actors/internal/turns/turns.go", old: `		most = t.most`, new: `		most = t.all`, breaks: "a connection without a call gets one of the kept turns"},

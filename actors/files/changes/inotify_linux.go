@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -418,21 +419,16 @@ func (f *follower) again() bool {
 
 // add makes the kernel watch a directory. Events refer to the directory by the returned descriptor, which no other directory ever has.
 func (in *inotify) add(v files.View, directory string, mask uint32) (wd int32, err error) {
-	failed := v.Pin(directory, func(path string) {
+	err = v.Pin(directory, func(path string) error {
 		closed := in.conn.Control(func(fd uintptr) {
 			n, e := unix.InotifyAddWatch(int(fd), path, mask|watchFlags)
 			wd, err = int32(n), e
 		})
-		if closed != nil {
-			err = closed
+		if err = cmp.Or(closed, err); err != nil {
+			err = fmt.Errorf("watch %s: %w", directory, err)
 		}
+		return err
 	})
-	if failed != nil {
-		return 0, failed
-	}
-	if err != nil {
-		err = fmt.Errorf("watch %s: %w", directory, err)
-	}
 	return wd, err
 }
 
