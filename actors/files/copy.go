@@ -212,19 +212,19 @@ func (c *copying) file(from, to string) error {
 		return err
 	}
 	if r.same(info) {
-		r.Abort()
+		r.Discard()
 		return nil // from and to are the same file
 	}
 	for err == nil {
 		if err = c.ctx.Err(); err == nil {
-			_, err = io.CopyN(r.file, f, copyStep)
+			_, err = io.CopyN(r.File, f, copyStep)
 		}
 	}
 	if err == io.EOF {
 		err = r.chmod(info.Mode())
 	}
 	if err != nil {
-		r.Abort()
+		r.Discard()
 		return err
 	}
 	return r.Commit(c.ctx)

@@ -60,8 +60,6 @@ func (h Hidden) has(f *os.File, info fs.FileInfo) bool {
 // realPath returns the path of an open file without links; "" where the system does not tell. Only systems that tell
 // have sandboxes.
 func realPath(f *os.File) (path string) {
-	if conn, err := f.SyscallConn(); err == nil { // Fd would change the mode of the file
-		conn.Control(func(fd uintptr) { path, _ = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(fd))) })
-	}
+	control(f, func(fd uintptr) { path, _ = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(fd))) })
 	return path
 }

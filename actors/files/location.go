@@ -124,31 +124,31 @@ func (at location) openRegular() (*os.File, fs.FileInfo, error) {
 	}
 	// A read of some files, such as /proc/kmsg, may wait forever. Files without support for
 	// deadlines ignore the deadline.
-	_ = f.SetReadDeadline(time.Now().Add(kernelTime))
+	_ = f.SetReadDeadline(time.Now().Add(KernelTime))
 	return f, info, nil
 }
 
 // opened opens the file in a mode. With FsReplace, opened takes over the location.
-func (at location) opened(mode protocol.FsMode) (o Opened, err error) {
+func (at location) opened(mode protocol.FsMode) (r Result, err error) {
 	switch mode {
 	case protocol.FsReplace:
-		r, err := replace(at)
+		n, err := replace(at)
 		if err != nil {
-			return o, err
+			return r, err
 		}
-		return Opened{File: r.file, Replaces: r}, nil
+		return Result{File: n}, nil
 	case protocol.FsUpdate:
 		f, err := at.openToWrite()
 		if err != nil {
-			return o, err
+			return r, err
 		}
-		return Opened{File: f}, nil
+		return Result{File: Local{f}}, nil
 	default:
 		f, info, err := at.openRegular()
 		if err != nil {
-			return o, err
+			return r, err
 		}
-		return Opened{File: f, Size: info.Size()}, nil
+		return Result{File: Local{f}, Size: info.Size()}, nil
 	}
 }
 

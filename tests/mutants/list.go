@@ -436,7 +436,7 @@ var mutants = []mutant{
 				var err error`, breaks: "members that are not interpreted are not repeated"},
 	{file: "protocol/msgpack_scan.go", old: `if err := u.member(&seen, key); err != nil {`, new: `if seen = (names{}); u.member(&seen, key) != nil {
 				var err error`, breaks: "members that are not interpreted are not repeated"},
-	{file: "actors/files/handles.go", old: `err == nil && scarce(hd.File)`, new: `false`, breaks: "open files leave descriptors to the rest of the program"},
+	{file: "actors/files/handles.go", old: `err == nil && scarce(hd.Here())`, new: `false`, breaks: "open files leave descriptors to the rest of the program"},
 	{file: "actors/files/handles.go", old: `h.close(context.Background(), id, hd)
 	}`, new: `}`, breaks: "a failed read closes the handle"},
 	{file: "actors/internal/quota/quota.go", old: `min(n, q.starts.Burst), now`, new: `n, now`, breaks: "a group of more than a burst can start"},
@@ -532,7 +532,7 @@ var mutants = []mutant{
 	{file: "actors/connection/rule.go", old: `call.place(c.From.Path, c.ChangesFrom())`, new: `call.place(c.From.Path, false)`, breaks: "a rename needs the rule for writes where it takes a file"},
 	{file: "actors/connection/rule.go", old: `call.by(ctx, c.Changes())`, new: `call.by(ctx, false)`, breaks: "a call that changes a file needs the sandbox that is required"},
 	{file: "actors/files/remote/view.go", old: `return &View{User: u, key: keyOf(u)}`, new: `return &View{User: u, key: keyOf(u.UID)}`, breaks: "calls of other users share no process"},
-	{file: "actors/files/remote/calls.go", old: `r.File = &keptOpen{Elsewhere: held, give: sync.OnceFunc(give)}`, new: `r.File = held; give()`, breaks: "the process that holds an open file stays"},
+	{file: "actors/files/remote/calls.go", old: `r.File == nil || r.File.Here() != nil && c.Mode != protocol.FsReplace`, new: `c.Mode != protocol.FsReplace`, breaks: "the process that holds an open file stays"},
 	{file: "actors/internal/turns/turns.go", old: `	defer turn.pool.mu.Unlock()
 	turn.leave()`, new: `	defer turn.pool.mu.Unlock()`, breaks: "a call that waits for another process holds no turn"},
 	{file: "actors/internal/env/users.go", old: ` || wanted == config.NoNewPrivsUser`, new: ``, breaks: "the word @no-new-privs is no user"},
@@ -887,11 +887,12 @@ var mutants = []mutant{
 	{file: "actors/files/walk.go", old: `	w.hold.Take(-sizeOf(entries))
 `, new: ``, breaks: "a walk gives back what the listing of a directory took"},
 	{file: "actors/files/copy.go", old: `c.hold.Take(-size)`, new: `_ = size`, breaks: "a copy gives back what the names of its directories took"},
-	{file: "actors/files/remote/calls.go", old: `		case err != nil:
-			give()
-		case r.Replaces`, new: `		case err != nil:
-		case r.Replaces`, breaks: "a call that could not open its file leaves its jail"},
-	{file: "actors/files/remote/calls.go", old: `&kept{Replacing: r.Replaces, give: sync.OnceFunc(give)}`, new: `&kept{Replacing: r.Replaces, give: give}`, breaks: "a file that ends twice leaves its jail once"},
+	{file: "actors/files/remote/calls.go", old: `			give()
+			return r, err`, new: `			if err == nil {
+				give()
+			}
+			return r, err`, breaks: "a call that could not open its file leaves its jail"},
+	{file: "actors/files/remote/calls.go", old: `&kept{Opened: r.File, give: sync.OnceFunc(give)}`, new: `&kept{Opened: r.File, give: func() { _ = sync.OnceFunc; give() }}`, breaks: "a file that ends twice leaves its jail once"},
 	{file: "actors/child/stdin.go", old: `	s.rate.Leave()
 	s.wake()
 	s.closeFile()`, new: `	s.wake()

@@ -92,7 +92,7 @@ type answer struct {
 	// Held means: the jail also holds the file open, for opRead and opWrite. Otherwise the descriptor of the file comes with
 	// the packet.
 	Held bool  `json:"held,omitempty"`
-	Size int64 `json:"size,omitempty"` // of an open file, as files.Opened
+	Size int64 `json:"size,omitempty"` // as of files.Result
 }
 
 func encode(v any) ([]byte, error) {
