@@ -84,7 +84,7 @@ func Do(ctx context.Context, c Call) (r Result, err error) {
 // keep refuses to take a root away. taken says what the call would do, in the participle.
 func (p Place) keep(taken string) error {
 	if p.Path != "" && (p.Path == p.Root || p.Path == "/") {
-		return refuse(protocol.KindPolicy, "path `%s` is not %s", p.Path, taken)
+		return Refuse(protocol.KindPolicy, "path `%s` is not %s", p.Path, taken)
 	}
 	return nil
 }

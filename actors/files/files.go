@@ -27,6 +27,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,6 +52,8 @@ var (
 	// 255 bytes.
 	maxWalkBytes = 4 << 20
 	maxListBytes = 16 << 20
+	// dirBatch is how many entries of a directory are read at a time.
+	dirBatch = 1000
 )
 
 const (
@@ -76,24 +79,22 @@ func (r *Refusal) Error() string { return r.Text }
 
 // Refuse returns a Refusal.
 func Refuse(kind protocol.ErrorKind, format string, a ...any) error {
-	return refuse(kind, format, a...)
-}
-
-func refuse(kind protocol.ErrorKind, format string, a ...any) error {
 	return &Refusal{kind, fmt.Sprintf(format, a...)}
 }
 
-// A failure is an error with a kind that is no Refusal.
+// A failure is an error with a text of its own that is no Refusal.
 type failure struct {
-	kind protocol.ErrorKind
+	kind protocol.ErrorKind // "": that of is
 	text string
+	is   error // for errors.Is; nil: none
 }
 
 func (f *failure) Error() string { return f.text }
+func (f *failure) Unwrap() error { return f.is }
 
 // Fail returns an error with a kind that is no Refusal.
 func Fail(kind protocol.ErrorKind, format string, a ...any) error {
-	return &failure{kind, fmt.Sprintf(format, a...)}
+	return &failure{kind, fmt.Sprintf(format, a...), nil}
 }
 
 // Advised is an error whose text clients compare with the peer's, with advice for people.
@@ -104,7 +105,7 @@ type Advised struct {
 
 func (a *Advised) Unwrap() error { return a.error }
 
-func notFile(path string) error { return refuse(protocol.KindNotFile, "path `%s` is not a file", path) }
+func notFile(path string) error { return Refuse(protocol.KindNotFile, "path `%s` is not a file", path) }
 
 // muslTexts are messages of the system in exec-server, which is linked with musl, where Go has others.
 var muslTexts = map[syscall.Errno]string{
@@ -152,7 +153,7 @@ func Read(path string, max int, hold Hold) ([]byte, error) { return Hidden(nil).
 // readAll returns the content of an open regular file of a size, whose path is for errors.
 func readAll(f io.Reader, size int64, path string, max int, hold Hold) ([]byte, error) {
 	tooLarge := func(size string) error {
-		return &Advised{refuse(protocol.KindTooLarge, "file is too large to read: limit is %d bytes", max),
+		return &Advised{Refuse(protocol.KindTooLarge, "file is too large to read: limit is %d bytes", max),
 			fmt.Sprintf("path `%s` has %s bytes: read it in blocks, with fs/open", path, size)}
 	}
 	if size > int64(max) {
@@ -310,9 +311,20 @@ func (l *listing) each(ctx context.Context, v View, do func(fs.DirEntry) error) 
 		return err
 	}
 	defer d.Close()
-	for err == nil {
-		var some []fs.DirEntry
-		some, err = d.ReadDir(1000)
+	if err := eachEntry(ctx, d, do); err != nil {
+		return err
+	}
+	if l.count > maxListed {
+		err := Fail(protocol.KindTooLarge, "%s returned %d entries; limit is %d", l.method, l.count, maxListed)
+		return &Advised{err, "fs/walk returns a part of a large directory"}
+	}
+	return nil
+}
+
+// eachEntry calls do for each entry of an open directory, in no order. eachEntry stops when ctx is done.
+func eachEntry(ctx context.Context, d *os.File, do func(fs.DirEntry) error) error {
+	for {
+		some, err := d.ReadDir(dirBatch)
 		for _, e := range some {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -321,15 +333,13 @@ func (l *listing) each(ctx context.Context, v View, do func(fs.DirEntry) error) 
 				return err
 			}
 		}
+		switch {
+		case err == io.EOF, err == nil && len(some) == 0:
+			return nil
+		case err != nil:
+			return err
+		}
 	}
-	switch {
-	case err != io.EOF:
-		return err
-	case l.count > maxListed:
-		err := Fail(protocol.KindTooLarge, "%s returned %d entries; limit is %d", l.method, l.count, maxListed)
-		return &Advised{err, "fs/walk returns a part of a large directory"}
-	}
-	return nil
 }
 
 // full counts an entry, and reports whether there is no room for it. Entries without room only count.
@@ -367,7 +377,7 @@ func readDir(v View, path string, most int, hold Hold) (entries []fs.DirEntry, a
 	defer d.Close()
 	for size := 0; !all && err == nil && size <= maxNames && len(entries) <= most; {
 		var some []fs.DirEntry
-		some, err = d.ReadDir(min(1000, most+1-len(entries)))
+		some, err = d.ReadDir(min(dirBatch, most+1-len(entries)))
 		if all = err == io.EOF || err == nil && len(some) == 0; all {
 			err = nil
 		}

@@ -44,11 +44,6 @@ type About struct {
 	Note       any    // of the caller of Open
 }
 
-type unknownHandle struct{ id string }
-
-func (u unknownHandle) Error() string        { return fmt.Sprintf("unknown file handle `%s`", u.id) }
-func (u unknownHandle) Is(target error) bool { return target == fs.ErrNotExist }
-
 // Open opens a regular file by a call c with OpOpen. With FsReplace, Open creates a new file for writing; Close lets the new file
 // replace the file at the place. Find returns note.
 func (h *Handles) Open(ctx context.Context, id string, note any, by Caller, c Call) error {
@@ -92,9 +87,9 @@ func (h *Handles) add(id string, hd *handle) error {
 	case h.over:
 		return fs.ErrClosed
 	case h.open[id] != nil:
-		return refuse(protocol.KindExists, "file handle `%s` already exists", id)
+		return Refuse(protocol.KindExists, "file handle `%s` already exists", id)
 	case len(h.open) >= maxOpen:
-		return refuse(protocol.KindLimit, "at most %d file handles may be open per connection", maxOpen)
+		return Refuse(protocol.KindLimit, "at most %d file handles may be open per connection", maxOpen)
 	}
 	if h.open == nil {
 		h.open = make(map[string]*handle)
@@ -109,7 +104,7 @@ func (h *Handles) get(id string) (*handle, error) {
 	hd := h.open[id]
 	h.mu.Unlock()
 	if hd == nil {
-		return nil, unknownHandle{id}
+		return nil, &failure{protocol.KindUnknownHandle, fmt.Sprintf("unknown file handle `%s`", id), fs.ErrNotExist}
 	}
 	hd.mu.Lock()
 	return hd, nil
@@ -132,7 +127,7 @@ func (h *Handles) Read(id string, offset uint64, n int) (chunk []byte, eof bool,
 // Write writes a block. Bytes never written before offset read as zeros.
 func (h *Handles) Write(id string, offset uint64, data []byte) error {
 	if offset > math.MaxInt64-uint64(len(data)) {
-		return refuse(protocol.KindParams, "file write range exceeds the signed 64-bit file offset limit")
+		return Refuse(protocol.KindParams, "file write range exceeds the signed 64-bit file offset limit")
 	}
 	hd, err := h.get(id)
 	if err != nil {

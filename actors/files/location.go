@@ -100,7 +100,7 @@ func (at location) notFile(kind uint32) error {
 	case kind == unix.S_IFLNK:
 		return at.isLink(unix.ELOOP)
 	}
-	return refuse(protocol.KindNotFile, "path is not a regular file")
+	return Refuse(protocol.KindNotFile, "path is not a regular file")
 }
 
 // isLink returns an error of the system for a link where none is allowed.

@@ -25,7 +25,7 @@ func linkAdvice(path string) string {
 // directEntry returns the location of a path that is not the root.
 func directEntry(v View, path string) (location, error) {
 	if path == "/" {
-		return location{}, refuse(protocol.KindParams, "path must name an entry")
+		return location{}, Refuse(protocol.KindParams, "path must name an entry")
 	}
 	return v.entry(path)
 }
@@ -45,7 +45,7 @@ func removeDirect(v View, path string, recursive bool) error {
 	case err != nil:
 		return err
 	case kind == unix.S_IFLNK:
-		return refuse(protocol.KindLink, "path contains a symbolic link")
+		return Refuse(protocol.KindLink, "path contains a symbolic link")
 	case kind == unix.S_IFDIR:
 		return at.remove(unix.AT_REMOVEDIR)
 	}

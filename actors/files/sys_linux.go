@@ -67,7 +67,7 @@ func (at location) metadata() (m protocol.FsGetMetadataResult, err error) {
 		m.CreatedAtMs = ms(st.Btime)
 	}
 	if err == nil && kind == unix.S_IFLNK {
-		err = refuse(protocol.KindLink, "path contains a symbolic link")
+		err = Refuse(protocol.KindLink, "path contains a symbolic link")
 	}
 	return m, err
 }
