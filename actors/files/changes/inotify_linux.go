@@ -29,6 +29,8 @@ const (
 	// comesOrGoes are the events that may create or remove a path. The removal of a directory is
 	// reported without asking, as IN_IGNORED.
 	comesOrGoes = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVE_SELF
+	// gone are the events of a directory that is no longer where it was.
+	gone = unix.IN_IGNORED | unix.IN_MOVE_SELF
 	// contents are the further events of a directory whose entries are told. Directories on the way to a file do without: others
 	// may write there all the time.
 	contents = unix.IN_MODIFY | unix.IN_ATTRIB
@@ -103,9 +105,9 @@ type follower struct {
 	kind    *kind
 	in      *inotify
 	look    func() // looks at the disk
-	// event gets an event of a place. name is in the directory; "": the event is about the directory itself. The zero place: events were
-	// lost. The caller holds the lock, so event must not wait.
-	event func(p place, mask uint32, name string)
+	// told gets an event of a place before the watch looks again; nil: the watch tells no events. name is in the directory; "": the event
+	// is about the directory itself. The zero place: events were lost. The caller holds the lock, so told must not wait.
+	told func(p place, mask uint32, name string)
 	// broken ends the watch, and tells its client: no more events come.
 	broken func()
 
@@ -390,6 +392,20 @@ func (f *follower) settle(found map[place]bool) {
 	gone := f.drop(found)
 	f.watcher.mu.Unlock()
 	f.in.remove(f.watcher, gone)
+}
+
+// event tells an event of a place, and makes the watch look if its path may lead elsewhere now. The caller holds the lock.
+func (f *follower) event(p place, mask uint32, name string) {
+	if f.told != nil {
+		f.told(p, mask, name)
+	}
+	switch {
+	case name == "" && mask&gone != 0:
+		f.fresh = true
+		f.wake()
+	case mask&unix.IN_Q_OVERFLOW != 0, name != "" && p.name != "" && mask&comesOrGoes != 0:
+		f.wake()
+	}
 }
 
 // wake makes the watch look. The caller holds the lock.

@@ -47,7 +47,7 @@ func (r *Watcher) Watch(ctx context.Context, at files.Place, room batch.Room) (*
 		return nil, syscall.ENAMETOOLONG
 	}
 	w := &Watch{path: path, place: at, batch: batch.New(path, room)}
-	w.follower = follower{kind: &r.changes, look: func() { w.lookAgain(false) }, event: w.told, broken: w.broken}
+	w.follower = follower{kind: &r.changes, look: func() { w.lookAgain(false) }, told: w.told, broken: w.broken}
 	if err := r.begin(&w.follower); err != nil {
 		return nil, err
 	}
@@ -110,33 +110,15 @@ func (w *Watch) child(name string) string {
 	return filepath.Join(w.path, name)
 }
 
-// told is called for an event of a place of the watch. The caller holds the lock.
+// told tells an event of a place of the watch. The caller holds the lock.
 func (w *Watch) told(p place, mask uint32, name string) {
-	const (
-		moved = comesOrGoes &^ unix.IN_MOVE_SELF
-		gone  = unix.IN_IGNORED | unix.IN_MOVE_SELF
-	)
 	switch {
-	case mask&unix.IN_Q_OVERFLOW != 0: // anything may have changed
-		w.tell(w.path)
-		w.wake()
 	case name != "" && p.name == "":
 		w.tell(w.child(name))
-	case name != "":
-		if w.last == p {
-			w.tell(w.path)
-		}
-		if mask&moved != 0 {
-			w.wake()
-		}
-	default:
-		if p.name == "" && mask&(unix.IN_ATTRIB|gone) != 0 {
-			w.tell(w.path)
-		}
-		if mask&gone != 0 {
-			w.fresh = true
-			w.wake()
-		}
+	case name != "" && w.last == p,
+		name == "" && p.name == "" && mask&(unix.IN_ATTRIB|gone) != 0,
+		mask&unix.IN_Q_OVERFLOW != 0: // anything may have changed
+		w.tell(w.path)
 	}
 }
 
