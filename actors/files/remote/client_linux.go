@@ -22,13 +22,12 @@ const abortTime = time.Second
 type Client struct {
 	socket *socket
 	slots  chan struct{} // a token for each call that the jail may have
+	out    chan packet   // to send; closed with over
 	ended  chan struct{} // closed when the jail answers no more
 
 	mu    sync.Mutex // guards the fields below
 	last  uint64     // id of a call
 	under map[uint64]chan<- reply
-	out   []packet // to send
-	wake  sync.Cond
 	over  bool
 }
 
@@ -50,8 +49,13 @@ func NewClient(f *os.File) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{socket: socket, slots: make(chan struct{}, Workers), ended: make(chan struct{}), under: make(map[uint64]chan<- reply)}
-	c.wake.L = &c.mu
+	c := &Client{
+		socket: socket,
+		slots:  make(chan struct{}, Workers),
+		out:    make(chan packet, 3*Workers), // of each slot a request, its cancellation, and the cancellation of the call before
+		ended:  make(chan struct{}),
+		under:  make(map[uint64]chan<- reply),
+	}
 	go c.receive()
 	go c.send()
 	return c, nil
@@ -85,7 +89,7 @@ func (c *Client) receive() {
 	c.socket.close()
 	c.mu.Lock()
 	c.over = true
-	c.wake.Broadcast()
+	close(c.out)
 	c.mu.Unlock()
 	close(c.ended)
 }
@@ -110,29 +114,13 @@ func (c *Client) reply(r reply) bool {
 	return ok
 }
 
-// send sends the packets of out.
+// send sends the packets of out until out is closed. After an error the socket is closed, so the rest is only dropped.
 func (c *Client) send() {
-	for {
-		c.mu.Lock()
-		for len(c.out) == 0 && !c.over {
-			c.wake.Wait()
+	for p := range c.out {
+		if err := c.socket.send(p.data, p.with); err != nil {
+			c.socket.close() // receive closes out
 		}
-		if c.over {
-			for _, p := range c.out {
-				p.with.Close()
-			}
-			c.mu.Unlock()
-			return
-		}
-		p := c.out[0]
-		c.out = c.out[1:]
-		c.mu.Unlock()
-		err := c.socket.send(p.data, p.with)
 		p.with.Close() // of a nil file, Close does nothing
-		if err != nil {
-			c.socket.close() // receive ends the rest
-			return
-		}
 	}
 }
 
@@ -191,10 +179,23 @@ func (c *Client) begin(r *request, with *os.File, answered chan<- reply) error {
 	if err != nil {
 		return err
 	}
+	if !c.post(packet{data, with}) {
+		return ErrEnded
+	}
 	c.under[r.ID] = answered
-	c.out = append(c.out, packet{data, with})
-	c.wake.Signal()
 	return nil
+}
+
+// post passes a packet to send. The caller holds mu. out has room, unless the jail answers requests that it does not have yet: then
+// post ends the jail, and returns false.
+func (c *Client) post(p packet) bool {
+	select {
+	case c.out <- p:
+		return true
+	default:
+		c.socket.close()
+		return false
+	}
 }
 
 // cancel tells the jail that nobody waits for a call.
@@ -202,9 +203,8 @@ func (c *Client) cancel(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	data, err := encode(request{ID: id, Op: opCancel})
-	if err == nil && c.under[id] != nil {
-		c.out = append(c.out, packet{data: data})
-		c.wake.Signal()
+	if err == nil && c.under[id] != nil && !c.over {
+		c.post(packet{data: data})
 	}
 }
 
