@@ -31,7 +31,7 @@ func (s *Spec) enclose(rule *rules.Rule, step func(what string)) error {
 		return nil
 	}
 	step(fmt.Sprintf("look-up of working directory %q", dir))
-	fd, err := beneath.Open(root, dir, unix.O_PATH|unix.O_DIRECTORY, 0, 0)
+	fd, err := beneath.Open(root, dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	switch {
 	case errors.Is(err, beneath.ErrOutside):
 		return refusal

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -124,9 +125,9 @@ func (userJail) Do(ctx context.Context, c files.Call) (files.Result, error) {
 	return r, err
 }
 
-type heldByUser struct{ files.Content }
+type heldByUser struct{ files.Opened }
 
-func (heldByUser) HeldElsewhere() {}
+func (heldByUser) Here() *os.File { return nil }
 
 // The record of a call that changes a file has the user of the process that made the call. It has no user if the server made
 // the call, or if nobody did.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"os"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -43,8 +45,9 @@ type Caller func(ctx context.Context, c Call) (Result, error)
 
 // Result is what a call brings.
 type Result struct {
-	Value  any // for the client; nil of OpOpen
-	Opened     // of OpOpen
+	Value any    // for the client; nil of OpOpen
+	File  Opened // of OpOpen; nil of others
+	Size  int64  // of a file opened for reading, in bytes, when it was opened; 0 of many files of /proc
 }
 
 // Do makes a call in this process.
@@ -72,20 +75,16 @@ func Do(ctx context.Context, c Call) (r Result, err error) {
 		return r, err
 	}
 	defer v.Close()
-	if c.NoLinks {
-		// No link leads on from the root, so a path that begins with the root is below it. A missing root is an error: no call
-		// makes it.
-		if err := v.visited(c.At.Path, false); err != nil {
-			return r, err
-		}
-	}
+	// No link leads on from the root, so a path that begins with the root is below it. A missing root is an error: no call
+	// makes it.
+	v.noLinks = c.NoLinks
 	return c.Op.do(ctx, v, c)
 }
 
 // keep refuses to take a root away. taken says what the call would do, in the participle.
 func (p Place) keep(taken string) error {
 	if p.Path != "" && (p.Path == p.Root || p.Path == "/") {
-		return refuse(protocol.KindPolicy, "path `%s` is not %s", p.Path, taken)
+		return Refuse(protocol.KindPolicy, "path `%s` is not %s", p.Path, taken)
 	}
 	return nil
 }
@@ -179,70 +178,57 @@ func (o Op) Decode(data []byte) (r Result, err error) {
 	return r, err
 }
 
-// Content is an open file: an *os.File, or an Elsewhere.
-type Content interface {
-	io.Reader
+// Opened is an open file. Its owner ends it, once, with Commit or Discard.
+type Opened interface {
 	io.ReaderAt
-	io.Writer
 	io.WriterAt
-	io.Closer
-}
-
-// Elsewhere is a Content that another process holds open. The method HeldElsewhere does nothing.
-type Elsewhere interface {
-	Content
-	HeldElsewhere()
-}
-
-// Opened is an open file. Its owner closes File, or ends Replaces, which closes File as well.
-type Opened struct {
-	File Content
-	Size int64 // of a file opened for reading, in bytes, when it was opened; 0 of many files of /proc
-	// Replaces puts the file in the place of another file. Nil: the file was not opened with FsReplace.
-	Replaces Replacing
-}
-
-// Replacing is a new file that has no place yet. Its owner calls one of the methods, once.
-type Replacing interface {
-	// Commit puts the new file in the place of the old. If Commit fails, no trace of the new file remains. If ctx ends first, the
-	// new file may have its place, or get it later.
+	// Commit closes the file. A file opened with FsReplace gets the place of the old file; if Commit fails, no trace of the new
+	// file remains. If ctx ends first, the new file may have its place, or get it later.
 	Commit(ctx context.Context) error
-	// Abort removes every trace of the new file.
-	Abort()
+	// Discard closes the file, and removes every trace of a file opened with FsReplace.
+	Discard()
+	// Here returns the file of this process. Nil: another process holds the file.
+	Here() *os.File
 }
 
-// Discard closes the file without a trace.
-func (o Opened) Discard() {
-	switch {
-	case o.Replaces != nil:
-		o.Replaces.Abort()
-	case o.File != nil:
-		o.File.Close()
-	}
-}
+// Local is an open file of this process that has its place.
+type Local struct{ *os.File }
+
+// Commit closes the file.
+func (l Local) Commit(context.Context) error { return l.Close() }
+
+// Discard closes the file.
+func (l Local) Discard() { l.Close() }
+
+// Here returns the file.
+func (l Local) Here() *os.File { return l.File }
 
 // ReadFile returns the content of a regular file, which it opens by a call c. A file of more than max bytes is refused.
 func ReadFile(ctx context.Context, by Caller, c Call, max int) ([]byte, error) {
 	c.Op, c.Mode = OpOpen, protocol.FsRead
-	o, err := by(ctx, c)
+	r, err := by(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	defer o.Discard()
-	return readAll(o.File, o.Size, c.At.Path, max, c.Hold)
+	defer r.File.Discard()
+	var from io.Reader = io.NewSectionReader(r.File, 0, math.MaxInt64)
+	if f := r.File.Here(); f != nil { // some files of /proc can only be read from the beginning on
+		from = f
+	}
+	return readAll(from, r.Size, c.At.Path, max, c.Hold)
 }
 
 // WriteFile replaces the content of a file by data, and opens the file by a call c. Readers see either the old content or the new
 // content. If WriteFile fails, the old content stays. If ctx ends first, the new content may be there, or come later.
 func WriteFile(ctx context.Context, by Caller, c Call, data []byte) error {
 	c.Op, c.Mode = OpOpen, protocol.FsReplace
-	o, err := by(ctx, c)
+	r, err := by(ctx, c)
 	if err != nil {
 		return err
 	}
-	if _, err := o.File.Write(data); err != nil {
-		o.Discard()
+	if _, err := r.File.WriteAt(data, 0); err != nil {
+		r.File.Discard()
 		return err
 	}
-	return o.Replaces.Commit(ctx)
+	return r.File.Commit(ctx)
 }

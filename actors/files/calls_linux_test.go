@@ -87,8 +87,8 @@ func TestWhichCallsChange(t *testing.T) {
 		}
 		dir := testroot.Tree(t, map[string]string{"d/a": "old"})
 		for _, path := range []string{"d", "d/a", "d/none"} {
-			if r, err := Do(t.Context(), Call{Op: Op{o}, At: Place{Path: dir + "/" + path}, Recursive: true, Force: true, Target: "x", Walk: &protocol.FsWalkOptions{MaxDirectories: 1, MaxEntries: 1}}); err == nil {
-				r.Discard()
+			if r, err := Do(t.Context(), Call{Op: Op{o}, At: Place{Path: dir + "/" + path}, Recursive: true, Force: true, Target: "x", Walk: &protocol.FsWalkOptions{MaxDirectories: 1, MaxEntries: 1}}); err == nil && r.File != nil {
+				r.File.Discard()
 			}
 		}
 		wantNames(t, dir, "d/ d/a=old")

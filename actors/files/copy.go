@@ -13,9 +13,6 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// dirBatch is how many entries of a directory are read at a time. Tests set less.
-var dirBatch = 1000
-
 // copyFiles copies a file with its mode, a symbolic link as a link, or a directory.
 //
 // The copy of a file replaces an existing file to; if to is a link, its target. The copy of a link
@@ -51,12 +48,12 @@ func (c *copying) begin(from, to string, recursive bool) error {
 	case err != nil:
 		return err
 	case info.IsDir() && !recursive:
-		return refuse(protocol.KindParams, "fs/copy requires recursive: true when sourcePath is a directory")
+		return Refuse(protocol.KindParams, "fs/copy requires recursive: true when sourcePath is a directory")
 	case info.IsDir():
 		c.root = info
 		return c.tree(from, to)
 	case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
-		return refuse(protocol.KindNotFile, "fs/copy only supports regular files, directories, and symlinks")
+		return Refuse(protocol.KindNotFile, "fs/copy only supports regular files, directories, and symlinks")
 	}
 	return c.entry(from, to, info.Mode())
 }
@@ -65,7 +62,7 @@ func (c *copying) tree(from, to string) error {
 	if err := c.outside(to); err != nil {
 		return err
 	}
-	if to != c.target.Top() {
+	if to != c.target.top() {
 		if err := c.target.MkdirAll(filepath.Dir(to), 0o777); err != nil {
 			return err
 		}
@@ -83,7 +80,7 @@ func (c *copying) outside(to string) error {
 	}
 	for ; err == nil; real = filepath.Dir(real) {
 		if info, err := os.Stat(real); err == nil && os.SameFile(info, c.root) {
-			return refuse(protocol.KindParams, "fs/copy cannot copy a directory to itself or one of its descendants")
+			return Refuse(protocol.KindParams, "fs/copy cannot copy a directory to itself or one of its descendants")
 		}
 		if real == "/" {
 			return nil
@@ -140,31 +137,19 @@ func (c *copying) makeTarget(to string) (made fs.FileInfo, err error) {
 // entries copies all entries of the directory d, except the directories in it. They are below, and
 // take size bytes from the Hold.
 func (c *copying) entries(d *os.File, from, to string) (below []string, size int, err error) {
-	for {
-		some, err := d.ReadDir(dirBatch)
-		if err == io.EOF || err == nil && len(some) == 0 {
-			return below, size, nil
+	err = eachEntry(c.ctx, d, func(e fs.DirEntry) error {
+		name := e.Name()
+		if !e.IsDir() {
+			return c.entry(filepath.Join(from, name), filepath.Join(to, name), e.Type())
 		}
-		if err != nil {
-			return nil, size, err
+		if err := c.hold.Take(len(name) + entryBytes); err != nil {
+			return err
 		}
-		for _, e := range some {
-			name := e.Name()
-			switch err = c.ctx.Err(); {
-			case err != nil:
-			case e.IsDir():
-				if err = c.hold.Take(len(name) + entryBytes); err == nil {
-					below = append(below, name)
-					size += len(name) + entryBytes
-				}
-			default:
-				err = c.entry(filepath.Join(from, name), filepath.Join(to, name), e.Type())
-			}
-			if err != nil {
-				return nil, size, err
-			}
-		}
-	}
+		below = append(below, name)
+		size += len(name) + entryBytes
+		return nil
+	})
+	return below, size, err
 }
 
 // entry copies a file or a symbolic link. Nothing happens with others.
@@ -212,19 +197,19 @@ func (c *copying) file(from, to string) error {
 		return err
 	}
 	if r.same(info) {
-		r.Abort()
+		r.Discard()
 		return nil // from and to are the same file
 	}
 	for err == nil {
 		if err = c.ctx.Err(); err == nil {
-			_, err = io.CopyN(r.file, f, copyStep)
+			_, err = io.CopyN(r.File, f, copyStep)
 		}
 	}
 	if err == io.EOF {
 		err = r.chmod(info.Mode())
 	}
 	if err != nil {
-		r.Abort()
+		r.Discard()
 		return err
 	}
 	return r.Commit(c.ctx)

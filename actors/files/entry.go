@@ -53,12 +53,12 @@ func rename(_ context.Context, source View, c Call) error {
 		return err
 	}
 	defer target.Close()
-	a, err := locationIn(c.From.Path, source.OpenDirectory)
+	a, err := source.entry(c.From.Path)
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	b, err := locationIn(c.At.Path, target.OpenDirectory)
+	b, err := target.entry(c.At.Path)
 	if err != nil {
 		return err
 	}

@@ -317,13 +317,13 @@ func TestNamedReplacement(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.file.Close()
+		r.File.Close()
 		if err := r.openNamed(); err != nil {
 			t.Fatal(err)
 		}
-		r.file.WriteString("new")
+		r.File.WriteString("new")
 		if !commit {
-			r.Abort()
+			r.Discard()
 			wantNames(t, dir, "a=old")
 			continue
 		}

@@ -20,9 +20,9 @@ func Absent(err error) bool {
 //
 // Below a root, Follow begins in the root. On a way that leads out, add and the View refuse the first place outside.
 func Follow(v View, path string, add func(directory, name string) error) (end string, err error) {
-	directory, links := v.Top(), 0
+	directory, links := v.top(), 0
 	var blind error // error of the last place
-	for rest := strings.Split(strings.TrimPrefix(path, v.Top()), "/"); len(rest) > 0; {
+	for rest := strings.Split(strings.TrimPrefix(path, v.top()), "/"); len(rest) > 0; {
 		name := rest[0]
 		rest = rest[1:]
 		switch name {

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -31,7 +30,7 @@ type Handles struct {
 }
 
 type handle struct {
-	Opened            // without a File until Open has finished
+	Opened            // nil until Open has finished
 	about  About      // fixed when Open has finished
 	failed error      // the first error of writing a block; Close then discards the file
 	mu     sync.Mutex // held while file is used; CloseAll waits for mu
@@ -44,11 +43,6 @@ type About struct {
 	Target     string // the path of the file that the handle changes; "": it was opened for reading
 	Note       any    // of the caller of Open
 }
-
-type unknownHandle struct{ id string }
-
-func (u unknownHandle) Error() string        { return fmt.Sprintf("unknown file handle `%s`", u.id) }
-func (u unknownHandle) Is(target error) bool { return target == fs.ErrNotExist }
 
 // Open opens a regular file by a call c with OpOpen. With FsReplace, Open creates a new file for writing; Close lets the new file
 // replace the file at the place. Find returns note.
@@ -63,7 +57,7 @@ func (h *Handles) Open(ctx context.Context, id string, note any, by Caller, c Ca
 		return err
 	}
 	r, err := by(ctx, c)
-	if hd.Opened = r.Opened; err == nil && scarce(hd.File) {
+	if hd.Opened = r.File; err == nil && scarce(hd.Here()) {
 		hd.Discard()
 		err = &fs.PathError{Op: "open", Path: c.At.Path, Err: unix.EMFILE}
 	}
@@ -73,23 +67,16 @@ func (h *Handles) Open(ctx context.Context, id string, note any, by Caller, c Ca
 		delete(h.open, id)
 		return err
 	}
-	hd.about.Filesystem = filesystemOf(hd.File)
-	_, hd.about.Elsewhere = hd.File.(Elsewhere)
+	f := hd.Here()
+	control(f, func(fd uintptr) { hd.about.Filesystem = mounts.Of(int(fd)) })
+	hd.about.Elsewhere = f == nil
 	return nil
 }
 
-// filesystemOf returns the name of the filesystem of an open file, as mounts.Of; "" if another process holds the file.
-func filesystemOf(f Content) (name string) {
-	control(f, func(fd uintptr) { name = mounts.Of(int(fd)) })
-	return name
-}
-
-// control calls do with the descriptor of a file, unless another process holds the file.
-func control(f Content, do func(fd uintptr)) {
-	if own, ok := f.(*os.File); ok {
-		if raw, err := own.SyscallConn(); err == nil {
-			raw.Control(do)
-		}
+// control calls do with the descriptor of a file; nil: not at all.
+func control(f *os.File, do func(fd uintptr)) {
+	if conn, err := f.SyscallConn(); err == nil { // Fd would change the mode of the file
+		conn.Control(do)
 	}
 }
 
@@ -100,9 +87,9 @@ func (h *Handles) add(id string, hd *handle) error {
 	case h.over:
 		return fs.ErrClosed
 	case h.open[id] != nil:
-		return refuse(protocol.KindExists, "file handle `%s` already exists", id)
+		return Refuse(protocol.KindExists, "file handle `%s` already exists", id)
 	case len(h.open) >= maxOpen:
-		return refuse(protocol.KindLimit, "at most %d file handles may be open per connection", maxOpen)
+		return Refuse(protocol.KindLimit, "at most %d file handles may be open per connection", maxOpen)
 	}
 	if h.open == nil {
 		h.open = make(map[string]*handle)
@@ -117,7 +104,7 @@ func (h *Handles) get(id string) (*handle, error) {
 	hd := h.open[id]
 	h.mu.Unlock()
 	if hd == nil {
-		return nil, unknownHandle{id}
+		return nil, &failure{protocol.KindUnknownHandle, fmt.Sprintf("unknown file handle `%s`", id), fs.ErrNotExist}
 	}
 	hd.mu.Lock()
 	return hd, nil
@@ -131,7 +118,7 @@ func (h *Handles) Read(id string, offset uint64, n int) (chunk []byte, eof bool,
 		return nil, false, err
 	}
 	defer hd.mu.Unlock()
-	if chunk, eof, err = block(hd.File, offset, n); err != nil {
+	if chunk, eof, err = block(hd, offset, n); err != nil {
 		h.close(context.Background(), id, hd)
 	}
 	return chunk, eof, err
@@ -140,14 +127,14 @@ func (h *Handles) Read(id string, offset uint64, n int) (chunk []byte, eof bool,
 // Write writes a block. Bytes never written before offset read as zeros.
 func (h *Handles) Write(id string, offset uint64, data []byte) error {
 	if offset > math.MaxInt64-uint64(len(data)) {
-		return refuse(protocol.KindParams, "file write range exceeds the signed 64-bit file offset limit")
+		return Refuse(protocol.KindParams, "file write range exceeds the signed 64-bit file offset limit")
 	}
 	hd, err := h.get(id)
 	if err != nil {
 		return err
 	}
 	defer hd.mu.Unlock()
-	_, err = hd.File.WriteAt(data, int64(offset))
+	_, err = hd.WriteAt(data, int64(offset))
 	if hd.failed == nil {
 		hd.failed = err
 	}
@@ -171,18 +158,11 @@ func (h *Handles) close(ctx context.Context, id string, hd *handle) error {
 	h.mu.Lock()
 	delete(h.open, id)
 	h.mu.Unlock()
-	switch {
-	case hd.Replaces == nil:
-		err := hd.File.Close()
-		if hd.about.Target != "" {
-			err = cmp.Or(hd.failed, err)
-		}
-		return err
-	case hd.failed != nil:
-		hd.Replaces.Abort()
+	if hd.failed != nil && hd.about.Target != "" {
+		hd.Discard()
 		return hd.failed
 	}
-	return hd.Replaces.Commit(ctx)
+	return hd.Commit(ctx)
 }
 
 // Find returns what is fixed about the file of a handle. False: there is no such handle.
@@ -206,13 +186,15 @@ func (h *Handles) CloseAll() {
 	h.mu.Unlock()
 	for _, hd := range open {
 		hd.mu.Lock()
-		hd.Discard()
+		if hd.Opened != nil {
+			hd.Discard()
+		}
 		hd.mu.Unlock()
 	}
 }
 
 // scarce reports whether f has one of the last fdReserve file descriptors of this process.
-func scarce(f Content) (last bool) {
+func scarce(f *os.File) (last bool) {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
 		control(f, func(fd uintptr) { last = uint64(fd)+fdReserve >= uint64(limit.Cur) })

@@ -16,7 +16,7 @@ type Hidden []string
 // Read returns the content of a regular file, as the function Read does. A file that is hidden, also behind links, fails with
 // EACCES.
 func (h Hidden) Read(path string, max int, hold Hold) ([]byte, error) {
-	f, info, err := anywhere(path).openRegular()
+	f, info, err := View{}.at(path).openRegular()
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +60,6 @@ func (h Hidden) has(f *os.File, info fs.FileInfo) bool {
 // realPath returns the path of an open file without links; "" where the system does not tell. Only systems that tell
 // have sandboxes.
 func realPath(f *os.File) (path string) {
-	if conn, err := f.SyscallConn(); err == nil { // Fd would change the mode of the file
-		conn.Control(func(fd uintptr) { path, _ = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(fd))) })
-	}
+	control(f, func(fd uintptr) { path, _ = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(fd))) })
 	return path
 }

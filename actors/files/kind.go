@@ -44,11 +44,8 @@ func Kind(err error) protocol.ErrorKind {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		return r.Kind
 	}
-	if f, ok := errors.AsType[*failure](err); ok {
+	if f, ok := errors.AsType[*failure](err); ok && f.kind != "" {
 		return f.kind
-	}
-	if _, ok := errors.AsType[unknownHandle](err); ok {
-		return protocol.KindUnknownHandle
 	}
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {

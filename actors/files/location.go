@@ -1,11 +1,9 @@
 package files
 
 import (
-	"cmp"
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,31 +11,15 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// location is where a call finds a file: a name in an open directory. A rule about paths, such as the rule
+// location is where a call finds a file: a name in an open directory, or a path in a View. A rule about paths, such as the rule
 // that no component is a link, is applied when the directory is opened. After that nobody can put another
 // directory in its place.
 type location struct {
 	dir    int    // descriptor of the directory, or AT_FDCWD
-	name   string // in the directory; a path with AT_FDCWD
-	path   string // for errors
-	follow bool   // name may be a link, and stands for its target
-	// outside is the error for a name that leads out of the directory; nil: names may do so. With outside, name may
-	// be a path.
-	outside error
-	// refused is the error of Place.Visit, and of every look at the file; nil: the path may be used.
-	refused error
-}
-
-// anywhere returns the location of a path with links.
-func anywhere(path string) location {
-	return location{dir: unix.AT_FDCWD, name: path, path: path, follow: true}
-}
-
-// locationIn returns the location of a path in its directory, which open opens.
-func locationIn(path string, open func(string) (int, error)) (location, error) {
-	parent, name := filepath.Split(path)
-	dir, err := open(parent)
-	return location{dir: dir, name: cmp.Or(name, "."), path: path}, err
+	name   string // in the directory; a link stands for itself
+	path   string // for errors, and with follow for the View
+	follow bool   // the file is at path in the View, and links are followed
+	view   View
 }
 
 func (at location) close() {
@@ -46,50 +28,52 @@ func (at location) close() {
 	}
 }
 
-// try makes a system call about the location.
-func (at location) try(op string, call func() error) error {
+// try makes a system call about a path.
+func try(op, path string, call func() error) error {
 	err := call()
 	for errors.Is(err, unix.EINTR) {
 		err = call()
 	}
 	if err != nil {
-		return &fs.PathError{Op: op, Path: at.path, Err: err}
+		return &fs.PathError{Op: op, Path: path, Err: err}
 	}
 	return nil
 }
 
+// try makes a system call about the location.
+func (at location) try(op string, call func() error) error { return try(op, at.path, call) }
+
 // stat returns the kind, owner and size of the file. Kind is the type bits of its mode.
 func (at location) stat() (st unix.Stat_t, kind uint32, err error) {
-	if at.refused != nil {
-		return st, 0, at.refused
-	}
-	flags := unix.AT_SYMLINK_NOFOLLOW
 	if at.follow {
-		flags = 0
+		err = at.view.use(at.path, true, func(path string) error {
+			return at.try("stat", func() error { return unix.Stat(path, &st) })
+		})
+	} else {
+		err = at.try("stat", func() error { return unix.Fstatat(at.dir, at.name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	}
-	if at.outside != nil {
-		err = at.statBeneath(&st)
-		return st, uint32(st.Mode) & unix.S_IFMT, err
-	}
-	err = at.try("stat", func() error { return unix.Fstatat(at.dir, at.name, &st, flags) })
 	return st, uint32(st.Mode) & unix.S_IFMT, err
+}
+
+func (at location) readlink() (target string, err error) {
+	buf := make([]byte, unix.PathMax)
+	err = at.try("readlink", func() error {
+		n, err := unix.Readlinkat(at.dir, at.name, buf)
+		target = string(buf[:max(n, 0)])
+		return err
+	})
+	return target, err
 }
 
 // open is like os.OpenFile. But if polling the file could hang, the file stays in blocking mode, outside of
 // the runtime's poller.
 func (at location) open(flags int, perm uint32) (*os.File, error) {
-	if at.refused != nil {
-		return nil, at.refused
-	}
-	if !at.follow {
-		flags |= unix.O_NOFOLLOW
-	}
 	fd, err := -1, error(nil)
-	if at.outside != nil {
-		fd, err = at.openBeneath(flags, perm)
+	if at.follow {
+		fd, err = at.view.open(at.path, flags, perm)
 	} else {
 		err = at.try("open", func() (err error) {
-			fd, err = unix.Openat(at.dir, at.name, flags|unix.O_CLOEXEC, perm)
+			fd, err = unix.Openat(at.dir, at.name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, perm)
 			return err
 		})
 	}
@@ -116,7 +100,7 @@ func (at location) notFile(kind uint32) error {
 	case kind == unix.S_IFLNK:
 		return at.isLink(unix.ELOOP)
 	}
-	return refuse(protocol.KindNotFile, "path is not a regular file")
+	return Refuse(protocol.KindNotFile, "path is not a regular file")
 }
 
 // isLink returns an error of the system for a link where none is allowed.
@@ -140,31 +124,31 @@ func (at location) openRegular() (*os.File, fs.FileInfo, error) {
 	}
 	// A read of some files, such as /proc/kmsg, may wait forever. Files without support for
 	// deadlines ignore the deadline.
-	_ = f.SetReadDeadline(time.Now().Add(kernelTime))
+	_ = f.SetReadDeadline(time.Now().Add(KernelTime))
 	return f, info, nil
 }
 
 // opened opens the file in a mode. With FsReplace, opened takes over the location.
-func (at location) opened(mode protocol.FsMode) (o Opened, err error) {
+func (at location) opened(mode protocol.FsMode) (r Result, err error) {
 	switch mode {
 	case protocol.FsReplace:
-		r, err := replace(at)
+		n, err := replace(at)
 		if err != nil {
-			return o, err
+			return r, err
 		}
-		return Opened{File: r.file, Replaces: r}, nil
+		return Result{File: n}, nil
 	case protocol.FsUpdate:
 		f, err := at.openToWrite()
 		if err != nil {
-			return o, err
+			return r, err
 		}
-		return Opened{File: f}, nil
+		return Result{File: Local{f}}, nil
 	default:
 		f, info, err := at.openRegular()
 		if err != nil {
-			return o, err
+			return r, err
 		}
-		return Opened{File: f, Size: info.Size()}, nil
+		return Result{File: Local{f}, Size: info.Size()}, nil
 	}
 }
 

@@ -54,27 +54,17 @@ func (n *Name) UnmarshalText(text []byte) error {
 // Packed is an error of a call on its way to another process. Unpack returns an error with the same Kind, Text and
 // advice, and with the same answers to Forbidden and to errors.Is for the errors of package fs, context and rules.
 type Packed struct {
-	Text   string             `json:"text,omitempty"`
-	Advice string             `json:"advice,omitempty"` // of an Advised
-	Class  packedClass        `json:"class,omitempty"`
-	Kind   protocol.ErrorKind `json:"kind,omitempty"` // of a Refusal and a failure
-	Errno  int                `json:"errno,omitempty"`
-	Op     string             `json:"op,omitempty"` // before the path of an error with Errno
-	Path   []byte             `json:"path,omitempty"`
-	What   string             `json:"what,omitempty"` // of a rules.Refusal, with Path as its Name
-	Word   string             `json:"word,omitempty"`
-	Is     int                `json:"is,omitempty"` // 1 + index in sentinels; 0: none
+	Text    string             `json:"text,omitempty"`
+	Advice  string             `json:"advice,omitempty"`  // of an Advised
+	Kind    protocol.ErrorKind `json:"kind,omitempty"`    // of a Refusal and a failure
+	Refused bool               `json:"refused,omitempty"` // a Refusal
+	Errno   int                `json:"errno,omitempty"`   // 0: not an error of the system
+	Op      string             `json:"op,omitempty"`      // before the path of an error with Errno
+	Path    []byte             `json:"path,omitempty"`
+	What    string             `json:"what,omitempty"` // of a rules.Refusal, with Path as its Name
+	Word    string             `json:"word,omitempty"`
+	Is      int                `json:"is,omitempty"` // 1 + index in sentinels; 0: none
 }
-
-type packedClass uint8
-
-const (
-	packedText packedClass = iota
-	packedRefusal
-	packedFailure
-	packedRule
-	packedErrno
-)
 
 // sentinels are the errors that callers look for. An error of the system needs none of them.
 var sentinels = []error{fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, fs.ErrClosed, context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded}
@@ -86,13 +76,13 @@ func Pack(err error) *Packed {
 		p.Advice = advised.Advice
 	}
 	if r, ok := errors.AsType[*Refusal](err); ok {
-		p.Class, p.Kind, p.Text = packedRefusal, r.Kind, r.Text
+		p.Refused, p.Kind, p.Text = true, r.Kind, r.Text
 	} else if f, ok := errors.AsType[*failure](err); ok {
-		p.Class, p.Kind, p.Text = packedFailure, f.kind, f.text
+		p.Kind, p.Text = f.kind, f.text
 	} else if r, ok := errors.AsType[*rules.Refusal](err); ok {
-		p.Class, p.What, p.Path, p.Word = packedRule, r.What, []byte(r.Name), r.Word
+		p.What, p.Path, p.Word = r.What, []byte(r.Name), r.Word
 	} else if errno, ok := errors.AsType[syscall.Errno](err); ok {
-		p.Class, p.Errno = packedErrno, int(errno)
+		p.Errno = int(errno)
 		if of, ok := errors.AsType[*fs.PathError](err); ok {
 			p.Op, p.Path = of.Op, []byte(of.Path)
 		}
@@ -116,30 +106,19 @@ func (p *Packed) Unpack() error {
 }
 
 func (p *Packed) plain() error {
-	switch p.Class {
-	case packedRefusal:
+	switch {
+	case p.Refused:
 		return &Refusal{p.Kind, p.Text}
-	case packedFailure:
-		return &failure{p.Kind, p.Text}
-	case packedRule:
+	case p.What != "":
 		return &rules.Refusal{What: p.What, Name: string(p.Path), Word: p.Word}
-	case packedErrno:
-		if p.Op == "" {
-			return syscall.Errno(p.Errno)
-		}
+	case p.Errno != 0 && p.Op == "":
+		return syscall.Errno(p.Errno)
+	case p.Errno != 0:
 		return &fs.PathError{Op: p.Op, Path: string(p.Path), Err: syscall.Errno(p.Errno)}
 	}
+	f := &failure{kind: p.Kind, text: p.Text}
 	if p.Is > 0 && p.Is <= len(sentinels) {
-		return &unpacked{p.Text, sentinels[p.Is-1]}
+		f.is = sentinels[p.Is-1]
 	}
-	return errors.New(p.Text)
+	return f
 }
-
-// unpacked is an error with a text of its own.
-type unpacked struct {
-	text string
-	is   error
-}
-
-func (u *unpacked) Error() string { return u.text }
-func (u *unpacked) Unwrap() error { return u.is }

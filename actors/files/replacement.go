@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -28,7 +26,7 @@ const maxLinks = 40
 // new file cannot get, a file in a directory that may not be written. There Commit copies the new file into
 // the old file.
 type replacement struct {
-	file   *os.File
+	Local
 	at     location     // of the file to replace, or of a free name
 	old    *unix.Stat_t // of the file to replace; nil: none
 	named  string       // temporary name in the directory; "": the file is unnamed
@@ -38,7 +36,7 @@ type replacement struct {
 
 // newReplacement creates a file to replace path, or the target of the links in path.
 func newReplacement(v View, path string) (*replacement, error) {
-	at, err := behind(v, path)
+	at, err := v.behind(path)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +48,7 @@ func newReplacement(v View, path string) (*replacement, error) {
 func replace(at location) (*replacement, error) {
 	r := &replacement{at: at}
 	if err := r.create(); err != nil {
-		r.Abort()
+		r.Discard()
 		return nil, err
 	}
 	return r, nil
@@ -79,7 +77,7 @@ func (r *replacement) create() error {
 		return r.stage(r.at)
 	}
 	var err error
-	if r.file, err = openUnnamed(r.at); err != nil {
+	if r.File, err = openUnnamed(r.at); err != nil {
 		err = r.openNamed()
 	}
 	switch {
@@ -89,12 +87,12 @@ func (r *replacement) create() error {
 		return r.stageElsewhere(err)
 	case err != nil:
 		return err
-	case r.file.Chown(int(r.old.Uid), int(r.old.Gid)) != nil:
-		r.discard()
+	case r.File.Chown(int(r.old.Uid), int(r.old.Gid)) != nil:
+		r.drop()
 		return r.stage(r.at)
 	}
 	// chown(2) clears set-user-ID, so chmod comes after.
-	return r.at.try("chmod", func() error { return unix.Fchmod(int(r.file.Fd()), uint32(r.old.Mode)&0o7777) })
+	return r.at.try("chmod", func() error { return unix.Fchmod(int(r.File.Fd()), uint32(r.old.Mode)&0o7777) })
 }
 
 // stays reports whether the error of creating or renaming a file means that the old file must stay.
@@ -105,7 +103,7 @@ func stays(err error) bool {
 // stage creates the new file in a directory, without a name. Commit will copy it into the old file.
 func (r *replacement) stage(in location) (err error) {
 	in.name = unusedName()
-	if r.file, err = in.open(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600); err != nil {
+	if r.File, err = in.open(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600); err != nil {
 		if stays(err) && in.dir == r.at.dir {
 			return r.stageElsewhere(err)
 		}
@@ -117,7 +115,7 @@ func (r *replacement) stage(in location) (err error) {
 
 // stageElsewhere creates the new file in the directory for temporary files. It returns why if that fails.
 func (r *replacement) stageElsewhere(why error) error {
-	in, err := locationIn(os.TempDir()+"/", openDirectory)
+	in, err := View{}.entry(os.TempDir() + "/")
 	if err != nil {
 		return why
 	}
@@ -131,51 +129,7 @@ func (r *replacement) stageElsewhere(why error) error {
 // chmod sets the mode of the target.
 func (r *replacement) chmod(mode fs.FileMode) error {
 	r.mode = &mode
-	return r.file.Chmod(mode)
-}
-
-// behind returns the location of path, or of the target of the links in path. The file need not exist, but its
-// directory must.
-func behind(v View, path string) (location, error) {
-	target, err := behindLinks(v, path)
-	if err != nil {
-		return location{}, err
-	}
-	at, err := locationIn(target, v.OpenDirectory)
-	at.path = path
-	return at, err
-}
-
-// behindLinks resolves all symbolic links in path. The result need not exist, but its directory
-// must.
-func behindLinks(v View, path string) (string, error) {
-	for range maxLinks {
-		// Not filepath.Dir, which reduces link/.. to nothing.
-		i := strings.LastIndexByte(path, '/')
-		dir, name := path[:i+1], path[i+1:]
-		if name == "" || name == "." || name == ".." {
-			return v.Canonicalize(path) // only a directory can have such a name
-		}
-		dir, err := v.Canonicalize(dir)
-		if err != nil {
-			return "", err
-		}
-		path = filepath.Join(dir, name)
-		link, err := v.Readlink(path)
-		switch {
-		case errors.Is(err, unix.EINVAL), errors.Is(err, fs.ErrNotExist):
-			return path, nil
-		case err != nil:
-			return "", err
-		case strings.HasPrefix(link, "/") && v.Outside() != nil:
-			return "", v.Outside()
-		case strings.HasPrefix(link, "/"):
-			path = link
-		default:
-			path = dir + "/" + link
-		}
-	}
-	return "", &fs.PathError{Op: "open", Path: path, Err: unix.ELOOP}
+	return r.File.Chmod(mode)
 }
 
 // temporary returns the location of the file's temporary name.
@@ -186,7 +140,7 @@ func (r *replacement) temporary() location {
 // openNamed creates the file with a temporary name.
 func (r *replacement) openNamed() (err error) {
 	r.named = unusedName()
-	if r.file, err = r.temporary().open(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o666); err != nil {
+	if r.File, err = r.temporary().open(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o666); err != nil {
 		r.named = ""
 	}
 	return err
@@ -203,18 +157,18 @@ func (r *replacement) same(info fs.FileInfo) bool {
 // Commit puts the new file in the place of the old. If Commit fails, no trace of the new file remains; but a
 // file that must stay may have a part of the new content.
 func (r *replacement) Commit(context.Context) error {
-	defer r.Abort()
+	defer r.Discard()
 	if r.source != nil {
 		return r.overwrite()
 	}
 	if r.named == "" {
 		name := unusedName()
-		if err := link(r.file, r.at, name); err != nil {
+		if err := link(r.File, r.at, name); err != nil {
 			return err
 		}
 		r.named = name
 	}
-	if err := r.file.Close(); err != nil { // a full filesystem may report its error only now
+	if err := r.File.Close(); err != nil { // a full filesystem may report its error only now
 		return err
 	}
 	err := r.at.try("rename", func() error { return unix.Renameat(r.at.dir, r.named, r.at.dir, r.at.name) })
@@ -253,10 +207,10 @@ func (r *replacement) overwrite() error {
 	return old.Close()
 }
 
-// discard removes every trace of the new file.
-func (r *replacement) discard() {
-	if r.file != nil {
-		r.file.Close()
+// drop removes every trace of the new file.
+func (r *replacement) drop() {
+	if r.File != nil {
+		r.File.Close()
 	}
 	if r.source != nil {
 		r.source.Close()
@@ -267,9 +221,9 @@ func (r *replacement) discard() {
 	}
 }
 
-// Abort removes every trace of the new file, and closes the location. Abort may be repeated.
-func (r *replacement) Abort() {
-	r.discard()
+// Discard removes every trace of the new file, and closes the location. Discard may be repeated.
+func (r *replacement) Discard() {
+	r.drop()
 	r.at.close()
 	r.at.dir = unix.AT_FDCWD
 }

@@ -22,7 +22,7 @@ func pollHangs(fd int) bool {
 
 // openUnnamed opens a new, unnamed file in the directory of a location. Some filesystems lack unnamed files.
 func openUnnamed(at location) (*os.File, error) {
-	at.name, at.follow = ".", true
+	at.name = "."
 	return at.open(unix.O_WRONLY|unix.O_TMPFILE, 0o666)
 }
 
@@ -33,29 +33,21 @@ func link(f *os.File, at location, name string) error {
 	})
 }
 
-// openDirectory opens a directory for system calls that take names in it. Links are followed.
-func openDirectory(path string) (dir int, err error) {
-	err = anywhere(path).try("open", func() (err error) {
-		dir, err = unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		return err
-	})
-	return dir, err
-}
+// directoryFlags open a directory for system calls that take names in it.
+const directoryFlags = unix.O_PATH | unix.O_DIRECTORY
 
 // openat2 can be replaced by tests.
 var openat2 = unix.Openat2
 
-// openDirect opens a directory like openDirectory, if no component of path is a link. The path is relative to
-// another open directory, or absolute.
-func openDirect(from int, path string) (dir int, err error) {
-	at := location{dir: from, name: path, path: path}
-	err = at.try("open", func() (err error) {
-		dir, err = openat2(from, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+// openDirect opens a directory with directoryFlags, if no component of path is a link.
+func openDirect(path string) (dir int, err error) {
+	err = try("open", path, func() (err error) {
+		dir, err = openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: directoryFlags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 		return err
 	})
 	switch {
 	case errors.Is(err, unix.ELOOP):
-		err = at.isLink(unix.ENOTDIR)
+		err = location{path: path}.isLink(unix.ENOTDIR)
 	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
 		err = errNoOpenat2
 	}
@@ -75,7 +67,7 @@ func (at location) metadata() (m protocol.FsGetMetadataResult, err error) {
 		m.CreatedAtMs = ms(st.Btime)
 	}
 	if err == nil && kind == unix.S_IFLNK {
-		err = refuse(protocol.KindLink, "path contains a symbolic link")
+		err = Refuse(protocol.KindLink, "path contains a symbolic link")
 	}
 	return m, err
 }

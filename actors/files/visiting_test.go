@@ -32,15 +32,15 @@ func TestVisits(t *testing.T) {
 	}
 	check("Lstat", false, lstat)
 	for name, look := range map[string]func() error{
-		"Stat":          func() error { _, err := v.Stat("/none/x"); return err },
-		"Canonicalize":  func() error { _, err := v.Canonicalize("/none/x"); return err },
-		"OpenDirectory": func() error { _, err := v.OpenDirectory("/none/x"); return err },
-		"MkdirAll":      func() error { return v.MkdirAll("/none/x", 0o700) },
-		"Chmod":         func() error { return v.Chmod("/none/x", 0) },
-		"Chtimes":       func() error { return v.Chtimes("/none/x", time.Time{}, time.Time{}) },
-		"Pin":           func() error { return v.Pin("/none/x", nil) },
-		"Read":          func() error { _, err := place.Read(9, nil); return err },
-		"open":          func() error { _, err := Do(t.Context(), toOpen(place, protocol.FsUpdate)); return err },
+		"Stat":         func() error { _, err := v.Stat("/none/x"); return err },
+		"Canonicalize": func() error { _, err := v.Canonicalize("/none/x"); return err },
+		"isDirectory":  func() error { return v.isDirectory("/none/x") },
+		"MkdirAll":     func() error { return v.MkdirAll("/none/x", 0o700) },
+		"Chmod":        func() error { return v.Chmod("/none/x", 0) },
+		"Chtimes":      func() error { return v.Chtimes("/none/x", time.Time{}, time.Time{}) },
+		"Pin":          func() error { return v.Pin("/none/x", nil) },
+		"Read":         func() error { _, err := place.Read(9, nil); return err },
+		"open":         func() error { _, err := Do(t.Context(), toOpen(place, protocol.FsUpdate)); return err },
 	} {
 		check(name, true, look())
 	}

@@ -29,29 +29,27 @@ const walkItemBytes = 64
 // the Errors of the result. If path is no directory, the result is empty. Walk stops when ctx is
 // done.
 func Walk(ctx context.Context, path string, o protocol.FsWalkOptions, hold Hold) (protocol.FsWalkResult, error) {
-	return walkIn(ctx, View{}, path, o, hold)
+	return walkTree(ctx, View{}, Call{At: Place{Path: path}, Walk: &o, Hold: hold})
 }
 
-func walkTree(ctx context.Context, v View, c Call) (protocol.FsWalkResult, error) {
-	if c.Walk == nil {
-		c.Walk = new(protocol.FsWalkOptions)
+func walkTree(ctx context.Context, v View, c Call) (r protocol.FsWalkResult, err error) {
+	var o protocol.FsWalkOptions
+	if c.Walk != nil {
+		o = *c.Walk
 	}
-	return walkIn(ctx, v, c.At.Path, *c.Walk, c.Hold)
-}
-
-func walkIn(ctx context.Context, v View, path string, o protocol.FsWalkOptions, hold Hold) (r protocol.FsWalkResult, err error) {
+	path := c.At.Path
 	if o.MaxDirectories == 0 || o.MaxEntries == 0 {
-		return r, refuse(protocol.KindParams, "filesystem walk limits must be greater than zero")
+		return r, Refuse(protocol.KindParams, "filesystem walk limits must be greater than zero")
 	}
 	if o.MaxDepth > mostWalkDepth || o.MaxDirectories > mostWalkDirectories || o.MaxEntries > mostWalkEntries {
-		return r, refuse(protocol.KindParams, "filesystem walk limits exceed maximums: depth=%d, directories=%d, entries=%d",
+		return r, Refuse(protocol.KindParams, "filesystem walk limits exceed maximums: depth=%d, directories=%d, entries=%d",
 			mostWalkDepth, mostWalkDirectories, mostWalkEntries)
 	}
 	root, err := metadata(v, path)
 	if err != nil || !root.IsDirectory || root.IsSymlink && !o.FollowDirectorySymlinks {
 		return r, err
 	}
-	w := walk{view: v, o: o, hold: hold, seen: make(map[string]bool)}
+	w := walk{view: v, o: o, hold: c.Hold, seen: make(map[string]bool)}
 	more, err := w.enter(path, 0)
 	for more && err == nil && len(w.todo) > 0 {
 		if err = ctx.Err(); err == nil {

@@ -22,21 +22,21 @@ var ErrOutside = errors.New("the path leads out of its directory")
 
 // Open opens the file at path, which begins with the path root, for calls of the system. A relative link in path
 // may not lead out of root. Links in root itself are followed: they belong to the operator.
-func Open(root, path string, flags int, mode uint32, resolve uint64) (fd int, err error) {
+func Open(root, path string, flags int, mode uint32) (fd int, err error) {
 	dir, err := retry(func() (int, error) { return unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return -1, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(dir)
-	return OpenAt(dir, Rel(root, path), path, flags, mode, resolve)
+	return OpenAt(dir, Rel(root, path), path, flags, mode)
 }
 
 // OpenAt is Open below an open directory. path is for errors.
-func OpenAt(dir int, rel, path string, flags int, mode uint32, resolve uint64) (fd int, err error) {
+func OpenAt(dir int, rel, path string, flags int, mode uint32) (fd int, err error) {
 	how := unix.OpenHow{
 		Flags:   uint64(flags | unix.O_CLOEXEC),
 		Mode:    uint64(mode),
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS | resolve,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
 	}
 	fd, err = retry(func() (int, error) { return unix.Openat2(dir, rel, &how) })
 	switch {
@@ -74,7 +74,7 @@ func Real(fd int) (string, error) { return os.Readlink(fmt.Sprintf("/proc/self/f
 
 // Supported reports whether the system can keep paths below a directory.
 func Supported() bool {
-	fd, err := Open("/", "/", unix.O_PATH, 0, 0)
+	fd, err := Open("/", "/", unix.O_PATH, 0)
 	if err == nil {
 		unix.Close(fd)
 	}
@@ -88,7 +88,7 @@ func Use(root, path string, follow bool, use func(path string) error) error {
 	if !follow {
 		flags |= unix.O_NOFOLLOW
 	}
-	fd, err := Open(root, path, flags, 0, 0)
+	fd, err := Open(root, path, flags, 0)
 	if err != nil {
 		return err
 	}

@@ -53,8 +53,8 @@ var mutants = []mutant{
 		return refusal`, new: `case errors.Is(err, beneath.ErrOutside):
 		return nil`, breaks: "no link leads a working directory out of a policy", run: "^TestProgramUnder$"},
 	{file: "actors/files/calls.go", old: `if p.Path != "" && (p.Path == p.Root || p.Path == "/") {`, new: `if p.Path == "/" {`, breaks: "a root of a policy is not removed"},
-	{file: "actors/files/view.go", old: `return v.change(path, false, os.RemoveAll, (*os.Root).RemoveAll)`, new: `return os.RemoveAll(path)`, breaks: "no link leads a removal out of a root"},
-	{file: "actors/files/confined_linux.go", old: `follow: true, outside: c.place.refused()}`, new: `follow: true}`, breaks: "no link leads a read out of a root"},
+	{file: "actors/files/view.go", old: `return v.use(path, false, os.RemoveAll)`, new: `return os.RemoveAll(path)`, breaks: "no link leads a removal out of a root"},
+	{file: "actors/files/view.go", old: `return v.resolve(path, flags, perm)`, new: `return unix.Open(path, flags, perm)`, breaks: "no link leads a read out of a root"},
 	{file: "actors/peer/command/outcome/outcome.go", old: `drainTime = 2 * time.Second`, new: `drainTime = 20 * time.Second`, breaks: "the end of a command waits 2 s for descendants"},
 	{file: "actors/connection/dialect.go", old: `return undecided
 	case m.ofDialect(dialect)`, new: `return dialect
@@ -87,16 +87,15 @@ var mutants = []mutant{
 		if end`, breaks: "the end of a command waits for a Pull"},
 	{file: "actors/files/changes/batch/batch.go", old: `b.paths, b.held, b.lost = nil, 0, true`, new: `b.paths, b.held, b.lost = nil, 0, false`, breaks: "paths that no batch had room for are told by the watched path"},
 	{file: "actors/files/changes/watch_linux.go", old: `changed := id != w.found || `, new: `changed := `, breaks: "a watch tells that its path leads to another file"},
-	{file: "actors/files/changes/watch_linux.go", old: `		w.tell(w.path)
-		w.wake()
-`, new: `		w.wake()
-`, breaks: "lost events are told by the watched path"},
-	{file: "actors/files/changes/missing_linux.go", old: `mask&(comesOrGoes|unix.IN_IGNORED|unix.IN_Q_OVERFLOW) != 0`, new: `mask|unix.IN_IGNORED != 0`, breaks: "fs/watchMissing does not look after a write that only fs/watch asks for"},
-	{file: "actors/files/changes/watch_linux.go", old: `			w.fresh = true
-`, new: ``, breaks: "a watch tells that a directory on its way was moved"},
+	{file: "actors/files/changes/watch_linux.go", old: `mask&unix.IN_Q_OVERFLOW != 0: // any`, new: `false: // any`, breaks: "lost events are told by the watched path"},
+	{file: "actors/files/changes/watch_linux.go", old: `w.add(v, directory, name, comesOrGoes, places); blind`, new: `w.add(v, directory, name, comesOrGoes|contents, places); blind`, breaks: "writes in a directory on the way wake no watch"},
+	{file: "actors/files/changes/watch_linux.go", old: `maps.Copy(places, w.good)`, new: `maps.Copy(places, w.places)`, breaks: "the places of a watch do not pile up while its looks fail"},
+	{file: "actors/files/changes/inotify_linux.go", old: `name != "" && p.name != "" && mask&comesOrGoes != 0`, new: `name != "" && p.name != ""`, breaks: "fs/watchMissing does not look after a write that only fs/watch asks for"},
+	{file: "actors/files/changes/inotify_linux.go", old: `		f.fresh = true
+		f.wake()`, new: `		f.wake()`, breaks: "a watch tells that a directory on its way was moved"},
 	{file: "actors/files/changes/inotify_linux.go", old: `in.changes[p.directory]--; in.changes[p.directory] == 0`, new: `false`, breaks: "a directory that fs/watch has left does not count for its limit"},
-	{file: "actors/files/confined_linux.go", old: `	defer unix.Close(fd)
-	use(`, new: `	use(`, breaks: "a watch keeps no filesystem from being unmounted", in: "actors/files/changes", run: "^TestWatchOpensNothing$"},
+	{file: "actors/files/view_linux.go", old: `	defer unix.Close(fd)
+	return do(`, new: `	return do(`, breaks: "a watch keeps no filesystem from being unmounted", in: "actors/files/changes", run: "^TestWatchOpensNothing$"},
 	{file: "actors/peer/watch.go", old: `	if ws.named[w.id] != w {
 		return`, new: `	if false {
 		return`, breaks: "nothing is told of a watch after fs/unwatch"},
@@ -230,7 +229,9 @@ var mutants = []mutant{
 	{file: "internal/mounts/way_linux.go", old: `return err != unix.EXDEV`, new: `return true`, breaks: "the filesystem of a path is found through links"},
 	{file: "internal/mounts/way_linux.go", old: `len(w.rest) == 0 && !w.follow`, new: `false`, breaks: "a link at the end of a path is followed only if asked"},
 	{file: "internal/mounts/mounts_linux.go", old: `if m.Dir == "/" {`, new: `if false {`, breaks: "the filesystem of the root has no bound of its own"},
-	{file: "actors/files/view.go", old: `at.refused = v.visited(path, true)`, new: `_ = v`, breaks: "a file is opened after a visit of its path"},
+	{file: "actors/files/view.go", old: `err := v.visited(path, true); err != nil {
+		return -1`, new: `err := error(nil); err != nil {
+		return -1`, breaks: "a file is opened after a visit of its path"},
 	{file: "actors/files/remote/message.go", old: `if p.Visit == nil {`, new: `if true {`, breaks: "a jail looks at a path after a visit of the path"},
 	{file: "actors/internal/turns/turns.go", old: `case t.threads.late >= most:`, new: `case t.threads.late > most:`, breaks: "a file call is refused when the calls of all turns hang"},
 	{file: "actors/internal/turns/turns.go", old: `		most = t.most`, new: `		most = t.all`, breaks: "a connection without a call gets one of the kept turns"},
@@ -432,7 +433,7 @@ var mutants = []mutant{
 				var err error`, breaks: "members that are not interpreted are not repeated"},
 	{file: "protocol/msgpack_scan.go", old: `if err := u.member(&seen, key); err != nil {`, new: `if seen = (names{}); u.member(&seen, key) != nil {
 				var err error`, breaks: "members that are not interpreted are not repeated"},
-	{file: "actors/files/handles.go", old: `err == nil && scarce(hd.File)`, new: `false`, breaks: "open files leave descriptors to the rest of the program"},
+	{file: "actors/files/handles.go", old: `err == nil && scarce(hd.Here())`, new: `false`, breaks: "open files leave descriptors to the rest of the program"},
 	{file: "actors/files/handles.go", old: `h.close(context.Background(), id, hd)
 	}`, new: `}`, breaks: "a failed read closes the handle"},
 	{file: "actors/internal/quota/quota.go", old: `min(n, q.starts.Burst), now`, new: `n, now`, breaks: "a group of more than a burst can start"},
@@ -528,7 +529,7 @@ var mutants = []mutant{
 	{file: "actors/connection/rule.go", old: `call.place(c.From.Path, c.ChangesFrom())`, new: `call.place(c.From.Path, false)`, breaks: "a rename needs the rule for writes where it takes a file"},
 	{file: "actors/connection/rule.go", old: `call.by(ctx, c.Changes())`, new: `call.by(ctx, false)`, breaks: "a call that changes a file needs the sandbox that is required"},
 	{file: "actors/files/remote/view.go", old: `return &View{User: u, key: keyOf(u)}`, new: `return &View{User: u, key: keyOf(u.UID)}`, breaks: "calls of other users share no process"},
-	{file: "actors/files/remote/calls.go", old: `r.File = &keptOpen{Elsewhere: held, give: sync.OnceFunc(give)}`, new: `r.File = held; give()`, breaks: "the process that holds an open file stays"},
+	{file: "actors/files/remote/calls.go", old: `r.File == nil || r.File.Here() != nil && c.Mode != protocol.FsReplace`, new: `c.Mode != protocol.FsReplace`, breaks: "the process that holds an open file stays"},
 	{file: "actors/internal/turns/turns.go", old: `	defer turn.pool.mu.Unlock()
 	turn.leave()`, new: `	defer turn.pool.mu.Unlock()`, breaks: "a call that waits for another process holds no turn"},
 	{file: "actors/internal/env/users.go", old: ` || wanted == config.NoNewPrivsUser`, new: ``, breaks: "the word @no-new-privs is no user"},
@@ -883,11 +884,12 @@ var mutants = []mutant{
 	{file: "actors/files/walk.go", old: `	w.hold.Take(-sizeOf(entries))
 `, new: ``, breaks: "a walk gives back what the listing of a directory took"},
 	{file: "actors/files/copy.go", old: `c.hold.Take(-size)`, new: `_ = size`, breaks: "a copy gives back what the names of its directories took"},
-	{file: "actors/files/remote/calls.go", old: `		case err != nil:
-			give()
-		case r.Replaces`, new: `		case err != nil:
-		case r.Replaces`, breaks: "a call that could not open its file leaves its jail"},
-	{file: "actors/files/remote/calls.go", old: `&kept{Replacing: r.Replaces, give: sync.OnceFunc(give)}`, new: `&kept{Replacing: r.Replaces, give: give}`, breaks: "a file that ends twice leaves its jail once"},
+	{file: "actors/files/remote/calls.go", old: `			give()
+			return r, err`, new: `			if err == nil {
+				give()
+			}
+			return r, err`, breaks: "a call that could not open its file leaves its jail"},
+	{file: "actors/files/remote/calls.go", old: `&kept{Opened: r.File, give: sync.OnceFunc(give)}`, new: `&kept{Opened: r.File, give: func() { _ = sync.OnceFunc; give() }}`, breaks: "a file that ends twice leaves its jail once"},
 	{file: "actors/child/stdin.go", old: `	s.rate.Leave()
 	s.wake()
 	s.closeFile()`, new: `	s.wake()

@@ -312,8 +312,8 @@ func TestWatchRefuses(t *testing.T) {
 		}
 		set(limit.at, old)
 	}
-	if _, err := r.Watch(t.Context(), files.Place{Path: "/" + strings.Repeat("a", maxPath)}, new(room)); !errors.Is(err, unix.ENAMETOOLONG) {
-		t.Errorf("a path of %d bytes: %v", maxPath+1, err)
+	if _, err := r.Watch(t.Context(), files.Place{Path: "/" + strings.Repeat("a", files.MaxPath)}, new(room)); !errors.Is(err, unix.ENAMETOOLONG) {
+		t.Errorf("a path of %d bytes: %v", files.MaxPath+1, err)
 	}
 	sh(t, dir, "touch a")
 	r.settled(t, side)
@@ -612,4 +612,110 @@ func watchesShare(t *testing.T, rounds int, watch func(ctx context.Context, r *W
 		until(t, "not told", told)
 		cancel()
 	}
+}
+
+// If the inotify instance breaks, a watch tells its path a last time, and a new watch gets a new instance.
+func TestWatchBroken(t *testing.T) {
+	dir, side := t.TempDir(), t.TempDir()
+	sh(t, dir, "touch a")
+	r := NewWatcher()
+	held := new(room)
+	w, err := r.Watch(t.Context(), files.Place{Path: dir + "/a"}, held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.in.file.SetReadDeadline(time.Now())
+	until(t, "nothing is told", func() bool {
+		paths := told(w)
+		if paths != nil {
+			wantPaths(t, paths, dir+"/a")
+		}
+		return paths != nil
+	})
+	if held.Load() != 0 {
+		t.Errorf("a watch that has ended holds %d bytes", held.Load())
+	}
+	again := begin(t, r, dir+"/a")
+	sh(t, dir, "echo 2 >a")
+	r.settled(t, side)
+	wantPaths(t, told(again), dir+"/a")
+	wantPaths(t, told(w))
+}
+
+// Of directories on the way, the kernel tells only which names come and go: others may write there all the time.
+func TestWatchAsksForLittle(t *testing.T) {
+	dir := t.TempDir()
+	sh(t, dir, "mkdir d; touch d/a")
+	const contents = unix.IN_MODIFY | unix.IN_ATTRIB
+	for name, want := range map[string]int{"d": 1, "d/a": 1, "d/none": 0} { // directories whose contents are told
+		r := NewWatcher()
+		w := begin(t, r, filepath.Join(dir, name))
+		told := 0
+		for directory, mask := range r.masks(t) {
+			if mask&contents == 0 {
+				continue
+			}
+			told++
+			if inside := (place{directory, ""}); w.last.directory != directory && !w.places[inside] {
+				t.Errorf("%s: a directory on the way has the mask %#x", name, mask)
+			}
+		}
+		if told != want {
+			t.Errorf("%s: the contents of %d directories are told, want %d", name, told, want)
+		}
+	}
+}
+
+// masks returns the events of each directory that the kernel watches.
+func (r *Watcher) masks(t *testing.T) map[int32]uint32 {
+	masks := make(map[int32]uint32)
+	r.in.conn.Control(func(fd uintptr) {
+		info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(info)) {
+			var wd int32
+			var ino, dev uint64
+			var mask uint32
+			if n, _ := fmt.Sscanf(line, "inotify wd:%x ino:%x sdev:%x mask:%x", &wd, &ino, &dev, &mask); n == 4 {
+				masks[wd] = mask
+			}
+		}
+	})
+	return masks
+}
+
+// While the looks of a watch fail, its places do not pile up, and the next good look finds the file.
+func TestFailingLooks(t *testing.T) {
+	dir, side := t.TempDir(), t.TempDir()
+	sh(t, dir, "mkdir d; ln -s d l")
+	r := NewWatcher()
+	w := begin(t, r, dir+"/l")
+	begin(t, r, side)
+	count := func() int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(w.places)
+	}
+	before := count()
+	r.mu.Lock()
+	r.changes.directories = len(r.in.changes)
+	r.mu.Unlock()
+	for i := range 20 {
+		sh(t, dir, fmt.Sprintf("mkdir d%d; ln -s d%d m; mv -T m l", i, i))
+		until(t, "not told", func() bool { return slices.Contains(told(w), dir+"/l") })
+		r.still(t)
+	}
+	if n := count(); n > 2*before {
+		t.Errorf("%d places after failing looks, want %d at most", n, 2*before)
+	}
+	sh(t, dir, "ln -s d m; mv -T m l")
+	until(t, "not told", func() bool { return slices.Contains(told(w), dir+"/l") })
+	r.still(t)
+	if n := count(); n != before {
+		t.Errorf("%d places after a good look, want %d", n, before)
+	}
+	sh(t, dir, "touch d/a")
+	until(t, "not told", func() bool { return slices.Contains(told(w), dir+"/l/a") })
 }

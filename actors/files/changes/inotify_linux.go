@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -28,14 +29,19 @@ const (
 	// comesOrGoes are the events that may create or remove a path. The removal of a directory is
 	// reported without asking, as IN_IGNORED.
 	comesOrGoes = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVE_SELF
+	// gone are the events of a directory that is no longer where it was.
+	gone = unix.IN_IGNORED | unix.IN_MOVE_SELF
+	// contents are the further events of a directory whose entries are told. Directories on the way to a file do without: others
+	// may write there all the time.
+	contents = unix.IN_MODIFY | unix.IN_ATTRIB
 	// IN_MASK_ADD is needed for a directory already watched: without IN_MASK_ADD the kernel clears
 	// the mask for a moment, and events in this moment are lost (inotify_update_existing_watch of
 	// the kernel).
 	watchFlags = unix.IN_ONLYDIR | unix.IN_MASK_ADD
 )
 
-// full is the text of the error if the system watches no more directories.
-const full = "fs.inotify.max_user_watches is reached: no more directories can be watched"
+// errFull means: the system watches no more directories.
+var errFull = files.Fail(protocol.KindLimit, "fs.inotify.max_user_watches is reached: no more directories can be watched")
 
 // Watcher has the watches of all connections. It uses a single instance of inotify(7), and a goroutine reading the instance. Both exist
 // only while there are watches. The Watcher misses changes unknown to inotify: mounts, and changes of other machines to a network
@@ -54,8 +60,6 @@ type Watcher struct {
 
 // kind is what the watches of a kind have in common.
 type kind struct {
-	mask        uint32 // events of a directory
-	full        error  // if the system watches no more directories
 	advice      string // after the refusal of more
 	most        int    // limit for places
 	directories int    // limit for directories; 0: none
@@ -67,11 +71,8 @@ type kind struct {
 func NewWatcher() *Watcher {
 	r := &Watcher{
 		looks:   make(chan struct{}, maxLooks),
-		missing: kind{mask: comesOrGoes, most: maxPlaces, full: files.Fail(protocol.KindLimit, full)},
-		changes: kind{
-			mask: comesOrGoes | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_DELETE_SELF, most: maxPlaces, directories: maxDirectories,
-			full: errors.New(full), advice: ": end another watch with fs/unwatch",
-		},
+		missing: kind{most: maxPlaces},
+		changes: kind{most: maxPlaces, directories: maxDirectories, advice: ": end another watch with fs/unwatch"},
 	}
 	r.gaveUp.L = &r.mu
 	return r
@@ -104,10 +105,10 @@ type follower struct {
 	kind    *kind
 	in      *inotify
 	look    func() // looks at the disk
-	// event gets an event of a place. name is in the directory; "": the event is about the directory itself. The zero place: events were
-	// lost. The caller holds the lock, so event must not wait.
-	event func(p place, mask uint32, name string)
-	// broken is called when no more events come.
+	// told gets an event of a place before the watch looks again; nil: the watch tells no events. name is in the directory; "": the event
+	// is about the directory itself. The zero place: events were lost. The caller holds the lock, so told must not wait.
+	told func(p place, mask uint32, name string)
+	// broken ends the watch, and tells its client: no more events come.
 	broken func()
 
 	// Watcher.mu guards the fields below.
@@ -275,17 +276,17 @@ func (r *Watcher) event(in *inotify, directory int32, mask uint32, name string) 
 	}
 }
 
-// add makes the kernel watch the directory, and adds the place to places and to the follower. The kernel may wait for a filesystem, so
-// no lock is held for it.
-func (f *follower) add(v files.View, directory, name string, places map[place]bool) (p place, err error) {
+// add makes the kernel watch the directory for the events of mask, beside others asked for before, and adds the place to places and to
+// the follower. The kernel may wait for a filesystem, so no lock is held for it.
+func (f *follower) add(v files.View, directory, name string, mask uint32, places map[place]bool) (p place, err error) {
 	in, r := f.in, f.watcher
 	// Repeated until the descriptor stays the same: before keep registers it, the directory may vanish, or another watch's end may give
 	// it up. A registered descriptor reports its events.
 	for p.directory = -1; ; {
-		wd, err := in.add(v, directory, f.kind.mask)
+		wd, err := in.add(v, directory, mask)
 		switch {
 		case errors.Is(err, unix.ENOSPC):
-			return p, f.kind.full
+			return p, errFull
 		case err != nil:
 			return p, err
 		case wd == p.directory:
@@ -393,6 +394,20 @@ func (f *follower) settle(found map[place]bool) {
 	f.in.remove(f.watcher, gone)
 }
 
+// event tells an event of a place, and makes the watch look if its path may lead elsewhere now. The caller holds the lock.
+func (f *follower) event(p place, mask uint32, name string) {
+	if f.told != nil {
+		f.told(p, mask, name)
+	}
+	switch {
+	case name == "" && mask&gone != 0:
+		f.fresh = true
+		f.wake()
+	case mask&unix.IN_Q_OVERFLOW != 0, name != "" && p.name != "" && mask&comesOrGoes != 0:
+		f.wake()
+	}
+}
+
 // wake makes the watch look. The caller holds the lock.
 func (f *follower) wake() {
 	switch {
@@ -420,21 +435,16 @@ func (f *follower) again() bool {
 
 // add makes the kernel watch a directory. Events refer to the directory by the returned descriptor, which no other directory ever has.
 func (in *inotify) add(v files.View, directory string, mask uint32) (wd int32, err error) {
-	failed := v.Pin(directory, func(path string) {
+	err = v.Pin(directory, func(path string) error {
 		closed := in.conn.Control(func(fd uintptr) {
 			n, e := unix.InotifyAddWatch(int(fd), path, mask|watchFlags)
 			wd, err = int32(n), e
 		})
-		if closed != nil {
-			err = closed
+		if err = cmp.Or(closed, err); err != nil {
+			err = fmt.Errorf("watch %s: %w", directory, err)
 		}
+		return err
 	})
-	if failed != nil {
-		return 0, failed
-	}
-	if err != nil {
-		err = fmt.Errorf("watch %s: %w", directory, err)
-	}
 	return wd, err
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/protocol"
-	"golang.org/x/sys/unix"
 )
 
 // maxWatched is how many paths a single Missing may have.
@@ -32,7 +31,7 @@ func (r *Watcher) Missing(ctx context.Context, missing, present []files.Place) (
 		return nil, files.Refuse(protocol.KindLimit, "%d paths are to be watched, and a watch has at most %d", n, maxWatched)
 	}
 	w := &Missing{paths: append(missing[:len(missing):len(missing)], present...), missing: len(missing)}
-	w.follower = follower{kind: &r.missing, look: func() { w.lookAgain() }, event: w.told, broken: func() { w.end(true) }}
+	w.follower = follower{kind: &r.missing, look: func() { w.lookAgain() }, broken: func() { w.end(true) }}
 	if err := r.begin(&w.follower); err != nil {
 		return nil, err
 	}
@@ -52,12 +51,6 @@ func (w *Missing) Then(f func()) {
 	w.watcher.mu.Unlock()
 	if changed {
 		f()
-	}
-}
-
-func (w *Missing) told(_ place, mask uint32, _ string) {
-	if mask&(comesOrGoes|unix.IN_IGNORED|unix.IN_Q_OVERFLOW) != 0 {
-		w.wake()
 	}
 }
 
@@ -110,7 +103,7 @@ func (w *Missing) find(path files.Place, places map[place]bool) error {
 	}
 	defer v.Close()
 	add := func(directory, name string) error {
-		_, err := w.add(v, directory, name, places)
+		_, err := w.add(v, directory, name, comesOrGoes, places)
 		return err
 	}
 	if _, err := files.Follow(v, path.Path, add); err != nil {

@@ -3,6 +3,7 @@ package changes
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -15,9 +16,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files/changes/batch"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 )
-
-// maxPath is how many bytes a watched path may have: PATH_MAX of Linux without the zero byte.
-const maxPath = 4095
 
 // Watch tells the changes of a path: of the file, or of the directory and its entries. The path may be
 // missing. A Watch stays with its path, whatever file is there.
@@ -34,6 +32,8 @@ type Watch struct {
 	ready func()
 	last  place  // an event here is a change of path; the zero place: path is missing
 	found fileID // at the last look; zero: path is missing
+
+	good map[place]bool // the places of the last look without an error; owned by the look
 }
 
 // fileID identifies a file while the file exists.
@@ -43,11 +43,11 @@ type fileID struct{ device, inode uint64 }
 // told.
 func (r *Watcher) Watch(ctx context.Context, at files.Place, room batch.Room) (*Watch, error) {
 	path := filepath.Clean(at.Path)
-	if len(path) > maxPath {
+	if len(path) > files.MaxPath {
 		return nil, syscall.ENAMETOOLONG
 	}
 	w := &Watch{path: path, place: at, batch: batch.New(path, room)}
-	w.follower = follower{kind: &r.changes, look: func() { w.lookAgain(false) }, event: w.told, broken: w.end}
+	w.follower = follower{kind: &r.changes, look: func() { w.lookAgain(false) }, told: w.told, broken: w.broken}
 	if err := r.begin(&w.follower); err != nil {
 		return nil, err
 	}
@@ -110,38 +110,28 @@ func (w *Watch) child(name string) string {
 	return filepath.Join(w.path, name)
 }
 
-// told is called for an event of a place of the watch. The caller holds the lock.
+// told tells an event of a place of the watch. The caller holds the lock.
 func (w *Watch) told(p place, mask uint32, name string) {
-	const (
-		moved = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_MOVED_FROM
-		gone  = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
-	)
 	switch {
-	case mask&unix.IN_Q_OVERFLOW != 0: // anything may have changed
-		w.tell(w.path)
-		w.wake()
 	case name != "" && p.name == "":
 		w.tell(w.child(name))
-	case name != "":
-		if w.last == p {
-			w.tell(w.path)
-		}
-		if mask&moved != 0 {
-			w.wake()
-		}
-	default:
-		if p.name == "" && mask&(unix.IN_ATTRIB|gone) != 0 {
-			w.tell(w.path)
-		}
-		if mask&(unix.IN_IGNORED|gone) != 0 {
-			w.fresh = true
-			w.wake()
-		}
+	case name != "" && w.last == p,
+		name == "" && p.name == "" && mask&(unix.IN_ATTRIB|gone) != 0,
+		mask&unix.IN_Q_OVERFLOW != 0: // anything may have changed
+		w.tell(w.path)
 	}
 }
 
 // end ends a watch; a second call does nothing.
-func (w *Watch) end() { w.follower.end(w.batch.End) }
+func (w *Watch) end() {
+	w.follower.end(func() {})
+	w.watcher.mu.Lock()
+	defer w.watcher.mu.Unlock()
+	w.batch.End()
+}
+
+// broken ends a watch to which no more events come. The watched path is told, a last time.
+func (w *Watch) broken() { w.follower.end(func() { w.tell(w.path) }) }
 
 // lookAgain finds the places of the watch, and again while events come.
 func (w *Watch) lookAgain(first bool) error {
@@ -165,11 +155,12 @@ func (w *Watch) follow(first bool) error {
 	defer v.Close()
 	places := make(map[place]bool)
 	var last place
+	var lastDir string
 	var blind error // of the last place
 	add := func(directory, name string) error {
 		var p place
-		if p, blind = w.add(v, directory, name, places); blind == nil {
-			last = p
+		if p, blind = w.add(v, directory, name, comesOrGoes, places); blind == nil {
+			last, lastDir = p, directory
 		}
 		return blind
 	}
@@ -178,12 +169,19 @@ func (w *Watch) follow(first bool) error {
 		err = nil // a file that cannot be looked at counts as missing
 	}
 	id, isDir := identify(v, w.path)
-	if isDir && end != "" {
-		way := last
-		if err = add(end, ""); files.Absent(err) { // has just vanished: an event will tell
+	inside := isDir && end != ""
+	if inside {
+		_, err = w.add(v, end, "", comesOrGoes|contents, places)
+		inside = err == nil
+		if files.Absent(err) { // has just vanished: an event will tell
 			err = nil
 		}
-		last = way
+	}
+	if id == (fileID{}) {
+		last = place{}
+	} else if !inside && last != (place{}) {
+		// Without an error here: the place is watched already, so an event tells if its directory has vanished.
+		_, _ = w.add(v, lastDir, last.name, comesOrGoes|contents, places)
 	}
 
 	r := w.watcher
@@ -194,16 +192,16 @@ func (w *Watch) follow(first bool) error {
 	}
 	changed := id != w.found || w.fresh && id != fileID{} || err != nil
 	w.found, w.last, w.fresh = id, last, false
-	if id == (fileID{}) {
-		w.last = place{}
-	}
 	if changed && !first {
 		w.tell(w.path)
 	}
 	r.mu.Unlock()
 	if err == nil {
-		w.settle(places)
+		w.good = places
+	} else { // until a look succeeds, the watch also keeps the places that the last good look has found
+		maps.Copy(places, w.good)
 	}
+	w.settle(places)
 	return err
 }
 

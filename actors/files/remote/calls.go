@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // Under returns the Caller of the owner with a view. Each call finds or starts its jail. A new file keeps its jail in use until the
@@ -17,44 +18,27 @@ func (o *Owner) Under(v *View) files.Caller {
 		}
 		give := func() { o.pool.give(m) }
 		r, err := m.jail.Do(ctx, c)
-		held, ok := r.File.(files.Elsewhere)
-		switch {
-		case err != nil:
+		if err != nil || r.File == nil || r.File.Here() != nil && c.Mode != protocol.FsReplace {
 			give()
-		case r.Replaces != nil:
-			r.Replaces = &kept{Replacing: r.Replaces, give: sync.OnceFunc(give)}
-		case ok:
-			r.File = &keptOpen{Elsewhere: held, give: sync.OnceFunc(give)}
-		default:
-			give()
+			return r, err
 		}
-		return r, err
+		r.File = &kept{Opened: r.File, give: sync.OnceFunc(give)}
+		return r, nil
 	}
 }
 
-// keptOpen is a held file whose jail is in use.
-type keptOpen struct {
-	files.Elsewhere
-	give func()
-}
-
-func (k *keptOpen) Close() error {
-	defer k.give()
-	return k.Elsewhere.Close()
-}
-
-// kept is a new file whose jail is in use.
+// kept is an open file whose jail is in use.
 type kept struct {
-	files.Replacing
+	files.Opened
 	give func()
 }
 
 func (k *kept) Commit(ctx context.Context) error {
 	defer k.give()
-	return k.Replacing.Commit(ctx)
+	return k.Opened.Commit(ctx)
 }
 
-func (k *kept) Abort() {
+func (k *kept) Discard() {
 	defer k.give()
-	k.Replacing.Abort()
+	k.Opened.Discard()
 }

@@ -25,8 +25,6 @@ const (
 	Workers = 16
 	// maxPacket bounds a packet, in bytes. The kernel's default buffer of a socket takes several.
 	maxPacket = 48 << 10
-	// maxPath is the length of the longest path that Linux takes, in bytes.
-	maxPath = 4095
 	// maxChunk bounds the bytes of an opRead or opWrite.
 	maxChunk = protocol.FsMaxBlock
 	// maxResult bounds the memory that a call takes in the jail, and its result, in bytes as JSON. The results of package
@@ -66,7 +64,7 @@ type request struct {
 // check visits the path.
 func check(c files.Call) error {
 	for _, p := range []files.Place{c.At, c.From} {
-		if len(p.Path) > maxPath {
+		if len(p.Path) > files.MaxPath {
 			return syscall.ENAMETOOLONG
 		}
 		if p.Visit == nil {
@@ -76,7 +74,7 @@ func check(c files.Call) error {
 			return err
 		}
 	}
-	if len(c.Target) > maxPath {
+	if len(c.Target) > files.MaxPath {
 		return syscall.ENAMETOOLONG
 	}
 	return nil
@@ -94,7 +92,7 @@ type answer struct {
 	// Held means: the jail also holds the file open, for opRead and opWrite. Otherwise the descriptor of the file comes with
 	// the packet.
 	Held bool  `json:"held,omitempty"`
-	Size int64 `json:"size,omitempty"` // of an open file, as files.Opened
+	Size int64 `json:"size,omitempty"` // as of files.Result
 }
 
 func encode(v any) ([]byte, error) {

@@ -339,7 +339,7 @@ func TestNewFileKeepsItsJail(t *testing.T) {
 	inPool(t, func(t *testing.T, f *fakes, p *Pool) {
 		dir := t.TempDir()
 		for _, end := range []func(files.Opened){
-			func(o files.Opened) { must(t, o.Replaces.Commit(t.Context())) },
+			func(o files.Opened) { must(t, o.Commit(t.Context())) },
 			func(o files.Opened) { o.Discard() },
 		} {
 			o := p.Owner("o")
@@ -393,15 +393,16 @@ func must(t testing.TB, err error) {
 // heldFile is a file that a fakeJail holds.
 type heldFile struct{ *os.File }
 
-func (heldFile) HeldElsewhere() {}
-func (heldFile) Close() error   { return nil }
+func (heldFile) Commit(context.Context) error { return nil }
+func (heldFile) Discard()                     {}
+func (heldFile) Here() *os.File               { return nil }
 
 // open opens a file.
 func open(t testing.TB, by files.Caller, path string, mode protocol.FsMode) files.Opened {
 	t.Helper()
 	r, err := by(t.Context(), files.Call{Op: files.OpOpen, At: files.Place{Path: path}, Mode: mode})
 	must(t, err)
-	return r.Opened
+	return r.File
 }
 
 // The jail of an open file that it holds stays until the file is closed.
@@ -414,7 +415,7 @@ func TestHeldFileKeepsItsJail(t *testing.T) {
 		if p.Len() != 1 {
 			t.Errorf("%d jails", p.Len())
 		}
-		must(t, o.File.Close())
+		must(t, o.Commit(t.Context()))
 		time.Sleep(2 * idleTime)
 		if p.Len() != 0 {
 			t.Errorf("%d jails after the end of the file", p.Len())
@@ -455,7 +456,7 @@ func TestJailOfAUserStays(t *testing.T) {
 		_, err := by(t.Context(), files.Call{Op: files.OpCanonicalize, At: files.Place{Path: "/"}})
 		must(t, err)
 		p.want(t, 1)
-		must(t, opened.File.Close())
+		must(t, opened.Commit(t.Context()))
 	})
 }
 

@@ -307,7 +307,7 @@ func TestCommitWithoutTime(t *testing.T) {
 	cancel()
 	for i := range 20 { // a Commit may be sent, or not
 		o := open(t, c.Do, filepath.Join(dir, fmt.Sprint(i)), protocol.FsReplace)
-		if err := o.Replaces.Commit(over); !errors.Is(err, context.Canceled) {
+		if err := o.Commit(over); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 	}
@@ -351,8 +351,8 @@ func TestEndOfNewFile(t *testing.T) {
 		s.make(c)
 		close(made)
 	}()
-	o, ok := s.forgetAny()
-	for ; !ok; o, ok = s.forgetAny() {
+	o := s.forgetAny()
+	for ; o == nil; o = s.forgetAny() {
 		time.Sleep(time.Millisecond)
 	}
 	o.Discard()
@@ -449,7 +449,7 @@ func TestWrongPackets(t *testing.T) {
 			t.Error("an unknown call has a result")
 		}
 	}
-	if err := (&replacing{client: c, id: 7}).Commit(t.Context()); err == nil {
+	if err := (&file{client: c, id: 7}).Commit(t.Context()); err == nil {
 		t.Error("an unknown new file has a place")
 	}
 }
@@ -493,32 +493,32 @@ func TestHeldFiles(t *testing.T) {
 		t.Errorf("a large file: %v", err)
 	}
 	o := open(t, c.Do, dir+"/f", protocol.FsUpdate)
-	if _, ok := o.File.(files.Elsewhere); !ok {
-		t.Errorf("an open file is a %T", o.File)
+	if o.Here() != nil {
+		t.Errorf("an open file is a %T", o)
 	}
-	_, err := o.File.WriteAt([]byte("abc"), 4)
+	_, err := o.WriteAt([]byte("abc"), 4)
 	must(t, err)
-	must(t, o.File.Close())
-	if _, err := o.File.WriteAt([]byte("abc"), 4); err == nil {
+	must(t, o.Commit(ctx))
+	if _, err := o.WriteAt([]byte("abc"), 4); err == nil {
 		t.Error("a write after the end of a file succeeds")
 	}
 	o = open(t, c.Do, dir+"/f", protocol.FsRead)
 	part := make([]byte, 5)
-	if n, err := o.File.ReadAt(part, 3); n != 5 || err != nil || string(part) != "3abc7" {
+	if n, err := o.ReadAt(part, 3); n != 5 || err != nil || string(part) != "3abc7" {
 		t.Errorf("%q, %d, %v", part, n, err)
 	}
-	if n, err := o.File.ReadAt(part, int64(len(long))-2); n != 2 || err != io.EOF || string(part[:n]) != "89" {
+	if n, err := o.ReadAt(part, int64(len(long))-2); n != 2 || err != io.EOF || string(part[:n]) != "89" {
 		t.Errorf("at the end: %q, %v", part[:n], err)
 	}
-	if n, err := o.File.ReadAt(part, 1<<40); n != 0 || err != io.EOF {
+	if n, err := o.ReadAt(part, 1<<40); n != 0 || err != io.EOF {
 		t.Errorf("after the end: %d, %v", n, err)
 	}
-	if _, err := o.File.WriteAt(part, 0); !errors.Is(err, unix.EBADF) {
+	if _, err := o.WriteAt(part, 0); !errors.Is(err, unix.EBADF) {
 		t.Errorf("a write to a file opened for reading: %v", err)
 	}
 	o.Discard()
 	o = open(t, c.Do, dir+"/new", protocol.FsReplace)
-	_, err = o.File.WriteAt([]byte("x"), 0)
+	_, err = o.WriteAt([]byte("x"), 0)
 	must(t, err)
 	o.Discard()
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
@@ -567,10 +567,10 @@ func TestWrongAnswerToRead(t *testing.T) {
 	}()
 	o := open(t, c.Do, "/f", protocol.FsRead)
 	into := make([]byte, 3)
-	if n, err := o.File.ReadAt(into, 0); n != 0 || err == nil {
+	if n, err := o.ReadAt(into, 0); n != 0 || err == nil {
 		t.Errorf("bytes in the packet: %d, %v", n, err)
 	}
-	if n, err := o.File.ReadAt(into, 0); n != 3 || err != nil || string(into) != "mor" {
+	if n, err := o.ReadAt(into, 0); n != 3 || err != nil || string(into) != "mor" {
 		t.Errorf("too many bytes: %q, %d, %v", into, n, err)
 	}
 }

@@ -169,7 +169,7 @@ func (s *server) worker(first bool) {
 	for c := range s.work {
 		s.make(c)
 	}
-	for o, ok := s.forgetAny(); ok; o, ok = s.forgetAny() {
+	for o := s.forgetAny(); o != nil; o = s.forgetAny() {
 		o.Discard()
 	}
 }
@@ -196,7 +196,7 @@ func (s *server) make(c *serving) {
 	sent := s.socket.send(data, with)
 	switch {
 	case a.Kept != 0 && sent != nil:
-		s.forget(a.Kept).Discard() // unless another worker has, at its end
+		s.abort(a.Kept) // unless another worker has, at its end
 	case a.Kept != 0: // open until opCommit or opAbort
 	case with != nil:
 		with.Close()
@@ -209,15 +209,12 @@ func (s *server) do(c *serving, a *answer) (with *os.File, err error) {
 	case opCall:
 		return s.call(c, a)
 	case opCommit:
-		switch o := s.forget(c.Kept); {
-		case o.Replaces != nil:
-			return nil, o.Replaces.Commit(c.ctx)
-		case o.File != nil:
-			return nil, o.File.Close()
+		if o := s.forget(c.Kept); o != nil {
+			return nil, o.Commit(c.ctx)
 		}
 		return nil, errGone
 	case opAbort:
-		s.forget(c.Kept).Discard()
+		s.abort(c.Kept)
 		return nil, nil
 	case opRead:
 		bytes, err := s.read(c)
@@ -243,7 +240,8 @@ func (s *server) call(c *serving, a *answer) (with *os.File, err error) {
 		return nil, err
 	}
 	if r.File != nil {
-		return s.sends(r.Opened, a)
+		a.Size = r.Size
+		return s.sends(r.File, c.Call.Mode == protocol.FsReplace, a)
 	}
 	if a.Result, err = c.Call.Op.Encode(r); err != nil || len(a.Result) <= maxPacket/2 {
 		return nil, err
@@ -263,19 +261,18 @@ func holdUpTo(n int) files.Hold {
 	}
 }
 
-// sends puts an open file into an answer.
-func (s *server) sends(opened files.Opened, a *answer) (with *os.File, err error) {
-	a.Held, a.Size = s.holds, opened.Size
-	if a.Held || opened.Replaces != nil {
-		if a.Kept, err = s.keep(opened); err != nil {
-			opened.Discard()
+// sends puts an open file into an answer. A new file gets its place from here.
+func (s *server) sends(o files.Opened, isNew bool, a *answer) (with *os.File, err error) {
+	if a.Held = s.holds; a.Held || isNew {
+		if a.Kept, err = s.keep(o); err != nil {
+			o.Discard()
 			return nil, err
 		}
 	}
 	if a.Held {
 		return nil, nil
 	}
-	return opened.File.(*os.File), nil // package files has opened it
+	return o.Here(), nil // package files has opened it
 }
 
 // inMemory returns a file in memory.
@@ -303,7 +300,7 @@ func (s *server) keep(o files.Opened) (uint64, error) {
 	return s.last, nil
 }
 
-// forget removes a file from those that are kept. The zero Opened means: there is no such file.
+// forget removes a file from those that are kept. Nil: there is no such file.
 func (s *server) forget(id uint64) files.Opened {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -312,15 +309,22 @@ func (s *server) forget(id uint64) files.Opened {
 	return o
 }
 
-// forgetAny removes any file from those that are kept; ok is false if there is none.
-func (s *server) forgetAny() (o files.Opened, ok bool) {
+// forgetAny removes any file from those that are kept; nil if there is none.
+func (s *server) forgetAny() files.Opened {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, o := range s.kept {
 		delete(s.kept, id)
-		return o, true
+		return o
 	}
-	return o, false
+	return nil
+}
+
+// abort discards a file, if it is kept.
+func (s *server) abort(id uint64) {
+	if o := s.forget(id); o != nil {
+		o.Discard()
+	}
 }
 
 // errUnknown refuses a request that is none.
@@ -330,11 +334,11 @@ var errUnknown = errors.New("the sandbox does not know this call")
 var errGone = errors.New("the file is no longer open in the process that serves files: open it again")
 
 // held returns a held file.
-func (s *server) held(id uint64) (files.Content, error) {
+func (s *server) held(id uint64) (files.Opened, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o := s.kept[id]; s.holds && o.File != nil {
-		return o.File, nil
+	if o := s.kept[id]; s.holds && o != nil {
+		return o, nil
 	}
 	return nil, errGone
 }

@@ -170,7 +170,7 @@ func TestFilesBelongToTheUser(t *testing.T) {
 	o, err := on(ctx, files.Call{Op: files.OpOpen, At: j.at("r/all"), Mode: protocol.FsUpdate})
 	must(t, err)
 	_, err = o.File.WriteAt([]byte("new"), 0)
-	must(t, errors.Join(err, o.File.Close()))
+	must(t, errors.Join(err, o.File.Commit(ctx)))
 	j.wantOwner("r/all", 0, 0, 0o777)
 	if j.content("r/all") != "new" {
 		t.Errorf("the file has %q", j.content("r/all"))
@@ -178,7 +178,7 @@ func TestFilesBelongToTheUser(t *testing.T) {
 	o, err = on(ctx, files.Call{Op: files.OpOpen, At: j.at("h/blocks"), Mode: protocol.FsReplace})
 	must(t, err)
 	_, err = o.File.WriteAt([]byte(strings.Repeat("x", 3<<20)), 1)
-	must(t, errors.Join(err, o.Replaces.Commit(ctx)))
+	must(t, errors.Join(err, o.File.Commit(ctx)))
 	j.wantOwner("h/blocks", 54321, 54322, 0o644)
 	data, err := files.ReadFile(ctx, on, files.Call{At: j.at("h/blocks")}, 4<<20)
 	if err != nil || string(data) != "\x00"+strings.Repeat("x", 3<<20) {
@@ -247,7 +247,7 @@ func BenchmarkCallAsUser(b *testing.B) {
 			must(b, os.WriteFile(j.path("r/large"), make([]byte, 1<<20), 0o644))
 			o, err := calls(b.Context(), files.Call{Op: files.OpOpen, At: j.at("r/large"), Mode: protocol.FsRead})
 			must(b, err)
-			defer o.Discard()
+			defer o.File.Discard()
 			buf := make([]byte, 1<<20)
 			b.SetBytes(1 << 20)
 			for b.Loop() {
