@@ -10,4 +10,3 @@ func Control(file *os.File, f func(fd uintptr)) bool {
 	rc, err := file.SyscallConn()
 	return err == nil && rc.Control(f) == nil
 }
-
