@@ -1,0 +1,448 @@
+package lane
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// helper is the variable that makes the test binary one of the helpers.
+const helper = "TROUPE_LANE_HELPER"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(helper) {
+	case "":
+		os.Exit(m.Run())
+	case "write":
+		os.Exit(write(os.Args[1]))
+	case "check":
+		os.Exit(check(os.Args[1]))
+	case "move":
+		os.Exit(move(strings.Split(os.Args[1], ",")))
+	}
+}
+
+// at returns byte i of every stream.
+func at(i int) byte { return byte(uint64(i) * 0x9E3779B97F4A7C15 >> 40) }
+
+// stream returns the bytes of a stream from i to before j.
+func stream(i, j int) []byte {
+	b := make([]byte, j-i)
+	for k := range b {
+		b[k] = at(i + k)
+	}
+	return b
+}
+
+// write is a program that writes a stream to its stdout, in writes of all sizes.
+func write(size string) int {
+	n, _ := strconv.Atoi(size)
+	for i := 0; i < n; {
+		k := min(n-i, 1+rand.IntN(1<<(rand.IntN(17))))
+		if _, err := os.Stdout.Write(stream(i, i+k)); err != nil {
+			return 1
+		}
+		i += k
+	}
+	return 0
+}
+
+// check is a program that reads a stream of a size from its stdin.
+func check(size string) int {
+	n, _ := strconv.Atoi(size)
+	got := make([]byte, n)
+	if _, err := io.ReadFull(os.Stdin, got); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	if !bytes.Equal(got, stream(0, n)) {
+		fmt.Fprintln(os.Stderr, "other bytes")
+		return 3
+	}
+	return 0
+}
+
+// world is the memory that outlives the movers: for each stream a lane, how many bytes are committed, and the bytes.
+type world struct {
+	mem     []byte
+	streams []*moved
+}
+
+// A moved stream of size bytes. Its lane is the stream's alone.
+type moved struct {
+	input     bool // of the program: the bytes are there from the beginning
+	size      int
+	lane      *Lane
+	committed *atomic.Uint64
+	bytes     []byte
+	program   int // our end
+	ended     bool
+}
+
+// lay lays the streams out in a memfd. kinds has a word for each: its kind, in or out, and its size.
+func lay(fd int, kinds []string) (*world, error) {
+	total := 0
+	for _, k := range kinds {
+		_, size := parse(k)
+		total += RecordSize + 8 + size
+		total = (total + 7) &^ 7
+	}
+	if err := unix.Ftruncate(fd, int64(total)); err != nil {
+		return nil, err
+	}
+	mem, err := unix.Mmap(fd, 0, total, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	w := &world{mem: mem}
+	for _, k := range kinds {
+		input, size := parse(k)
+		m := &moved{input: input, size: size, committed: (*atomic.Uint64)(unsafe.Pointer(&mem[RecordSize])), bytes: mem[RecordSize+8:][:size]}
+		m.lane = New(RecordAt(mem), -1, -1)
+		w.streams = append(w.streams, m)
+		mem = mem[(RecordSize+8+size+7)&^7:]
+	}
+	return w, nil
+}
+
+func parse(kind string) (input bool, size int) {
+	name, text, _ := strings.Cut(kind, ":")
+	size, _ = strconv.Atoi(text)
+	return strings.HasPrefix(name, "in"), size
+}
+
+// resume ends the move that a killed mover has left.
+func (m *moved) resume() error {
+	step, move, err := m.lane.Found()
+	if err != nil {
+		return err
+	}
+	switch step {
+	case Taking, Taken:
+		if m.committed.Load() >= move.Offset+uint64(move.N) {
+			m.lane.Free()
+			return nil
+		}
+		return m.arrived(move)
+	case Filled:
+		return m.give(move)
+	case Filling, Emptying:
+		return m.lane.Empty()
+	}
+	return nil
+}
+
+// arrived reads the bytes of a move to their place, and commits them.
+func (m *moved) arrived(move Move) error {
+	if err := m.lane.Read(m.bytes[move.Place:][:move.N]); err != nil {
+		return err
+	}
+	strike()
+	m.committed.Store(move.Offset + uint64(move.N))
+	strike()
+	m.lane.Free()
+	return nil
+}
+
+// give gives the program what it takes, and commits that.
+func (m *moved) give(move Move) error {
+	taken, err := m.lane.Give(m.program)
+	if err != nil && err != unix.EAGAIN {
+		return err
+	}
+	strike()
+	m.committed.Store(max(m.committed.Load(), move.Offset+uint64(taken)))
+	strike()
+	return m.lane.Empty()
+}
+
+// turn moves up to max bytes, and reports whether there is more to come.
+func (m *moved) turn(max int) (more bool, err error) {
+	from := m.committed.Load()
+	move := Move{Stream: 7, Offset: from, Place: from}
+	if m.input {
+		n := min(m.size-int(from), max, Size)
+		if n == 0 {
+			return false, nil
+		}
+		if err := m.lane.Fill(m.bytes[from:][:n], move); err != nil {
+			return false, err
+		}
+		move.N = n
+		return true, m.give(move)
+	}
+	if int(from) == m.size {
+		return false, nil
+	}
+	n, err := m.lane.Take(m.program, min(max, m.size-int(from)), move)
+	switch err {
+	case nil:
+		move.N = n
+		return true, m.arrived(move)
+	case unix.EAGAIN:
+		return true, nil
+	}
+	return false, fmt.Errorf("%d of %d bytes: %w", from, m.size, err)
+}
+
+// move is a mover: it goes on with all streams, and ends once all bytes are moved. It has the memory as descriptor 3, and then each lane and our end of
+// the program.
+func move(kinds []string) int {
+	w, err := lay(3, kinds)
+	if err != nil {
+		panic(err)
+	}
+	for i, m := range w.streams {
+		m.lane.r, m.lane.w, m.program = 4+3*i, 5+3*i, 6+3*i
+		if err := m.resume(); err != nil {
+			panic(fmt.Errorf("resume %s: %w", kinds[i], err))
+		}
+	}
+	for left := len(w.streams); left > 0; {
+		for i, m := range w.streams {
+			if m.ended {
+				continue
+			}
+			more, err := m.turn(1 + rand.IntN(1<<rand.IntN(17)))
+			if err != nil {
+				panic(fmt.Errorf("%s: %w", kinds[i], err))
+			}
+			if !more {
+				m.ended = true
+				left--
+			}
+		}
+	}
+	return 0
+}
+
+// TestDeathBetweenAnyTwoSteps has a mover die after each of its steps in turn, once, and another one go on.
+func TestDeathBetweenAnyTwoSteps(t *testing.T) {
+	t.Cleanup(func() { strike = func() {} })
+	died := errors.New("died")
+	for _, kind := range []string{"out:100000", "in:100000"} {
+		seen := make(map[Step]int)
+		for deadly, alive := 1, false; !alive; deadly++ {
+			fd, err := unix.MemfdCreate("lane", unix.MFD_CLOEXEC)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := lay(fd, []string{kind})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := w.streams[0]
+			m.lane.r, m.lane.w, err = Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			theirs := 0
+			if theirs, m.program, err = Pipe(); !m.input {
+				theirs, m.program = m.program, theirs
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []byte
+			if m.input {
+				copy(m.bytes, stream(0, m.size))
+			}
+			sent := 0
+			program := func() { // reads or writes what it can
+				for !m.input && sent < m.size {
+					n, err := unix.Write(theirs, stream(sent, min(m.size, sent+10_000)))
+					if err != nil {
+						return
+					}
+					sent += n
+				}
+				for buf := make([]byte, 5_000); m.input; { // a part at a time: the lane keeps a rest
+					n, err := unix.Read(theirs, buf)
+					if n > 0 {
+						got = append(got, buf[:n]...)
+					}
+					if err != nil || n <= 0 {
+						return
+					}
+				}
+			}
+			strikes := 0
+			strike = func() {
+				if strikes++; strikes == deadly {
+					panic(died)
+				}
+			}
+			run := func() (done bool) {
+				defer func() {
+					if r := recover(); r == died {
+						seen[Step(m.lane.rec.step.Load())]++
+					} else if r != nil {
+						panic(r)
+					}
+				}()
+				if err := m.resume(); err != nil {
+					t.Fatalf("%s, death %d: %v", kind, deadly, err)
+				}
+				for more := true; more; {
+					program()
+					if more, err = m.turn(Size); err != nil {
+						t.Fatalf("%s, death %d: %v", kind, deadly, err)
+					}
+				}
+				return true
+			}
+			if alive = run(); !alive {
+				for !run() {
+				}
+			}
+			program()
+			if m.input && !bytes.Equal(got, stream(0, m.size)) || !m.input && !bytes.Equal(m.bytes, stream(0, m.size)) {
+				t.Fatalf("%s: other bytes after death %d", kind, deadly)
+			}
+			unix.Munmap(w.mem)
+			for _, fd := range []int{fd, m.lane.r, m.lane.w, theirs, m.program} {
+				unix.Close(fd)
+			}
+		}
+		want := []Step{Free, Taking, Taken}
+		if strings.HasPrefix(kind, "in") {
+			want = []Step{Free, Filling, Filled, Emptying}
+		}
+		for _, s := range want {
+			if seen[s] == 0 {
+				t.Errorf("%s: nobody died while %v: %v", kind, s, seen)
+			}
+		}
+	}
+}
+
+// TestKilledMovers kills movers of pipes, terminals and sockets at any time. Each byte arrives once.
+func TestKilledMovers(t *testing.T) {
+	kinds := []string{"out-pipe:16000000", "out-socket:8000000", "out-pty:4000000", "in-pipe:16000000", "in-socket:8000000", "in-pty:1000000"}
+	fd, err := unix.MemfdCreate("lane", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := lay(fd, kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []*os.File{os.NewFile(uintptr(fd), "memory")}
+	var programs []*exec.Cmd
+	for i, kind := range kinds {
+		m := w.streams[i]
+		ours, theirs := ends(t, kind)
+		cmd := exec.Command(os.Args[0], strconv.Itoa(m.size))
+		cmd.Stderr = os.Stderr
+		cmd.Env = append(os.Environ(), helper+"=write")
+		if cmd.Stdout = theirs; m.input {
+			cmd.Env = append(os.Environ(), helper+"=check")
+			cmd.Stdin, cmd.Stdout = theirs, nil
+			copy(m.bytes, stream(0, m.size))
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(kind, "pty") { // a terminal without its end reports EIO before the rest is read
+			theirs.Close()
+		}
+		programs = append(programs, cmd)
+		r, lw, err := Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, os.NewFile(uintptr(r), "lane"), os.NewFile(uintptr(lw), "lane"), ours)
+	}
+	kills, steps := 0, make(map[Step]int)
+	for done := false; !done; {
+		mover := exec.Command(os.Args[0], strings.Join(kinds, ","))
+		mover.Env = append(os.Environ(), helper+"=move")
+		mover.ExtraFiles, mover.Stderr = files, os.Stderr
+		if err := mover.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- mover.Wait() }()
+		life := time.Duration(3+rand.IntN(20)) * time.Millisecond
+		if kills >= 60 {
+			life = time.Minute
+		}
+		select {
+		case err := <-ended:
+			if done = err == nil; !done {
+				t.Fatalf("a mover ended: %v", err)
+			}
+		case <-time.After(life):
+			mover.Process.Kill()
+			<-ended
+			kills++
+			for _, m := range w.streams {
+				if s, _, err := m.lane.Found(); err == nil || s == Taking { // Taking: this process has no pipe to count
+					steps[s]++
+				}
+			}
+		}
+	}
+	t.Logf("%d kills, which found lanes %v", kills, steps)
+	for i, cmd := range programs {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: the program: %v", kinds[i], err)
+		}
+		if m := w.streams[i]; !m.input && !bytes.Equal(m.bytes, stream(0, m.size)) {
+			t.Errorf("%s: other bytes", kinds[i])
+		}
+	}
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// ends returns our end of a stream and that of the program.
+func ends(t *testing.T, kind string) (ours, theirs *os.File) {
+	t.Helper()
+	var fds [2]int
+	var err error
+	switch {
+	case strings.Contains(kind, "pty"):
+		ours, theirs, err = pty.Open()
+		if err == nil {
+			var tio *unix.Termios
+			if tio, err = unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS); err == nil {
+				tio.Iflag, tio.Oflag, tio.Lflag = 0, 0, 0
+				tio.Cc[unix.VMIN], tio.Cc[unix.VTIME] = 1, 0
+				err = unix.IoctlSetTermios(int(theirs.Fd()), unix.TCSETS, tio)
+			}
+		}
+	case strings.Contains(kind, "socket"):
+		fds, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		ours, theirs = os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
+	default:
+		err = unix.Pipe2(fds[:], unix.O_CLOEXEC)
+		ours, theirs = os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
+		if strings.HasPrefix(kind, "in") {
+			ours, theirs = theirs, ours
+		}
+	}
+	if err == nil {
+		err = syscall.SetNonblock(int(ours.Fd()), true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { theirs.Close() })
+	return ours, theirs
+}
