@@ -254,6 +254,9 @@ func TestDeathBetweenAnyTwoSteps(t *testing.T) {
 			if theirs, m.program, err = Pipe(); !m.input {
 				theirs, m.program = m.program, theirs
 			}
+			if err == nil && m.input { // the program takes less than a lane has
+				_, err = unix.FcntlInt(uintptr(m.program), unix.F_SETPIPE_SZ, 4096)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
