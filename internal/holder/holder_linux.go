@@ -1,0 +1,419 @@
+package holder
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Config says what a holder starts.
+type Config struct {
+	Path string   // of the server's binary
+	Argv []string // of the server
+	Env  []string // of the server
+	Log  func(format string, args ...any)
+}
+
+// SocketFD is the descriptor on which a server finds its holder.
+const SocketFD = 3
+
+const (
+	// deaths of servers within deathTime after which the next server waits, for pause at first and for maxPause at most.
+	deaths    = 5
+	deathTime = time.Minute
+	pause     = time.Second
+	maxPause  = 30 * time.Second
+	// killTime bounds how long the end of a holder waits for programs that were killed.
+	killTime = 10 * time.Second
+	// maxNames bounds the names of descriptors that are kept for programs to come.
+	maxNames = 64
+)
+
+// kid is a set of descriptors under an id, of a program or of the server itself. There may be thousands, and each is small.
+type kid struct {
+	pid   int
+	end   *End // nil: the program was not reaped
+	files []file
+}
+
+type file struct {
+	name string
+	fd   int
+}
+
+// find returns the index of a name in the files; below 0: there is none.
+func (k *kid) find(name string) int {
+	return slices.IndexFunc(k.files, func(f file) bool { return f.name == name })
+}
+
+// remove closes a file.
+func (k *kid) remove(i int) {
+	unix.Close(k.files[i].fd)
+	k.files = slices.Delete(k.files, i, i+1)
+}
+
+// holder is the state of a holder. A single goroutine, on the main thread, uses it.
+type holder struct {
+	Config
+	kids  map[string]*kid
+	names map[string]string // of descriptors: programs have the same ones
+
+	// The present server; pid 0: there is none.
+	pid    int
+	pidfd  int
+	socket int       // in non-blocking mode
+	out    []Message // not sent yet: what is kept, and the answers to Reap
+	number uint64    // of the server, from 1
+
+	last    string      // how the last server ended
+	up      bool        // a server has served
+	stop    bool        // the server has said Stop
+	killed  bool        // a signal asked for the end while no server ran
+	history []time.Time // the newest deaths
+	again   time.Time   // the next server starts then; zero: one runs
+	buf     []byte
+}
+
+// Run is a holder from its begin to its end. It returns the exit code for the process: that of the last server, and 128+n if signal n has
+// killed it. Run is called once in a process, on the main thread, which it keeps: the programs die with this thread.
+func Run(c Config) (code int, err error) {
+	runtime.LockOSThread()
+	debug.SetGCPercent(25) // small counts more than fast here
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return 1, fmt.Errorf("holder: become the parent of orphans: %w", err)
+	}
+	h := &holder{Config: c, kids: make(map[string]*kid), names: make(map[string]string), pidfd: -1, socket: -1, buf: newBuffer()}
+	woken, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return 1, fmt.Errorf("holder: eventfd: %w", err)
+	}
+	defer unix.Close(woken)
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(signals)
+	forward := make(chan os.Signal, cap(signals))
+	go func() {
+		for s := range signals {
+			select {
+			case forward <- s:
+			default: // so many wait already
+			}
+			unix.Write(woken, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+		}
+	}()
+	if err := h.start(); err != nil {
+		return 1, err
+	}
+	for {
+		status, ended := h.turn(woken, forward)
+		if ended && (h.stop || h.killed || !h.up) {
+			h.killAll()
+			return exitCode(status), nil
+		}
+	}
+}
+
+// exitCode is the exit code of a shell for a wait status.
+func exitCode(s syscall.WaitStatus) int {
+	if s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return s.ExitStatus()
+}
+
+// turn waits for something to do, and does it. ended means that the server has ended, with the status.
+func (h *holder) turn(woken int, signals <-chan os.Signal) (status syscall.WaitStatus, ended bool) {
+	poll := []unix.PollFd{{Fd: int32(woken), Events: unix.POLLIN}}
+	timeout := -1
+	if h.pid != 0 {
+		events := int16(unix.POLLIN)
+		if len(h.out) > 0 {
+			events |= unix.POLLOUT
+		}
+		poll = append(poll, unix.PollFd{Fd: int32(h.socket), Events: events}, unix.PollFd{Fd: int32(h.pidfd), Events: unix.POLLIN})
+	} else {
+		timeout = int(max(time.Until(h.again).Milliseconds()+1, 0))
+	}
+	if _, err := unix.Poll(poll, timeout); err != nil && err != unix.EINTR {
+		h.Log("poll: %v", err)
+		time.Sleep(pause) // a holder never ends by itself: its programs would die
+	}
+	var drained [8]byte
+	unix.Read(woken, drained[:])
+	for more := true; more; {
+		select {
+		case s := <-signals:
+			if h.pid == 0 {
+				h.killed = h.killed || s == syscall.SIGTERM || s == syscall.SIGINT
+				continue
+			}
+			unix.Kill(h.pid, s.(syscall.Signal)) // the pid is the server's until it is reaped below
+		default:
+			more = false
+		}
+	}
+	switch {
+	case h.pid == 0 && h.killed:
+		return syscall.WaitStatus(syscall.SIGTERM), true
+	case h.pid == 0 && time.Now().After(h.again):
+		if err := h.start(); err != nil {
+			h.Log("%v", err)
+			h.again = time.Now().Add(maxPause)
+		}
+	case h.pid != 0:
+		h.read()
+		h.write()
+		return h.reapServer()
+	}
+	return 0, false
+}
+
+// start starts a server, and has everything that is kept wait for it.
+func (h *holder) start() error {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("holder: socket for the server: %w", err)
+	}
+	defer unix.Close(fds[1])
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err == nil {
+		defer null.Close()
+		err = unix.SetNonblock(fds[0], true)
+	}
+	if err == nil {
+		h.pid, err = syscall.ForkExec(h.Path, h.Argv, &syscall.ProcAttr{Env: h.Env, Files: []uintptr{0, 1, 2, uintptr(fds[1])}})
+	}
+	if err == nil {
+		h.pidfd, err = unix.PidfdOpen(h.pid, 0)
+	}
+	if err != nil {
+		if h.pid != 0 {
+			unix.Kill(h.pid, unix.SIGKILL)
+			wait(h.pid, 0)
+			h.pid = 0
+		}
+		unix.Close(fds[0])
+		return fmt.Errorf("holder: start the server %s: %w", h.Path, err)
+	}
+	h.socket, h.again = fds[0], time.Time{}
+	h.number++
+	h.out = []Message{{Kind: Hello, Number: Version, PID: int(h.number), Text: clip(h.last)}}
+	for _, id := range slices.Sorted(maps.Keys(h.kids)) {
+		h.out = append(h.out, h.kids[id].kept(id)...)
+	}
+	h.out = append(h.out, Message{Kind: Ready})
+	return nil
+}
+
+// kept returns the messages that give an id to a server.
+func (k *kid) kept(id string) (all []Message) {
+	for files := k.files; ; files = files[MaxFiles:] {
+		m := Message{Kind: Kept, ID: id, PID: k.pid}
+		if k.end != nil {
+			m.End = *k.end
+		}
+		for _, f := range files[:min(len(files), MaxFiles)] {
+			m.Names, m.files = append(m.Names, f.name), append(m.files, f.fd)
+		}
+		if all = append(all, m); len(files) <= MaxFiles {
+			return all
+		}
+	}
+}
+
+// write sends what the server has room for.
+func (h *holder) write() {
+	for len(h.out) > 0 {
+		err := send(h.socket, &h.out[0])
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return
+		case errors.Is(err, unix.ETOOMANYREFS):
+			time.Sleep(time.Millisecond)
+			return
+		case err != nil:
+			h.out = nil // the server has ended
+			return
+		}
+		h.out = h.out[1:]
+	}
+	h.out = nil
+}
+
+// read does what the server has asked for.
+func (h *holder) read() {
+	for {
+		m, err := receive(h.socket, h.buf)
+		switch {
+		case err == nil:
+			h.do(m)
+		case errors.Is(err, unix.EAGAIN), err == errEnd:
+			return
+		default:
+			h.Log("%v: the server is killed", err)
+			unix.Kill(h.pid, unix.SIGKILL) // it speaks something else
+			return
+		}
+	}
+}
+
+// do does what a message asks for. Doing it again changes nothing.
+func (h *holder) do(m Message) {
+	k := h.kids[m.ID]
+	if k == nil && (m.Kind == Keep || m.Kind == Born) {
+		k = new(kid)
+		h.kids[m.ID] = k
+	}
+	switch m.Kind {
+	case Keep:
+		k.files = slices.Grow(k.files, len(m.Names))
+		for i, name := range m.Names {
+			if old := k.find(name); old >= 0 {
+				k.remove(old)
+			}
+			k.files = append(k.files, file{h.intern(name), m.files[i]})
+		}
+	case Drop:
+		for _, name := range m.Names {
+			if k != nil && k.find(name) >= 0 {
+				k.remove(k.find(name))
+			}
+		}
+	case Born:
+		k.pid = m.PID
+	case Reap:
+		h.reap(k, m)
+	case Forget:
+		if k != nil {
+			for _, f := range k.files {
+				unix.Close(f.fd)
+			}
+			delete(h.kids, m.ID)
+		}
+	case Up:
+		h.up = true
+	case Stop:
+		h.stop = true
+	default:
+		h.Log("the server has sent a message of kind %d, which a holder does not know", m.Kind)
+		closeAll(m.files)
+	}
+}
+
+// intern returns the one string for a name, as long as there are few names.
+func (h *holder) intern(name string) string {
+	if one, ok := h.names[name]; ok {
+		return one
+	}
+	if len(h.names) < maxNames {
+		h.names[name] = name
+	}
+	return name
+}
+
+// reap answers Reap. A program that was reaped before keeps its end.
+func (h *holder) reap(k *kid, m Message) {
+	answer := Message{Kind: Reaped, ID: m.ID, PID: m.PID}
+	switch {
+	case k == nil && m.ID == "" && m.PID > 0:
+		answer.End = wait(m.PID, unix.WNOHANG)
+	case k != nil && k.pid > 0:
+		answer.PID = k.pid
+		if k.end == nil {
+			if e := wait(k.pid, unix.WNOHANG); e.Reaped {
+				k.end = &e
+			}
+		}
+		if k.end != nil {
+			answer.End = *k.end
+		}
+	}
+	h.out = append(h.out, answer)
+}
+
+// wait reaps a child. The zero End means that it has not ended, or is no child.
+func wait(pid, options int) (e End) {
+	var usage unix.Rusage
+	var status unix.WaitStatus
+	for {
+		got, err := unix.Wait4(pid, &status, options, &usage)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || got != pid {
+			return End{}
+		}
+		return End{
+			Reaped: true, Status: syscall.WaitStatus(status),
+			User: usage.Utime.Nano(), System: usage.Stime.Nano(), MaxRSS: usage.Maxrss << 10,
+		}
+	}
+}
+
+// reapServer looks whether the server has ended, and then takes what it has sent before, and sets the time of the next start.
+func (h *holder) reapServer() (status syscall.WaitStatus, ended bool) {
+	e := wait(h.pid, unix.WNOHANG)
+	if !e.Reaped {
+		return 0, false
+	}
+	h.read() // the socket has all that was sent, and nobody sends any more
+	unix.Close(h.socket)
+	unix.Close(h.pidfd)
+	h.last = "exit code " + fmt.Sprint(e.Status.ExitStatus())
+	if e.Status.Signaled() {
+		h.last = "killed by " + unix.SignalName(e.Status.Signal())
+	}
+	h.pid, h.pidfd, h.socket, h.out = 0, -1, -1, nil
+	now := time.Now()
+	h.again = now.Add(h.delay(now))
+	if h.up && !h.stop {
+		h.Log("the server has ended (%s); its programs go on, and the next server starts", h.last)
+	}
+	return e.Status, true
+}
+
+// delay returns how long the next server waits: nothing, unless the last ones have died one after another.
+func (h *holder) delay(now time.Time) time.Duration {
+	h.history = append(h.history, now)
+	h.history = slices.DeleteFunc(h.history, func(t time.Time) bool { return now.Sub(t) > deathTime })
+	n := len(h.history) - deaths
+	if n < 0 {
+		return 0
+	}
+	return min(pause<<min(n, 10), maxPause)
+}
+
+// killAll kills what is left, since the server that was to end it has ended: the programs, and their descendants, which the kernel gives to the
+// holder one after another. After killTime the rest is left to the kernel, which kills the programs when the holder ends.
+func (h *holder) killAll() {
+	for end := time.Now().Add(killTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for {
+			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+			if err == unix.ECHILD {
+				return
+			}
+			if pid <= 0 && err != unix.EINTR {
+				break
+			}
+		}
+		// Children of this process that nobody has reaped: none of the pids is another process's.
+		list, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", unix.Gettid()))
+		for text := range strings.FieldsSeq(string(list)) {
+			if pid, err := strconv.Atoi(text); err == nil {
+				unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+	}
+	h.Log("programs are left that do not end")
+}

@@ -1,0 +1,317 @@
+package holder
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+)
+
+// helper is the variable that makes the test binary one of the helpers.
+const helper = "TROUPE_HOLDER_HELPER"
+
+func TestMain(m *testing.M) {
+	role, story, _ := strings.Cut(os.Getenv(helper), ":")
+	switch role {
+	case "":
+		os.Exit(m.Run())
+	case "holder":
+		os.Setenv(helper, "server:"+story)
+		code, err := Run(Config{
+			Path: "/proc/self/exe", Argv: []string{"server"}, Env: os.Environ(),
+			Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
+		})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(code)
+	case "server":
+		s, err := Attach(SocketFD)
+		if err == nil {
+			err = servers[story](s)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "server:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// hold starts a holder, whose servers act out a story, and returns a reader of their output.
+func hold(t *testing.T, story string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), helper+"=holder:"+story)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	return cmd, bufio.NewScanner(out)
+}
+
+var servers = map[string]func(*Server) error{"deaths": dies, "lost": loses, "signal": waits, "fails": func(*Server) error { os.Exit(9); return nil }}
+
+const programs = 300 // more descriptors than a message has
+
+// fork starts a shell as a child of the holder.
+func fork(script string, files ...uintptr) (pid int, err error) {
+	return syscall.ForkExec("/bin/sh", []string{"sh", "-c", script}, &syscall.ProcAttr{Files: files, Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_PARENT}})
+}
+
+// dies is a server of TestServersDie. The first one starts programs: half of them end at once, and the others when they have read a
+// line. Each of the first four kills itself.
+func dies(s *Server) error {
+	const last = 5
+	if s.Number == 1 {
+		for i := range programs {
+			var p [2]int
+			if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+				return err
+			}
+			id, script := fmt.Sprint("p", i), fmt.Sprintf("read line; exit %d", i%100)
+			if i%2 == 0 {
+				script = fmt.Sprintf("exit %d", i%100)
+			}
+			if err := s.Keep(id, map[string]int{"stdin": p[1], "other": p[1]}); err != nil {
+				return err
+			}
+			pid, err := fork(script, uintptr(p[0]), 1, 2)
+			if err == nil {
+				err = s.Born(id, pid)
+			}
+			if err == nil {
+				err = s.Drop(id, "other", "unknown")
+			}
+			if err != nil {
+				return err
+			}
+			unix.Close(p[0])
+			unix.Close(p[1])
+		}
+		own := make(map[string]int)
+		for i := range 2*MaxFiles + 1 {
+			own[fmt.Sprint("file", i)] = 1
+		}
+		if err := s.Keep("", own); err != nil {
+			return err
+		}
+	} else {
+		if s.Last != "killed by SIGKILL" || len(s.Found) != programs+1 || len(s.Found[0].Files) != 2*MaxFiles+1 {
+			return fmt.Errorf("server %d found %d ids, the last server: %q", s.Number, len(s.Found), s.Last)
+		}
+		for _, f := range s.Found[1:] {
+			if names := slices.Collect(maps.Keys(f.Files)); f.PID == 0 || len(names) != 1 || names[0] != "stdin" {
+				return fmt.Errorf("server %d found %+v", s.Number, f)
+			}
+		}
+	}
+	fmt.Println("server", s.Number)
+	if err := s.Up(); err != nil {
+		return err
+	}
+	if s.Number < last {
+		if s.Number == 2 { // half an exit: the next one hears of it again
+			if _, err := s.Reap(s.Found[1].ID); err != nil {
+				return err
+			}
+		}
+		return unix.Kill(os.Getpid(), unix.SIGKILL)
+	}
+	for _, f := range s.Found[1:] {
+		var i int
+		fmt.Sscanf(f.ID, "p%d", &i)
+		if i%2 == 1 {
+			if e, err := s.Reap(f.ID); err != nil || e.Reaped {
+				return fmt.Errorf("%s has ended: %+v, %v", f.ID, e, err)
+			}
+			if _, err := unix.Write(f.Files["stdin"], []byte("line\n")); err != nil {
+				return err
+			}
+		}
+		var e End
+		for !e.Reaped {
+			var err error
+			if e, err = s.Reap(f.ID); err != nil {
+				return err
+			}
+		}
+		if again, err := s.Reap(f.ID); err != nil || again != e || e.Status.ExitStatus() != i%100 || e.MaxRSS == 0 {
+			return fmt.Errorf("%s has ended as %+v, and then as %+v, %v", f.ID, e, again, err)
+		}
+		if err := s.Forget(f.ID); err != nil {
+			return err
+		}
+	}
+	fmt.Println("all have ended")
+	if err := s.Stop(); err != nil {
+		return err
+	}
+	os.Exit(7)
+	return nil
+}
+
+// Servers die, one after another: the programs go on, each server finds all of them, and each exit status is told.
+func TestServersDie(t *testing.T) {
+	cmd, out := hold(t, "deaths")
+	var lines []string
+	for out.Scan() {
+		lines = append(lines, out.Text())
+	}
+	cmd.Wait()
+	if want := "server 1,server 2,server 3,server 4,server 5,all have ended"; strings.Join(lines, ",") != want {
+		t.Errorf("%q, want %s", lines, want)
+	}
+	if code := cmd.ProcessState.ExitCode(); code != 7 {
+		t.Errorf("the holder has ended with %d, want that of the last server, 7", code)
+	}
+}
+
+// loses is a server whose holder dies.
+func loses(s *Server) error {
+	if err := s.Up(); err != nil {
+		return err
+	}
+	fmt.Println("up")
+	<-s.Lost()
+	if _, err := s.Reap("x"); err != ErrLost {
+		return fmt.Errorf("reap: %v", err)
+	}
+	fmt.Println("lost", s.Forget("x"))
+	return nil
+}
+
+// A server hears of the death of its holder.
+func TestHolderDies(t *testing.T) {
+	cmd, out := hold(t, "lost")
+	for want := range strings.SplitSeq("up/lost "+ErrLost.Error(), "/") {
+		if !out.Scan() || out.Text() != want {
+			t.Fatalf("%q, want %q", out.Text(), want)
+		}
+		cmd.Process.Kill()
+	}
+}
+
+// waits is a server that ends when the holder passes a signal on. Its orphan is the holder's.
+func waits(s *Server) error {
+	if err := s.Up(); err != nil {
+		return err
+	}
+	pid, err := fork("sleep 1000", 0, 1, 2)
+	if err != nil {
+		return err
+	}
+	if err := s.Born("left", pid); err != nil {
+		return err
+	}
+	orphan := exec.Command("sh", "-c", "(sleep 0.01; exit 3) & echo $!")
+	text, err := orphan.Output()
+	if err != nil {
+		return err
+	}
+	child := 0
+	fmt.Sscan(string(text), &child)
+	for {
+		e, err := s.ReapOrphan(child)
+		if err != nil {
+			return err
+		}
+		if e.Reaped {
+			fmt.Println("orphan", e.Status.ExitStatus())
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Stop(); err != nil {
+		return err
+	}
+	fmt.Println(pid)
+	select {}
+}
+
+// A signal to the holder is one to the server. When a server that has said Stop has ended, nothing is left.
+func TestSignals(t *testing.T) {
+	cmd, out := hold(t, "signal")
+	if !out.Scan() || out.Text() != "orphan 3" || !out.Scan() {
+		t.Fatalf("%q", out.Text())
+	}
+	pid := 0
+	fmt.Sscan(out.Text(), &pid)
+	if err := unix.Kill(pid, 0); err != nil {
+		t.Fatalf("the program %d does not run: %v", pid, err)
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 128+15 {
+		t.Errorf("the holder has ended with %d, want 143", code)
+	}
+	if err := unix.Kill(pid, 0); err != unix.ESRCH {
+		t.Errorf("the program %d is left: %v", pid, err)
+	}
+}
+
+// A server that ends before it serves has failed, and its holder with it.
+func TestServerFails(t *testing.T) {
+	cmd, _ := hold(t, "fails")
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 9 {
+		t.Errorf("the holder has ended with %d, want 9", code)
+	}
+}
+
+// The first deaths cost no time. Then the pauses grow, up to a limit, until a minute has passed without a death.
+func TestDelay(t *testing.T) {
+	var h holder
+	now := time.Now()
+	for i, want := range []time.Duration{0, 0, 0, 0, 1, 2, 4, 8, 16, 30, 30} {
+		if got := h.delay(now.Add(time.Duration(i) * time.Second)); got != want*time.Second {
+			t.Errorf("death %d: the next server waits %v, want %v s", i+1, got, int(want))
+		}
+	}
+	if got := h.delay(now.Add(2 * deathTime)); got != 0 {
+		t.Errorf("after a minute: %v", got)
+	}
+}
+
+// What was encoded decodes to itself, and nothing else panics.
+func TestMessages(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringN(0, 10, 40)
+		m := Message{
+			Kind: Kind(rapid.IntRange(1, int(last)-1).Draw(t, "kind")), Number: rapid.Uint64().Draw(t, "number"), ID: text.Draw(t, "id"), PID: rapid.Int().Draw(t, "pid"),
+			End: End{
+				Reaped: rapid.Bool().Draw(t, "reaped"), Status: syscall.WaitStatus(rapid.Uint32().Draw(t, "status")),
+				User: rapid.Int64().Draw(t, "user"), System: rapid.Int64().Draw(t, "system"), MaxRSS: rapid.Int64().Draw(t, "rss"),
+			},
+			Names: rapid.SliceOfN(text, 0, 5).Draw(t, "names"), Text: text.Draw(t, "text"),
+		}
+		b := m.encode()
+		got, err := decode(b)
+		if len(m.Names) == 0 {
+			m.Names = nil
+		}
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(m) {
+			t.Fatalf("%+v, %v, want %+v", got, err, m)
+		}
+		if more, err := decode(append(b, 1, 2, 3)); err != nil || fmt.Sprint(more) != fmt.Sprint(m) {
+			t.Fatalf("with more at the end: %+v, %v", more, err)
+		}
+		if cut, err := decode(b[:rapid.IntRange(0, len(b)-1).Draw(t, "cut")]); err == nil {
+			t.Fatalf("a part is %+v", cut)
+		}
+		decode(rapid.SliceOf(rapid.Byte()).Draw(t, "any"))
+	})
+}

@@ -1,0 +1,269 @@
+// Package holder has the process that outlives a server: it keeps the descriptors of the server's programs, is the parent of the
+// programs, and starts the next server when the last has died.
+//
+// A holder decides nothing. It never looks at output, has no options of its own, and reaps a program only when it is told. The server decides:
+// it forks its programs as children of the holder (CLONE_PARENT of clone(2)), and says what to keep. So a server may be
+// killed at any instant: its programs go on, those that end meanwhile wait as zombies with their exit status, and the next server gets
+// all that was kept before it serves.
+//
+//   - wire_linux.go: the messages between holder and server
+//   - holder_linux.go: the holder
+//   - server_linux.go: the server's side
+//
+// # Messages
+//
+// The two speak over a socket that keeps messages apart (SOCK_SEQPACKET of unix(7)). The descriptors of a message come with it. What a
+// server has sent before it died arrives.
+//
+//	holder → server  Hello   the version of the messages, the number of the server, how the last one ended
+//	                 Kept    an id with its pid, its end if it was reaped, and its descriptors; several for an id with many
+//	                 Ready   that was all
+//	                 Reaped  the answer to Reap
+//	server → holder  Keep    keep these descriptors under this id
+//	                 Drop    close these descriptors of this id
+//	                 Born    the program of this id has this pid
+//	                 Reap    wait for this id, or for this pid of an orphan, if it has ended
+//	                 Forget  close everything of this id
+//	                 Up      the server serves
+//	                 Stop    when the server has ended, kill what is left, and end with the status of the server
+package holder
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Version is the version of the messages. Holder and server compare it before anything else.
+const Version = 1
+
+// Kind is the kind of a Message.
+type Kind uint8
+
+// The kinds of messages: see the comment of the package.
+const (
+	Hello Kind = iota + 1
+	Kept
+	Ready
+	Reaped
+	Keep
+	Drop
+	Born
+	Reap
+	Forget
+	Up
+	Stop
+	last
+)
+
+const (
+	// MaxFiles is how many descriptors a message has at most. The kernel allows 253 (SCM_MAX_FD of unix(7)).
+	MaxFiles = 250
+	// maxMessage bounds a message, in bytes.
+	maxMessage = 64 << 10
+)
+
+// Message is a message. What a kind does not need is zero.
+type Message struct {
+	Kind   Kind
+	Number uint64 // of Hello: the version
+	ID     string
+	PID    int
+	End    End
+	Names  []string // of descriptors
+	Text   string   // of Hello: how the last server ended; "": there was none
+
+	files []int // as many as Names, of Keep and Kept
+}
+
+// End is how a program has ended. The zero End is that of a program that was not reaped.
+type End struct {
+	Reaped       bool
+	Status       syscall.WaitStatus
+	User, System int64 // CPU time, in nanoseconds
+	MaxRSS       int64 // in bytes
+}
+
+// encode returns the bytes of a message.
+func (m *Message) encode() []byte {
+	b := []byte{byte(m.Kind)}
+	b = binary.AppendUvarint(b, m.Number)
+	b = appendText(b, m.ID)
+	b = binary.AppendVarint(b, int64(m.PID))
+	if b = append(b, 0); m.End.Reaped {
+		b[len(b)-1] = 1
+	}
+	for _, n := range []int64{int64(m.End.Status), m.End.User, m.End.System, m.End.MaxRSS} {
+		b = binary.AppendVarint(b, n)
+	}
+	b = binary.AppendUvarint(b, uint64(len(m.Names)))
+	for _, name := range m.Names {
+		b = appendText(b, name)
+	}
+	return appendText(b, m.Text)
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// decode returns the message of bytes. A later version of the messages may have more at the end.
+func decode(b []byte) (m Message, err error) {
+	r := reader{b: b}
+	m.Kind = Kind(r.byte())
+	m.Number = r.uvarint()
+	m.ID = r.text()
+	m.PID = int(r.varint())
+	m.End.Reaped = r.byte() != 0
+	m.End.Status = syscall.WaitStatus(r.varint())
+	m.End.User, m.End.System, m.End.MaxRSS = r.varint(), r.varint(), r.varint()
+	for n := r.uvarint(); n > 0 && !r.short; n-- {
+		m.Names = append(m.Names, r.text())
+	}
+	m.Text = r.text()
+	if r.short || m.Kind == 0 || m.Kind >= last {
+		return Message{}, fmt.Errorf("holder: a message of %d bytes that is none, its kind is %d", len(b), m.Kind)
+	}
+	return m, nil
+}
+
+type reader struct {
+	b     []byte
+	short bool // something was missing
+}
+
+func (r *reader) byte() byte {
+	if len(r.b) == 0 {
+		r.short = true
+		return 0
+	}
+	c := r.b[0]
+	r.b = r.b[1:]
+	return c
+}
+
+func (r *reader) uvarint() uint64 {
+	n, size := binary.Uvarint(r.b)
+	if size <= 0 {
+		r.short, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[size:]
+	return n
+}
+
+func (r *reader) varint() int64 {
+	n, size := binary.Varint(r.b)
+	if size <= 0 {
+		r.short, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[size:]
+	return n
+}
+
+func (r *reader) text() string {
+	n := r.uvarint()
+	if n > uint64(len(r.b)) {
+		r.short, r.b = true, nil
+		return ""
+	}
+	s := string(r.b[:n])
+	r.b = r.b[n:]
+	return s
+}
+
+// send sends a message with its descriptors, which stay open here. A socket in blocking mode waits until there is room. ETOOMANYREFS means
+// that the other side has to read first: as many descriptors are under way as RLIMIT_NOFILE allows.
+func send(socket int, m *Message) error {
+	b := m.encode()
+	if len(b) > maxMessage || len(m.files) > MaxFiles {
+		return fmt.Errorf("holder: a message of %d bytes and %d descriptors, the limits are %d and %d", len(b), len(m.files), maxMessage, MaxFiles)
+	}
+	var rights []byte
+	if len(m.files) > 0 {
+		rights = unix.UnixRights(m.files...)
+	}
+	for {
+		err := unix.Sendmsg(socket, b, rights, nil, unix.MSG_NOSIGNAL)
+		switch err {
+		case nil:
+			return nil
+		case unix.EINTR:
+		default:
+			return fmt.Errorf("holder: send: %w", err)
+		}
+	}
+}
+
+// errEnd means that the other side has ended.
+var errEnd = errors.New("holder: the other side has ended")
+
+// newBuffer returns a buffer for receive.
+func newBuffer() []byte { return make([]byte, maxMessage+unix.CmsgSpace(MaxFiles*4)) }
+
+// receive returns the next message, with its descriptors, which are closed on exec. buf is of newBuffer. At the end of the other side err is errEnd.
+func receive(socket int, buf []byte) (Message, error) {
+	buf, rights := buf[:maxMessage], buf[maxMessage:]
+	for {
+		n, size, flags, _, err := unix.Recvmsg(socket, buf, rights, unix.MSG_CMSG_CLOEXEC)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.ECONNRESET || err == nil && n == 0:
+			return Message{}, errEnd
+		case err != nil:
+			return Message{}, fmt.Errorf("holder: receive: %w", err)
+		}
+		files, err := filesOf(rights[:size])
+		m := Message{}
+		if err == nil {
+			m, err = decode(buf[:n])
+		}
+		switch {
+		case err != nil:
+		case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+			err = fmt.Errorf("holder: a message of more than %d bytes, or with more descriptors than there is room for", len(buf))
+		case (m.Kind == Keep || m.Kind == Kept) && len(files) != len(m.Names):
+			err = fmt.Errorf("holder: a message with %d descriptors and %d names", len(files), len(m.Names))
+		}
+		if err != nil {
+			closeAll(files)
+			return Message{}, err
+		}
+		m.files = files
+		return m, nil
+	}
+}
+
+// filesOf returns the descriptors of control messages.
+func filesOf(b []byte) (files []int, err error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	all, err := unix.ParseSocketControlMessage(b)
+	if err != nil {
+		return nil, fmt.Errorf("holder: %w", err)
+	}
+	for i := range all {
+		more, err := unix.ParseUnixRights(&all[i])
+		if err != nil {
+			continue // other than descriptors
+		}
+		files = append(files, more...)
+	}
+	return files, nil
+}
+
+func closeAll(files []int) {
+	for _, fd := range files {
+		unix.Close(fd)
+	}
+}
+
+// clip bounds a text of the system in a message.
+func clip(s string) string { return s[:min(len(s), math.MaxInt8)] }
