@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Config says what a holder starts.
+// Config describes the server of a holder.
 type Config struct {
 	Path string   // of the server's binary
 	Argv []string // of the server
@@ -25,18 +25,18 @@ type Config struct {
 	Log  func(format string, args ...any)
 }
 
-// SocketFD is the descriptor on which a server finds its holder.
+// SocketFD is the descriptor of a server's socket to its holder.
 const SocketFD = 3
 
 const (
-	// deaths of servers within deathTime after which the next server waits, for pause at first and for maxPause at most.
+	// After this many deaths within deathTime, the next server waits, for pause at first and for maxPause at most.
 	deaths    = 5
 	deathTime = time.Minute
 	pause     = time.Second
 	maxPause  = 30 * time.Second
-	// killTime bounds how long the end of a holder waits for programs that were killed.
+	// killTime bounds how long the end of a holder waits for killed programs.
 	killTime = 10 * time.Second
-	// maxNames bounds the names of descriptors that are kept for programs to come.
+	// maxNames bounds the shared names of descriptors.
 	maxNames = 64
 )
 
@@ -63,7 +63,7 @@ func (k *kid) remove(i int) {
 	k.files = slices.Delete(k.files, i, i+1)
 }
 
-// holder is the state of a holder. A single goroutine, on the main thread, uses it.
+// holder is the state of a holder. A single goroutine, on the main thread, uses the state.
 type holder struct {
 	Config
 	kids  map[string]*kid
@@ -73,7 +73,7 @@ type holder struct {
 	pid    int
 	pidfd  int
 	socket int       // in non-blocking mode
-	out    []Message // not sent yet: what is kept, and the answers to Reap
+	out    []Message // not sent yet: Hello, Kept, Ready, and answers to Reap
 	number uint64    // of the server, from 1
 
 	last    string      // how the last server ended
@@ -81,12 +81,13 @@ type holder struct {
 	stop    bool        // the server has said Stop
 	killed  bool        // a signal asked for the end while no server ran
 	history []time.Time // the newest deaths
-	again   time.Time   // the next server starts then; zero: one runs
+	again   time.Time   // the next server starts then; zero: a server runs
 	buf     []byte
 }
 
-// Run is a holder from its begin to its end. It returns the exit code for the process: that of the last server, and 128+n if signal n has
-// killed it. Run is called once in a process, on the main thread, which it keeps: the programs die with this thread.
+// Run is a holder from its begin to its end. Run returns the exit code for the process: the exit code of the last server, and 128+n if
+// signal n has killed the last server. A process calls Run once, on its main thread. Run keeps the thread, because the programs die with
+// the thread.
 func Run(c Config) (code int, err error) {
 	runtime.LockOSThread()
 	debug.SetGCPercent(25) // small counts more than fast here
@@ -132,7 +133,7 @@ func exitCode(s syscall.WaitStatus) int {
 	return s.ExitStatus()
 }
 
-// turn waits for something to do, and does it. ended means that the server has ended, with the status.
+// turn waits for something to do, and acts. ended reports the end of the server, with the status.
 func (h *holder) turn(woken int, signals <-chan os.Signal) (status syscall.WaitStatus, ended bool) {
 	poll := []unix.PollFd{{Fd: int32(woken), Events: unix.POLLIN}}
 	timeout := -1
@@ -179,7 +180,7 @@ func (h *holder) turn(woken int, signals <-chan os.Signal) (status syscall.WaitS
 	return 0, false
 }
 
-// start starts a server, and has everything that is kept wait for it.
+// start starts a server, and queues everything kept for the server.
 func (h *holder) start() error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -216,7 +217,7 @@ func (h *holder) start() error {
 	return nil
 }
 
-// kept returns the messages that give an id to a server.
+// kept returns the messages about an id for a new server.
 func (k *kid) kept(id string) (all []Message) {
 	for files := k.files; ; files = files[MaxFiles:] {
 		m := Message{Kind: Kept, ID: id, PID: k.pid}
@@ -232,7 +233,7 @@ func (k *kid) kept(id string) (all []Message) {
 	}
 }
 
-// write sends what the server has room for.
+// write sends messages until the socket is full.
 func (h *holder) write() {
 	for len(h.out) > 0 {
 		err := send(h.socket, &h.out[0])
@@ -251,7 +252,7 @@ func (h *holder) write() {
 	h.out = nil
 }
 
-// read does what the server has asked for.
+// read takes all messages of the server.
 func (h *holder) read() {
 	for {
 		m, err := receive(h.socket, h.buf)
@@ -262,13 +263,13 @@ func (h *holder) read() {
 			return
 		default:
 			h.Log("%v: the server is killed", err)
-			unix.Kill(h.pid, unix.SIGKILL) // it speaks something else
+			unix.Kill(h.pid, unix.SIGKILL) // the server speaks another protocol
 			return
 		}
 	}
 }
 
-// do does what a message asks for. Doing it again changes nothing.
+// do obeys a message. A repeated message changes nothing.
 func (h *holder) do(m Message) {
 	k := h.kids[m.ID]
 	if k == nil && (m.Kind == Keep || m.Kind == Born) {
@@ -311,7 +312,7 @@ func (h *holder) do(m Message) {
 	}
 }
 
-// intern returns the one string for a name, as long as there are few names.
+// intern returns the shared string for a name, as long as there are few names.
 func (h *holder) intern(name string) string {
 	if one, ok := h.names[name]; ok {
 		return one
@@ -322,7 +323,7 @@ func (h *holder) intern(name string) string {
 	return name
 }
 
-// reap answers Reap. A program that was reaped before keeps its end.
+// reap answers Reap. A reaped program keeps its end.
 func (h *holder) reap(k *kid, m Message) {
 	answer := Message{Kind: Reaped, ID: m.ID, PID: m.PID}
 	switch {
@@ -342,7 +343,7 @@ func (h *holder) reap(k *kid, m Message) {
 	h.out = append(h.out, answer)
 }
 
-// wait reaps a child. The zero End means that it has not ended, or is no child.
+// wait reaps a child. The zero End means: the child has not ended, or pid is no child.
 func wait(pid, options int) (e End) {
 	var usage unix.Rusage
 	var status unix.WaitStatus
@@ -361,13 +362,13 @@ func wait(pid, options int) (e End) {
 	}
 }
 
-// reapServer looks whether the server has ended, and then takes what it has sent before, and sets the time of the next start.
+// reapServer looks whether the server has ended. If so, reapServer takes the last messages of the server, and sets the time of the next start.
 func (h *holder) reapServer() (status syscall.WaitStatus, ended bool) {
 	e := wait(h.pid, unix.WNOHANG)
 	if !e.Reaped {
 		return 0, false
 	}
-	h.read() // the socket has all that was sent, and nobody sends any more
+	h.read() // the socket has all messages, and nobody sends any more
 	unix.Close(h.socket)
 	unix.Close(h.pidfd)
 	h.last = "exit code " + fmt.Sprint(e.Status.ExitStatus())
@@ -383,7 +384,7 @@ func (h *holder) reapServer() (status syscall.WaitStatus, ended bool) {
 	return e.Status, true
 }
 
-// delay returns how long the next server waits: nothing, unless the last ones have died one after another.
+// delay returns how long the next server waits: nothing, unless many servers have died in a row.
 func (h *holder) delay(now time.Time) time.Duration {
 	h.history = append(h.history, now)
 	h.history = slices.DeleteFunc(h.history, func(t time.Time) bool { return now.Sub(t) > deathTime })
@@ -394,8 +395,8 @@ func (h *holder) delay(now time.Time) time.Duration {
 	return min(pause<<min(n, 10), maxPause)
 }
 
-// killAll kills what is left, since the server that was to end it has ended: the programs, and their descendants, which the kernel gives to the
-// holder one after another. After killTime the rest is left to the kernel, which kills the programs when the holder ends.
+// killAll kills all programs of a server that has ended, and their descendants: the kernel gives orphans to the holder. After killTime the
+// kernel has to do the rest, because the programs die with the holder.
 func (h *holder) killAll() {
 	for end := time.Now().Add(killTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		for {
@@ -407,7 +408,7 @@ func (h *holder) killAll() {
 				break
 			}
 		}
-		// Children of this process that nobody has reaped: none of the pids is another process's.
+		// Children of this process, not reaped: none of the pids is another process's.
 		list, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", unix.Gettid()))
 		for text := range strings.FieldsSeq(string(list)) {
 			if pid, err := strconv.Atoi(text); err == nil {

@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// helper is the variable that makes the test binary one of the helpers.
+// helper is the variable with the role of a test binary in these tests.
 const helper = "TROUPE_HOLDER_HELPER"
 
 func TestMain(m *testing.M) {
@@ -72,7 +72,7 @@ func fork(script string, files ...uintptr) (pid int, err error) {
 	return syscall.ForkExec("/bin/sh", []string{"sh", "-c", script}, &syscall.ProcAttr{Files: files, Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_PARENT}})
 }
 
-// dies is a server of TestServersDie. The first one starts programs: half of them end at once, and the others when they have read a
+// dies is a server of TestServersDie. The first server starts programs: half of them end at once, and the others when they have read a
 // line. Each of the first four kills itself.
 func dies(s *Server) error {
 	const last = 5
@@ -124,7 +124,7 @@ func dies(s *Server) error {
 		return err
 	}
 	if s.Number < last {
-		if s.Number == 2 { // half an exit: the next one hears of it again
+		if s.Number == 2 { // half an exit: the next server hears of the end again
 			if _, err := s.Reap(s.Found[1].ID); err != nil {
 				return err
 			}
@@ -164,7 +164,7 @@ func dies(s *Server) error {
 	return nil
 }
 
-// Servers die, one after another: the programs go on, each server finds all of them, and each exit status is told.
+// Servers die in a row: the programs go on, each server finds all of them, and each exit status is told.
 func TestServersDie(t *testing.T) {
 	cmd, out := hold(t, "deaths")
 	var lines []string
@@ -205,7 +205,7 @@ func TestHolderDies(t *testing.T) {
 	}
 }
 
-// waits is a server that ends when the holder passes a signal on. Its orphan is the holder's.
+// waits is a server, and ends when the holder passes a signal on. Its orphan is the holder's.
 func waits(s *Server) error {
 	if err := s.Up(); err != nil {
 		return err
@@ -242,7 +242,7 @@ func waits(s *Server) error {
 	select {}
 }
 
-// A signal to the holder is one to the server. When a server that has said Stop has ended, nothing is left.
+// The holder passes signals on to the server. After Stop and the end of the server, no program is left.
 func TestSignals(t *testing.T) {
 	cmd, out := hold(t, "signal")
 	if !out.Scan() || out.Text() != "orphan 3" || !out.Scan() {
@@ -263,7 +263,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// A server that ends before it serves has failed, and its holder with it.
+// If a server ends before Up, the server has failed, and the holder with the server.
 func TestServerFails(t *testing.T) {
 	cmd, _ := hold(t, "fails")
 	cmd.Wait()
@@ -286,7 +286,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// What was encoded decodes to itself, and nothing else panics.
+// An encoded message decodes to itself, and other bytes do not panic.
 func TestMessages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringN(0, 10, 40)

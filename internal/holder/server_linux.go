@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Found is what was kept under an id.
+// Found has everything kept under an id.
 type Found struct {
 	ID    string
 	PID   int // 0: no program was born
@@ -23,9 +23,9 @@ type Found struct {
 type Server struct {
 	// Number counts the servers of the holder, from 1.
 	Number int
-	// Last is how the server before has ended; "": this is the first one.
+	// Last says how the server before has ended; "": this is the first server.
 	Last string
-	// Found has everything that earlier servers have had kept.
+	// Found has everything kept by earlier servers.
 	Found []Found
 
 	socket int
@@ -41,10 +41,10 @@ type target struct {
 	pid int
 }
 
-// ErrLost means that the holder has ended. Its programs have ended with it, since the kernel kills them.
+// ErrLost means: the holder has ended, and its programs with the holder, because the kernel kills the programs.
 var ErrLost = errors.New("holder: the holder has ended")
 
-// Attach takes the connection of a server to its holder over. It returns once everything that was kept is there.
+// Attach takes over the socket of a server to its holder, and returns once Found is complete.
 func Attach(socket int) (*Server, error) {
 	s := &Server{socket: socket, lost: make(chan struct{}), waits: make(map[target][]chan End)}
 	buf := newBuffer()
@@ -114,10 +114,10 @@ func (s *Server) listen(buf []byte) {
 	close(s.lost)
 }
 
-// Lost returns a channel that is closed when the holder has ended.
+// Lost returns a channel, closed at the end of the holder.
 func (s *Server) Lost() <-chan struct{} { return s.lost }
 
-// send sends a message. What was sent arrives, also if this process is killed at once.
+// send sends a message. A sent message arrives, also if this process is killed at once.
 func (s *Server) send(m *Message) error {
 	err := send(s.socket, m)
 	for ; errors.Is(err, unix.ETOOMANYREFS); err = send(s.socket, m) {
@@ -129,7 +129,7 @@ func (s *Server) send(m *Message) error {
 	return err
 }
 
-// Keep has the holder keep descriptors under an id, by name. A descriptor replaces the one of the same id and name. The server's own stay open. The id "" is the
+// Keep has the holder keep descriptors under an id, by name. A descriptor replaces an earlier descriptor of the same id and name. The server's own stay open. The id "" is the
 // server's own.
 func (s *Server) Keep(id string, files map[string]int) error {
 	names := slices.Sorted(maps.Keys(files))
@@ -156,12 +156,12 @@ func (s *Server) Born(id string, pid int) error {
 	return s.send(&Message{Kind: Born, ID: id, PID: pid})
 }
 
-// Reap has the holder reap the program of an id, if it has ended. The zero End means that it has not.
+// Reap has the holder reap the program of an id, if the program has ended. The zero End means: not ended.
 func (s *Server) Reap(id string) (End, error) {
 	return s.reap(target{id: id}, Message{Kind: Reap, ID: id})
 }
 
-// ReapOrphan has the holder reap a process that the kernel has given to it, if it has ended.
+// ReapOrphan has the holder reap an orphan, if the orphan has ended. The kernel gives orphans to the holder.
 func (s *Server) ReapOrphan(pid int) (End, error) {
 	return s.reap(target{pid: pid}, Message{Kind: Reap, PID: pid})
 }
@@ -182,11 +182,11 @@ func (s *Server) reap(at target, m Message) (End, error) {
 	}
 }
 
-// Forget has the holder close everything of an id, and forget its end. A program that runs becomes one that nobody reaps.
+// Forget has the holder close everything of an id, and forget its end. Nobody reaps the program any more.
 func (s *Server) Forget(id string) error { return s.send(&Message{Kind: Forget, ID: id}) }
 
-// Up says that the server serves: if it dies from now on, another one follows.
+// Up says: the server serves. If this server dies from now on, another server follows.
 func (s *Server) Up() error { return s.send(&Message{Kind: Up}) }
 
-// Stop says that no server follows this one. When this one has ended, the holder kills what is left, and ends.
+// Stop says: no other server follows. After the end of this server the holder kills all programs, and ends.
 func (s *Server) Stop() error { return s.send(&Message{Kind: Stop}) }

@@ -1,10 +1,10 @@
-// Package holder has the process that outlives a server: it keeps the descriptors of the server's programs, is the parent of the
-// programs, and starts the next server when the last has died.
+// Package holder has the process of `troupe serve` outside of the server, and outlives each server: a holder keeps the descriptors of the
+// programs, is the parent of the programs, and starts the next server when the last has died.
 //
-// A holder decides nothing. It never looks at output, has no options of its own, and reaps a program only when it is told. The server decides:
-// it forks its programs as children of the holder (CLONE_PARENT of clone(2)), and says what to keep. So a server may be
-// killed at any instant: its programs go on, those that end meanwhile wait as zombies with their exit status, and the next server gets
-// all that was kept before it serves.
+// A holder decides nothing, never looks at output, has no options, and reaps a program only on request. The server decides: a server
+// forks its programs as children of the holder (CLONE_PARENT of clone(2)), and asks the holder to keep descriptors. So a server may be
+// killed at any instant. Its programs go on. Programs without a server end as zombies and keep their exit status. The next server gets
+// all descriptors before its first request.
 //
 //   - wire_linux.go: the messages between holder and server
 //   - holder_linux.go: the holder
@@ -12,20 +12,20 @@
 //
 // # Messages
 //
-// The two speak over a socket that keeps messages apart (SOCK_SEQPACKET of unix(7)). The descriptors of a message come with it. What a
-// server has sent before it died arrives.
+// Holder and server speak over a socket with separate messages (SOCK_SEQPACKET of unix(7)). The descriptors of a message come with the
+// message. The messages of a dead server arrive.
 //
-//	holder → server  Hello   the version of the messages, the number of the server, how the last one ended
-//	                 Kept    an id with its pid, its end if it was reaped, and its descriptors; several for an id with many
-//	                 Ready   that was all
+//	holder → server  Hello   the version of the messages, the number of the server, how the last server ended
+//	                 Kept    an id with its pid, its descriptors and, after Reap, its end; several for an id with many
+//	                 Ready   the last of these
 //	                 Reaped  the answer to Reap
 //	server → holder  Keep    keep these descriptors under this id
 //	                 Drop    close these descriptors of this id
 //	                 Born    the program of this id has this pid
-//	                 Reap    wait for this id, or for this pid of an orphan, if it has ended
+//	                 Reap    wait for this id, or for this pid of an orphan, without blocking
 //	                 Forget  close everything of this id
 //	                 Up      the server serves
-//	                 Stop    when the server has ended, kill what is left, and end with the status of the server
+//	                 Stop    when the server has ended, kill all programs, and end with the status of the server
 package holder
 
 import (
@@ -38,7 +38,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Version is the version of the messages. Holder and server compare it before anything else.
+// Version is the version of the messages. Holder and server compare their versions before anything else.
 const Version = 1
 
 // Kind is the kind of a Message.
@@ -67,7 +67,7 @@ const (
 	maxMessage = 64 << 10
 )
 
-// Message is a message. What a kind does not need is zero.
+// Message is a message. The fields without a meaning for its kind are zero.
 type Message struct {
 	Kind   Kind
 	Number uint64 // of Hello: the version
@@ -80,7 +80,7 @@ type Message struct {
 	files []int // as many as Names, of Keep and Kept
 }
 
-// End is how a program has ended. The zero End is that of a program that was not reaped.
+// End is how a program has ended. The zero End means: not reaped.
 type End struct {
 	Reaped       bool
 	Status       syscall.WaitStatus
@@ -177,8 +177,8 @@ func (r *reader) text() string {
 	return s
 }
 
-// send sends a message with its descriptors, which stay open here. A socket in blocking mode waits until there is room. ETOOMANYREFS means
-// that the other side has to read first: as many descriptors are under way as RLIMIT_NOFILE allows.
+// send sends a message with its descriptors, which stay open here. A socket in blocking mode waits until there is room. After
+// ETOOMANYREFS the other side has to read first: as many descriptors are under way as RLIMIT_NOFILE allows.
 func send(socket int, m *Message) error {
 	b := m.encode()
 	if len(b) > maxMessage || len(m.files) > MaxFiles {
@@ -200,13 +200,13 @@ func send(socket int, m *Message) error {
 	}
 }
 
-// errEnd means that the other side has ended.
+// errEnd means: the other side has ended.
 var errEnd = errors.New("holder: the other side has ended")
 
 // newBuffer returns a buffer for receive.
 func newBuffer() []byte { return make([]byte, maxMessage+unix.CmsgSpace(MaxFiles*4)) }
 
-// receive returns the next message, with its descriptors, which are closed on exec. buf is of newBuffer. At the end of the other side err is errEnd.
+// receive returns the next message, with its descriptors, all closed on exec. buf is of newBuffer. At the end of the other side err is errEnd.
 func receive(socket int, buf []byte) (Message, error) {
 	buf, rights := buf[:maxMessage], buf[maxMessage:]
 	for {

@@ -1,9 +1,9 @@
-// Package lane moves bytes between a program and shared memory so that the process that moves them may be killed between any two
-// instructions, and its successor goes on without losing or repeating a byte.
+// Package lane moves bytes between a program and shared memory. The mover may be killed between any two instructions: its successor
+// goes on, and neither loses nor repeats a byte.
 //
-// A lane is a pipe that only movers touch, with a Record in memory that outlives them. Whoever moves bytes owns the lane for one move,
-// and nobody else adds to the pipe. So what has left the pipe is what the Record says, less what the pipe still has (FIONREAD in
-// ioctl_pipe(2)). The bytes go from pipe to pipe by splice(2), which takes them from their source and adds them to the lane in one step.
+// A lane is a pipe for movers alone, with a Record in memory. The memory and the pipe outlive the movers. A mover owns the lane for a move,
+// and nobody else adds to the pipe. So the count in the Record, less the bytes still in the pipe (FIONREAD of ioctl_pipe(2)), has left
+// the pipe. The bytes go from pipe to pipe by splice(2): taking bytes from their source and adding them to the lane is a single step.
 //
 // Output of a program, with the state of the Record after each step:
 //
@@ -18,13 +18,13 @@
 //
 //	Fill   filling  the bytes are written to the lane
 //	       filled   the Record has the count
-//	Give   filled   splice from the lane to the program, as much as it takes
+//	Give   filled   splice from the lane to the program, as much as the program takes
 //	       filled   the caller commits how many bytes the program has
 //	Empty  emptying the rest leaves the lane
 //	       free
 //
-// After a death, the successor calls Found for each lane, and goes on where its Step says. Offsets make commits idempotent: what was
-// committed before the death is not committed again.
+// After a death, the successor calls Found for each lane, and goes on where its Step says. Offsets make commits idempotent: bytes
+// committed before the death are not committed again.
 package lane
 
 import (
@@ -40,7 +40,7 @@ import (
 // Step is how far a move has come.
 type Step uint32
 
-// The steps of a move. A lane that is not Free belongs to one move.
+// The steps of a move. A lane in any other step than Free belongs to a move.
 const (
 	Free Step = iota
 	Taking
@@ -63,8 +63,8 @@ var names = [...]string{"free", "taking", "taken", "filling", "filled", "emptyin
 // Size is how many bytes a lane moves at a time at most: the capacity of a new pipe (pipe(7)).
 const Size = 64 << 10
 
-// Record is the state of a lane, in memory that outlives the movers. The zero Record is that of a free lane. Its words are stored one by
-// one; the step is stored last, so the others are valid for it.
+// Record is the state of a lane, in shared memory. The zero Record means: the lane is free. The words of a Record are stored singly. The
+// step is stored last, so the other words are valid for the step.
 type Record struct {
 	step   atomic.Uint32
 	_      uint32
@@ -77,10 +77,10 @@ type Record struct {
 // RecordSize is how many bytes of shared memory a Record takes.
 const RecordSize = int(unsafe.Sizeof(Record{}))
 
-// RecordAt returns the Record in the first RecordSize bytes of mem, which is aligned to 8 bytes.
+// RecordAt returns the Record in the first RecordSize bytes of mem. mem is aligned to 8 bytes.
 func RecordAt(mem []byte) *Record { return (*Record)(unsafe.Pointer(&mem[:RecordSize][0])) }
 
-// Move says which bytes a lane moves.
+// Move names the bytes of a move.
 type Move struct {
 	Stream uint64 // the caller's number of the stream
 	Offset uint64 // of the first byte in the stream
@@ -88,7 +88,7 @@ type Move struct {
 	N      int    // bytes; of Taken and Filled
 }
 
-// Lane is a pipe with its Record. One goroutine at a time may use a Lane.
+// Lane is a pipe with its Record. A single goroutine at a time may use a Lane.
 type Lane struct {
 	rec  *Record
 	r, w int // of the pipe, in non-blocking mode
@@ -106,7 +106,7 @@ func Pipe() (r, w int, err error) {
 	return fds[0], fds[1], nil
 }
 
-// strike is called between any two steps that a death may come between. Tests replace strike.
+// strike is called wherever a death makes a difference. Tests replace strike.
 var strike = func() {}
 
 // enter has the Record begin with a step of m.
@@ -129,8 +129,8 @@ func (l *Lane) become(s Step, n int) {
 	strike()
 }
 
-// Found returns what the last owner of the lane has left: its step and its move. The N of a move that is Taking is counted in the
-// pipe: the owner has died before it could store N.
+// Found returns the step and the move of the last owner of the lane. For Taking, N is counted in the pipe: the owner has died before
+// storing N.
 func (l *Lane) Found() (Step, Move, error) {
 	s := Step(l.rec.step.Load())
 	m := Move{Stream: l.rec.stream.Load(), Offset: l.rec.offset.Load(), Place: l.rec.place.Load(), N: int(l.rec.n.Load())}
@@ -158,7 +158,7 @@ func (l *Lane) left() (int, error) {
 
 // Take moves up to max bytes, and up to Size, from a program to the lane, and returns how many. from is a pipe, a terminal or a socket in non-blocking
 // mode. With 0 bytes the lane is free again: err is io.EOF at the end of the stream, EAGAIN if there is nothing yet, and EIO from a
-// terminal that nobody has open any more. m.N does not count.
+// terminal without a program. m.N does not count.
 func (l *Lane) Take(from, max int, m Move) (n int, err error) {
 	m.N = 0
 	l.enter(Taking, m)
@@ -175,8 +175,8 @@ func (l *Lane) Take(from, max int, m Move) (n int, err error) {
 	return 0, err
 }
 
-// Read reads the bytes of a move that is Taking or Taken to their place. dst has the N bytes of memory at the place; those that an owner
-// that has died since had read are there already. Then the caller commits the move, and frees the lane.
+// Read reads the bytes of a move in the step Taking or Taken to their place. dst has the N bytes of memory at the place. An owner may have
+// read the first of the bytes before its death. After Read the caller commits the move, and frees the lane.
 func (l *Lane) Read(dst []byte) error {
 	if Step(l.rec.step.Load()) == Taking { // the death came after splice
 		l.become(Taken, len(dst))
@@ -202,14 +202,14 @@ func (l *Lane) Read(dst []byte) error {
 	return nil
 }
 
-// Free ends a move. After Take and Read, the caller has committed it.
+// Free ends a move. After Take and Read, the caller commits the move before.
 func (l *Lane) Free() {
 	l.rec.step.Store(uint32(Free))
 	strike()
 }
 
 // Fill writes data, of Size bytes at most, to the lane, for the stream of m. The bytes are copied: a splice from memory would pass on
-// pages that the program may read after the memory was used again.
+// pages, and the program may read the pages after the memory was used again.
 func (l *Lane) Fill(data []byte, m Move) error {
 	if len(data) > Size {
 		return fmt.Errorf("lane: %d bytes for the lane, it moves %d at a time", len(data), Size)
@@ -228,9 +228,9 @@ func (l *Lane) Fill(data []byte, m Move) error {
 	return nil
 }
 
-// Give moves the bytes of a move that is Filled to the program, and returns how many of them it has taken since Fill, those before the death of an
-// earlier owner included. to is a pipe, a terminal or a socket in non-blocking mode. err says why the program takes no more: EAGAIN
-// while it reads nothing, EPIPE once it will read nothing any more, nil if it has all bytes. Then the caller commits the count, and calls Empty.
+// Give moves the bytes of a move in the step Filled to the program, and returns how many bytes the program has taken since Fill, also
+// before the death of an earlier owner. to is a pipe, a terminal or a socket in non-blocking mode. err says why the program takes no more: EAGAIN
+// while the program reads nothing, EPIPE once the program will read nothing any more, nil if the program has all bytes. Then the caller commits the count, and calls Empty.
 func (l *Lane) Give(to int) (taken int, err error) {
 	n := int(l.rec.n.Load())
 	for {
@@ -249,7 +249,7 @@ func (l *Lane) Give(to int) (taken int, err error) {
 	}
 }
 
-// Empty drops what the lane still has, and frees it. The caller has committed the count of Give, or the bytes come again from memory.
+// Empty drops the bytes left in the lane, and frees the lane. The caller has committed the count of Give, or the bytes come again from memory.
 func (l *Lane) Empty() error {
 	l.rec.step.Store(uint32(Emptying))
 	strike()
@@ -267,7 +267,7 @@ func (l *Lane) Empty() error {
 	}
 }
 
-// splice moves up to n bytes between descriptors, one of which is a pipe, and does not wait. 0 bytes without an error are the end of from.
+// splice moves up to n bytes between descriptors, at least a single pipe among them, and does not wait. 0 bytes without an error are the end of from.
 func splice(from, to, n int) (int, error) {
 	return ignoringEINTR(func() (int, error) {
 		moved, err := unix.Splice(from, nil, to, nil, n, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// helper is the variable that makes the test binary one of the helpers.
+// helper is the variable with the role of a test binary in these tests.
 const helper = "TROUPE_LANE_HELPER"
 
 func TestMain(m *testing.M) {
@@ -48,7 +48,7 @@ func stream(i, j int) []byte {
 	return b
 }
 
-// write is a program that writes a stream to its stdout, in writes of all sizes.
+// write is a program: write writes a stream to its stdout, in writes of all sizes.
 func write(size string) int {
 	n, _ := strconv.Atoi(size)
 	for i := 0; i < n; {
@@ -61,7 +61,7 @@ func write(size string) int {
 	return 0
 }
 
-// check is a program that reads a stream of a size from its stdin.
+// check is a program: check reads a stream of a size from its stdin.
 func check(size string) int {
 	n, _ := strconv.Atoi(size)
 	got := make([]byte, n)
@@ -76,7 +76,7 @@ func check(size string) int {
 	return 0
 }
 
-// world is the memory that outlives the movers: for each stream a lane, how many bytes are committed, and the bytes.
+// world is the memory of all movers: for each stream a lane, how many bytes are committed, and the bytes.
 type world struct {
 	mem     []byte
 	streams []*moved
@@ -125,7 +125,7 @@ func parse(kind string) (input bool, size int) {
 	return strings.HasPrefix(name, "in"), size
 }
 
-// resume ends the move that a killed mover has left.
+// resume ends the move of a killed mover.
 func (m *moved) resume() error {
 	step, move, err := m.lane.Found()
 	if err != nil {
@@ -158,7 +158,7 @@ func (m *moved) arrived(move Move) error {
 	return nil
 }
 
-// give gives the program what it takes, and commits that.
+// give gives bytes to the program, and commits the count.
 func (m *moved) give(move Move) error {
 	taken, err := m.lane.Give(m.program)
 	if err != nil && err != unix.EAGAIN {
@@ -199,7 +199,7 @@ func (m *moved) turn(max int) (more bool, err error) {
 	return false, fmt.Errorf("%d of %d bytes: %w", from, m.size, err)
 }
 
-// move is a mover: it goes on with all streams, and ends once all bytes are moved. It has the memory as descriptor 3, and then each lane and our end of
+// move is a mover: move goes on with all streams, and ends once all bytes are moved. Descriptor 3 is the memory, and then each lane and our end of
 // the program.
 func move(kinds []string) int {
 	w, err := lay(3, kinds)
@@ -230,7 +230,7 @@ func move(kinds []string) int {
 	return 0
 }
 
-// TestDeathBetweenAnyTwoSteps has a mover die after each of its steps in turn, once, and another one go on.
+// TestDeathBetweenAnyTwoSteps has a mover die after each of its steps in turn, once, and another mover go on.
 func TestDeathBetweenAnyTwoSteps(t *testing.T) {
 	t.Cleanup(func() { strike = func() {} })
 	died := errors.New("died")
@@ -265,7 +265,7 @@ func TestDeathBetweenAnyTwoSteps(t *testing.T) {
 				copy(m.bytes, stream(0, m.size))
 			}
 			sent := 0
-			program := func() { // reads or writes what it can
+			program := func() { // reads or writes as much as possible
 				for !m.input && sent < m.size {
 					n, err := unix.Write(theirs, stream(sent, min(m.size, sent+10_000)))
 					if err != nil {
@@ -414,7 +414,7 @@ func TestKilledMovers(t *testing.T) {
 	}
 }
 
-// ends returns our end of a stream and that of the program.
+// ends returns our end of a stream and the program's.
 func ends(t *testing.T, kind string) (ours, theirs *os.File) {
 	t.Helper()
 	var fds [2]int

@@ -1,18 +1,18 @@
-// Package ledger has a list of records in memory that outlives its writer: the events from which the next server makes its state. The
-// writer may be killed between any two instructions, and the list has each record that Append has returned for, whole and in order.
+// Package ledger has a list of records in memory. The memory outlives the writer: the next server makes its state from the records. The
+// writer may be killed between any two instructions. The list has each appended record, whole and in order.
 //
-// A ledger is two files of memory (memfd_create(2)) and a word that says which of them counts. A record is its length, stored
+// A ledger is two files of memory (memfd_create(2)) and a word with the number of the file in force. A record is its length, stored
 // last, and its bytes:
 //
 //	┌────────┬─────────────────┬────────┬───────────┬────────┐
 //	│ length │ record, padded  │ length │ record    │ 0      │  ← the first length of 0 is the end
 //	└────────┴─────────────────┴────────┴───────────┴────────┘
 //
-// A killed process cannot tear what it has stored, and nothing of it survives the machine. So there is no checksum, and nothing is
+// A killed process cannot tear its stores, and no record survives the machine. So there is no checksum, and nothing is
 // synchronized with a disk.
 //
-// Compact replaces all records by fewer ones with the same meaning. It writes them to the other file, and then stores which file counts:
-// that one store is the switch.
+// Compact replaces all records by fewer ones with the same meaning. Compact writes the new records to the other file, and then
+// stores the number of the other file: this store is the switch.
 package ledger
 
 import (
@@ -35,27 +35,27 @@ const (
 	header = 8
 )
 
-// ErrFull means that a ledger has MaxBytes, and has to be compacted.
+// ErrFull means: a ledger has MaxBytes, and has to be compacted.
 var ErrFull = fmt.Errorf("ledger: the records take %d bytes, and a ledger has no room for more", MaxBytes)
 
 // Ledger is the writer's view of a ledger. Any goroutine may call its methods. At a time, a single process may have a Ledger of the
 // same files.
 type Ledger struct {
 	// Fixed by Open.
-	which *atomic.Uint32 // the file that counts: 0 or 1
+	which *atomic.Uint32 // the file in force: 0 or 1
 	files [2]*os.File
 	maps  [2][]byte // MaxBytes of each file; only the part before its size may be touched
 
-	mu    sync.Mutex // guards what follows, and the files
+	mu    sync.Mutex // guards the fields below, and the files
 	sizes [2]int
-	end   int // of the records in the file that counts
+	end   int // of the records in the file in force
 }
 
-// strike is called between any two stores that a death may come between. Tests replace strike.
+// strike is called wherever a death makes a difference. Tests replace strike.
 var strike = func() {}
 
-// Open returns the ledger of two files and of a word, all of which outlive this process. Files without a byte are those of an empty
-// ledger. The word is 0 at first, and the ledger owns it. Open ends what Compact of a killed process has begun.
+// Open returns the ledger of two files and of a word, which outlive this process. Files without a byte make an empty
+// ledger. The word is 0 at first, and belongs to the ledger. Open ends a Compact of a killed process.
 func Open(which *atomic.Uint32, files [2]*os.File) (*Ledger, error) {
 	l := &Ledger{which: which, files: files}
 	if n := which.Load(); n > 1 {
@@ -135,7 +135,7 @@ func (l *Ledger) Size() int {
 	return l.end
 }
 
-// Append adds a record, which has a byte at least. After Append has returned nil, the record outlives this process.
+// Append adds a record of a byte at least. After Append has returned nil, the record outlives this process.
 func (l *Ledger) Append(record []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,7 +146,7 @@ func (l *Ledger) Append(record []byte) error {
 	return err
 }
 
-// append adds a record to a file, and returns where the next one begins.
+// append adds a record to a file, and returns where the next record begins.
 func (l *Ledger) append(file, at int, record []byte) (end int, err error) {
 	if len(record) == 0 {
 		return at, errors.New("ledger: a record without a byte")
@@ -186,7 +186,7 @@ func (l *Ledger) Replay(do func(record []byte) error) error {
 	return nil
 }
 
-// Compact replaces all records by those that write appends. If write or the system fails, the ledger stays as it was. write calls no
+// Compact replaces all records by the records from write. If write or the system fails, the ledger stays unchanged. write calls no
 // method of the ledger.
 func (l *Ledger) Compact(write func(add func(record []byte) error) error) error {
 	l.mu.Lock()

@@ -42,8 +42,8 @@ func records(t interface{ Fatal(...any) }, l *Ledger) (all [][]byte) {
 	return all
 }
 
-// Whatever is appended and compacted, and whenever the writer dies, the next writer finds each record that was appended, and at most
-// the one that was under way.
+// Whatever is appended and compacted, and whenever the writer dies, the next writer finds each appended record, and at most the record under
+// way besides.
 func TestNextWriterFindsAll(t *testing.T) {
 	defer func() { strike = func() {} }()
 	died := errors.New("died")
@@ -109,7 +109,7 @@ func TestNextWriterFindsAll(t *testing.T) {
 	})
 }
 
-// A Compact that fails changes nothing. Records without a byte and beyond the limit are refused.
+// A failed Compact changes nothing. Records without a byte and beyond the limit are refused.
 func TestRefused(t *testing.T) {
 	which, files := new(atomic.Uint32), [2]*os.File{memory(t), memory(t)}
 	l, err := Open(which, files)
@@ -142,7 +142,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// scribble is a writer: it counts up, a record a number, and compacts now and then to the newest number.
+// scribble is a writer: scribble counts up, a record a number, and compacts now and then to the newest number.
 func scribble() {
 	word, err := unix.Mmap(5, 0, 4, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -182,7 +182,7 @@ func scribble() {
 	}
 }
 
-// TestKilledWriters kills writers at any time: each goes on where the last one was.
+// TestKilledWriters kills writers at any time: each goes on after the last record.
 func TestKilledWriters(t *testing.T) {
 	files := []*os.File{memory(t), memory(t), memory(t)}
 	if err := files[2].Truncate(4096); err != nil {
