@@ -20,7 +20,7 @@
 //   - start.go, turns.go, fork_linux.go: a start, step by step; a call that may hang; the fork
 //   - lookup.go, environ.go, rule.go, user.go: what is run, with which environment, under which rules, as whom
 //   - local_linux.go: whether a filesystem may hang
-//   - process.go, stream.go, order_linux.go, stdin.go, ends.go: streams of a running child, and the order of stdout and stderr
+//   - process.go, stream.go, order_linux.go, stdin.go, ends.go: a running child: its streams with their pumps, and the order of stdout and stderr
 //   - intake.go: facts for the actor, and credit for reading
 //   - sandbox.go, cansandbox.go, places_linux.go, jail_linux.go: the sandbox of a child, its placeholders, and its plan
 //   - trees: how a child and its descendants are found, measured, killed and reaped; limits

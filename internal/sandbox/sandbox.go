@@ -1,5 +1,5 @@
-// Package sandbox has the Policy of a sandbox: absolute paths, each with its access, and whether the program may use the network. A sandbox without the
-// network is a network namespace of its own, where actors/child/jail_linux.go asks for it, and a seccomp filter in package jail otherwise. Package resolve makes a Policy of a
+// Package sandbox has the Policy of a sandbox: absolute paths, each with its access, and whether the program may use the network. Without the
+// network, a sandbox has a network namespace of its own if the system permits namespaces (actors/child/jail_linux.go asks for it), and a seccomp filter of package jail if not. Package resolve makes a Policy of a
 // client's sandbox, and package jail enforces a Policy. Package sandbox imports next to nothing, because a jail must start
 // fast.
 package sandbox
