@@ -130,6 +130,16 @@ func atDesk(t *testing.T, rows, cols uint16, args ...string) *desk {
 	return d
 }
 
+// mode returns the mode of the terminal. The file is mode's own: the desk may close the slave at any time.
+func (d *desk) mode() (*unix.Termios, error) {
+	tty, err := os.OpenFile(d.slave.Name(), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer tty.Close()
+	return unix.IoctlGetTermios(int(tty.Fd()), getTermios)
+}
+
 // hangUp closes the terminal. A read under way keeps the master open after Close: the character ends the read.
 func (d *desk) hangUp() {
 	d.master.Close()
@@ -232,7 +242,7 @@ func TestLeave(t *testing.T) {
 	for keys, want := range map[string]int{"\r~.": exitFailed, "\x10\x11": 0, "\r~d": 0} {
 		d := atDesk(t, 30, 100, "run", "--url", url, "--", "sh", "-c", `stty -echo; echo ready; while read l; do echo "got $l"; done`)
 		d.want(t, "ready")
-		if mode, err := unix.IoctlGetTermios(int(d.slave.Fd()), getTermios); err != nil || mode.Lflag&(unix.ECHO|unix.ICANON) != 0 {
+		if mode, err := d.mode(); err != nil || mode.Lflag&(unix.ECHO|unix.ICANON) != 0 {
 			t.Errorf("the terminal echoes answers to the first output: %+v, %v", mode, err)
 		}
 		d.enter(keys)
