@@ -157,6 +157,9 @@ func (p *process) receiveHealth(ctx actor.Context) bool {
 
 // actHealth does the pending actions. Each case has its effect once, however often the action is done.
 func (p *process) actHealth(ctx actor.Context) {
+	if _, pending := p.health.Next(); !pending {
+		return // for each output
+	}
 	env.Act(p.env, ctx, &p.health.Health, func(a health.Action) {
 		switch a := a.(type) {
 		case health.Look:

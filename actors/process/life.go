@@ -123,8 +123,8 @@ func (p *process) wake() (at time.Time) {
 
 // act does the pending actions. Each case has its effect once, however often the action is done.
 func (p *process) act(ctx actor.Context) {
-	if p.acting {
-		return // the call further up the stack does the actions
+	if _, pending := p.life.Next(); !pending || p.acting {
+		return // while acting, the call further up the stack does the actions
 	}
 	p.acting = true
 	env.Act(p.env, ctx, &p.life, func(a life.Action) {
