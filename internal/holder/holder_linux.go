@@ -38,6 +38,8 @@ const (
 	killTime = 10 * time.Second
 	// maxNames bounds the shared names of descriptors.
 	maxNames = 64
+	// While maxOut messages wait for the server, the holder reads no more of the server: each may have an answer.
+	maxOut = 1024
 )
 
 // kid is a set of descriptors under an id, of a program or of the server itself. There may be thousands, and each is small.
@@ -73,6 +75,7 @@ type holder struct {
 	pid    int
 	pidfd  int
 	socket int       // in non-blocking mode
+	hungUp bool      // the server has closed the other end
 	out    []Message // not sent yet: Hello, Kept, Ready, and answers to Reap
 	number uint64    // of the server, from 1
 
@@ -138,11 +141,10 @@ func (h *holder) turn(woken int, signals <-chan os.Signal) (status syscall.WaitS
 	poll := []unix.PollFd{{Fd: int32(woken), Events: unix.POLLIN}}
 	timeout := -1
 	if h.pid != 0 {
-		events := int16(unix.POLLIN)
-		if len(h.out) > 0 {
-			events |= unix.POLLOUT
+		poll = append(poll, unix.PollFd{Fd: int32(h.pidfd), Events: unix.POLLIN})
+		if !h.hungUp { // else poll would return at once
+			poll = append(poll, unix.PollFd{Fd: int32(h.socket), Events: h.events()})
 		}
-		poll = append(poll, unix.PollFd{Fd: int32(h.socket), Events: events}, unix.PollFd{Fd: int32(h.pidfd), Events: unix.POLLIN})
 	} else {
 		timeout = int(max(time.Until(h.again).Milliseconds()+1, 0))
 	}
@@ -173,11 +175,25 @@ func (h *holder) turn(woken int, signals <-chan os.Signal) (status syscall.WaitS
 			h.again = time.Now().Add(maxPause)
 		}
 	case h.pid != 0:
-		h.read()
+		if _, err := h.read(); err != nil {
+			h.Log("%v: the server is killed", err)
+			unix.Kill(h.pid, unix.SIGKILL)
+		}
 		h.write()
 		return h.reapServer()
 	}
 	return 0, false
+}
+
+// events returns the events of the socket to wait for.
+func (h *holder) events() (events int16) {
+	if len(h.out) > 0 {
+		events |= unix.POLLOUT
+	}
+	if len(h.out) < maxOut {
+		events |= unix.POLLIN
+	}
+	return events
 }
 
 // start starts a server, and queues everything kept for the server.
@@ -187,12 +203,7 @@ func (h *holder) start() error {
 		return fmt.Errorf("holder: socket for the server: %w", err)
 	}
 	defer unix.Close(fds[1])
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err == nil {
-		defer null.Close()
-		err = unix.SetNonblock(fds[0], true)
-	}
-	if err == nil {
+	if err = unix.SetNonblock(fds[0], true); err == nil {
 		h.pid, err = syscall.ForkExec(h.Path, h.Argv, &syscall.ProcAttr{Env: h.Env, Files: []uintptr{0, 1, 2, uintptr(fds[1])}})
 	}
 	if err == nil {
@@ -207,7 +218,7 @@ func (h *holder) start() error {
 		unix.Close(fds[0])
 		return fmt.Errorf("holder: start the server %s: %w", h.Path, err)
 	}
-	h.socket, h.again = fds[0], time.Time{}
+	h.socket, h.hungUp, h.again = fds[0], false, time.Time{}
 	h.number++
 	h.out = []Message{{Kind: Hello, Number: Version, PID: int(h.number), Text: clip(h.last)}}
 	for _, id := range slices.Sorted(maps.Keys(h.kids)) {
@@ -252,21 +263,26 @@ func (h *holder) write() {
 	h.out = nil
 }
 
-// read takes all messages of the server.
-func (h *holder) read() {
-	for {
+// read takes messages of the server, while there is room for their answers, and reports whether the room was used up. After an error the
+// server speaks another protocol.
+func (h *holder) read() (full bool, err error) {
+	for !h.hungUp {
+		if len(h.out) >= maxOut {
+			return true, nil
+		}
 		m, err := receive(h.socket, h.buf)
 		switch {
 		case err == nil:
 			h.do(m)
-		case errors.Is(err, unix.EAGAIN), err == errEnd:
-			return
+		case errors.Is(err, unix.EAGAIN):
+			return false, nil
+		case err == errEnd:
+			h.hungUp = true
 		default:
-			h.Log("%v: the server is killed", err)
-			unix.Kill(h.pid, unix.SIGKILL) // the server speaks another protocol
-			return
+			return false, err
 		}
 	}
+	return false, nil
 }
 
 // do obeys a message. A repeated message changes nothing.
@@ -368,7 +384,13 @@ func (h *holder) reapServer() (status syscall.WaitStatus, ended bool) {
 	if !e.Reaped {
 		return 0, false
 	}
-	h.read() // the socket has all messages, and nobody sends any more
+	for more := true; more; { // the socket has all messages, and nobody sends any more
+		h.out = nil // nobody reads the answers
+		var err error
+		if more, err = h.read(); err != nil {
+			h.Log("%v", err)
+		}
+	}
 	unix.Close(h.socket)
 	unix.Close(h.pidfd)
 	h.last = "exit code " + fmt.Sprint(e.Status.ExitStatus())

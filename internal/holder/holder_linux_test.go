@@ -315,3 +315,38 @@ func TestMessages(t *testing.T) {
 		decode(rapid.SliceOf(rapid.Byte()).Draw(t, "any"))
 	})
 }
+
+// A holder reads no more of a server that takes no answers, and hears of the end of a server after its last message.
+func TestAnswersAreBounded(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[0])
+	h := &holder{kids: make(map[string]*kid), names: make(map[string]string), socket: fds[0], buf: newBuffer(), Config: Config{Log: t.Logf}}
+	for reads := 0; len(h.out) < maxOut; reads++ {
+		for err = nil; err == nil; { // until the socket is full
+			err = send(fds[1], &Message{Kind: Reap, ID: "unknown"})
+		}
+		full, err := h.read()
+		if err != nil || len(h.out) > maxOut || full != (len(h.out) == maxOut) {
+			t.Fatalf("after %d reads there are %d answers, full %v, %v", reads, len(h.out), full, err)
+		}
+	}
+	if h.events() != unix.POLLOUT {
+		t.Errorf("a full holder waits for %x", h.events())
+	}
+	unix.Close(fds[1])
+	for full := true; full; {
+		h.out = nil
+		if full, err = h.read(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !h.hungUp {
+		t.Error("the end of the server was not seen")
+	}
+	if h.events() == 0 {
+		t.Error("a holder with room waits for nothing")
+	}
+}

@@ -72,7 +72,7 @@ type Message struct {
 	Kind   Kind
 	Number uint64 // of Hello: the version
 	ID     string
-	PID    int
+	PID    int // of Hello: the number of the server, from 1
 	End    End
 	Names  []string // of descriptors
 	Text   string   // of Hello: how the last server ended; "": there was none
@@ -146,18 +146,12 @@ func (r *reader) byte() byte {
 	return c
 }
 
-func (r *reader) uvarint() uint64 {
-	n, size := binary.Uvarint(r.b)
-	if size <= 0 {
-		r.short, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[size:]
-	return n
-}
+func (r *reader) uvarint() uint64 { return number(r, binary.Uvarint) }
 
-func (r *reader) varint() int64 {
-	n, size := binary.Varint(r.b)
+func (r *reader) varint() int64 { return number(r, binary.Varint) }
+
+func number[N int64 | uint64](r *reader, decode func([]byte) (N, int)) N {
+	n, size := decode(r.b)
 	if size <= 0 {
 		r.short, r.b = true, nil
 		return 0
@@ -228,7 +222,7 @@ func receive(socket int, buf []byte) (Message, error) {
 		case err != nil:
 		case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
 			err = fmt.Errorf("holder: a message of more than %d bytes, or with more descriptors than there is room for", len(buf))
-		case (m.Kind == Keep || m.Kind == Kept) && len(files) != len(m.Names):
+		case m.Kind != Drop && len(files) != len(m.Names):
 			err = fmt.Errorf("holder: a message with %d descriptors and %d names", len(files), len(m.Names))
 		}
 		if err != nil {

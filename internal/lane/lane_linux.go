@@ -156,7 +156,7 @@ func (l *Lane) left() (int, error) {
 	return n, nil
 }
 
-// Take moves up to max bytes, and up to Size, from a program to the lane, and returns how many. from is a pipe, a terminal or a socket in non-blocking
+// Take moves up to max bytes, a byte at least and Size at most, from a program to the lane, and returns how many. from is a pipe, a terminal or a socket in non-blocking
 // mode. With 0 bytes the lane is free again: err is io.EOF at the end of the stream, EAGAIN if there is nothing yet, and EIO from a
 // terminal without a program. m.N does not count.
 func (l *Lane) Take(from, max int, m Move) (n int, err error) {

@@ -382,7 +382,7 @@ func TestKilledMovers(t *testing.T) {
 		go func() { ended <- mover.Wait() }()
 		life := time.Duration(3+rand.IntN(20)) * time.Millisecond
 		if kills >= 60 {
-			life = time.Minute
+			life = time.Hour // it goes on to the end
 		}
 		select {
 		case err := <-ended:
