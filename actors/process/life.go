@@ -298,7 +298,7 @@ func (p *process) renew(ctx actor.Context) {
 	}
 }
 
-// spawned passes the answer of the spawner on to the life, if there is an answer.
+// spawned passes the answer to a start on to the life, if there is an answer.
 func (p *process) spawned(ctx actor.Context) {
 	if !p.life.Spawning() {
 		return
@@ -323,7 +323,7 @@ func (p *process) begin(ctx actor.Context) {
 	p.launch.Runs()
 	if p.launch.Restart != nil {
 		if p.launch.Spec.TTY && p.launch.Spec.Size != (protocol.Size{}) && (p.life.Run() > 1 || p.group != nil) {
-			p.logErr("resize", p.run.handle.Resize(p.launch.Spec.Size)) // requests may have come since the spawner was asked
+			p.logErr("resize", p.run.handle.Resize(p.launch.Spec.Size)) // requests may have come since the child was asked for
 		}
 	} else {
 		p.launch.ForgetRun()

@@ -138,7 +138,7 @@ func runProbe(ctx context.Context, s *env.Env, limit time.Duration, spec child.S
 	}
 	started := make(chan start, 1)
 	s.StartChild(spec, in, func(h child.Handle, err error) { started <- start{h, err} })
-	st := <-started // a spawner always answers
+	st := <-started // StartChild always answers
 	if st.err != nil {
 		if launch.OfCommand(st.err) {
 			return st.err.Error(), nil

@@ -2,9 +2,9 @@ package trees
 
 import (
 	"os/exec"
-	"slices"
 	"testing"
-	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/testbench"
 )
 
 // BenchmarkCensus is a census of the machine with 500 processes more, which reads the marker of each.
@@ -17,22 +17,9 @@ func BenchmarkCensus(b *testing.B) {
 		defer cmd.Wait()
 		defer cmd.Process.Kill()
 	}
-	reportMedian(b, func() {
+	testbench.Median(b, func() {
 		if _, err := takeCensus(0, true, func(*stat) bool { return false }); err != nil {
 			b.Fatal(err)
 		}
 	})
-}
-
-// reportMedian measures each call of f, and reports the median and the least time.
-func reportMedian(b *testing.B, f func()) {
-	var took []time.Duration
-	for b.Loop() {
-		begin := time.Now()
-		f()
-		took = append(took, time.Since(begin))
-	}
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
-	b.ReportMetric(float64(took[0].Microseconds()), "min-µs")
 }

@@ -73,7 +73,7 @@ func (s *Env) startFileJail(ctx context.Context, owner string, v *remote.View) (
 	}
 	started := make(chan start, 1)
 	s.StartChild(spec, j.in, func(h child.Handle, err error) { started <- start{h, err} })
-	st := <-started // a spawner always answers
+	st := <-started // StartChild always answers
 	if st.err != nil {
 		client.Close()
 		j.in.Close()

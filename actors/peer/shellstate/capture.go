@@ -125,7 +125,7 @@ func (c *Capture) start(e *env.Env, spec child.Spec, in *child.Intake) (child.Ha
 	}
 	started := make(chan start, 1)
 	e.StartChild(spec, in, func(h child.Handle, err error) { started <- start{h, err} })
-	st := <-started // a spawner always answers
+	st := <-started // StartChild always answers
 	return st.handle, st.err
 }
 
