@@ -19,13 +19,13 @@ import (
 // spawnProcess starts a process of a session with a fake child.
 func spawnProcess(t *testing.T, system *actor.ActorSystem, e *env.Env, session *actor.PID, retention *protocol.Retention) *actor.PID {
 	t.Helper()
-	request, wrong := process.New(e, process.Options{
+	request, wrong := process.New(e, process.Options{Request: process.Request{
 		Name:    "p-1",
 		Params:  protocol.ProcessStartParams{ProcessID: "p", Argv: []string{"true"}, Cwd: "file:///", Retention: retention},
 		Session: session,
 		Closes:  t.Context(),
 		Gauge:   &message.Gauge{Account: e.StartBudget.Account()},
-	})
+	}})
 	if wrong != nil {
 		t.Fatal(wrong)
 	}

@@ -127,12 +127,12 @@ func TestAfterEndGivesWay(t *testing.T) {
 
 // Whoever names a stopped process keeps none of its memory.
 func TestStoppedProcessIsCollected(t *testing.T) {
-	record, err := newRecord(fake.Env(func() *fake.Child { return new(fake.Child) }), Options{
+	record, err := newRecord(fake.Env(func() *fake.Child { return new(fake.Child) }), Options{Request: Request{
 		Name:    "p-1",
 		Params:  protocol.ProcessStartParams{ProcessID: "p", Argv: []string{"true"}, Cwd: "file:///"},
 		Session: actor.NewPID("nonhost", "session"),
 		Gauge:   new(message.Gauge),
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

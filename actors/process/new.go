@@ -1,7 +1,6 @@
 package process
 
 import (
-	"context"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -10,37 +9,27 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
-	"github.com/b6f6fdd7/troupe/actors/peer/shellstate"
 	"github.com/b6f6fdd7/troupe/actors/process/denial"
 	"github.com/b6f6fdd7/troupe/actors/process/launch"
-	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // Options describe a new process.
 type Options struct {
-	Name      string // of the actor
-	Params    protocol.ProcessStartParams
-	Session   *actor.PID
-	By        audit.Who       // who starts the process, for the record
-	Closes    context.Context // done when the session closes: then a start without a child is given up
-	Owner     string          // see child.Spec
-	Identity  string          // to whom the session belongs
-	Gauge     *message.Gauge  // of the session
-	MaxChunk  *uint64         // as in protocol.SessionOptions
-	Events    *journal.Source // of the session; nil: nobody is told
-	Ephemeral bool            // nobody reads the process again: the process is retired as soon as its owner has had the end
-	Group     *actor.PID      // who decides for its group: the session; nil: it has no group
-	GroupID   string          // the client's
+	Request                  // New sets Grouped and StdinRate. Ephemeral means besides: the process is retired as soon as its owner has had the end
+	MaxChunk *uint64         // as in protocol.SessionOptions
+	Events   *journal.Source // of the session; nil: nobody is told
+	Group    *actor.PID      // who decides for its group: the session; nil: it has no group
 	// Independent: the group counts the restarts of this process alone.
 	Independent bool
-	Shares      Environments      // of the processes started together; nil: no other process shares
-	Shells      *shellstate.Cache // of the session; nil: there are no snapshots
-	Place       *quota.Place      // nil: the server counts no places. New takes it over, unless New fails
+	Place       *quota.Place // nil: the server counts no places. New takes it over, unless New fails
 }
 
-// Environments are shared by the processes of a group/start.
-type Environments = launch.Environments
+// Request and Environments are what the session needs of package launch.
+type (
+	Request      = launch.Request
+	Environments = launch.Environments
+)
 
 // New prepares a process and returns the request for its actor, or the reason why the process
 // cannot be started. A caller who does not send the request calls its Unused.
@@ -60,10 +49,8 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 	if err != nil {
 		return nil, err
 	}
-	request := launch.Request{
-		Name: o.Name, Params: o.Params, Session: o.Session, By: o.By, Closes: o.Closes, Owner: o.Owner, Identity: o.Identity,
-		Gauge: o.Gauge, Ephemeral: o.Ephemeral, Grouped: o.Group != nil, GroupID: o.GroupID, Shares: o.Shares, Shells: o.Shells,
-	}
+	request := o.Request
+	request.Grouped = o.Group != nil
 	if o.Place != nil {
 		request.StdinRate = o.Place.Stdin
 	}

@@ -54,7 +54,7 @@ func startIn(t *testing.T, group *actor.PID, spawn func(actor.Producer) *actor.P
 	params.ProcessID, params.Argv, params.Cwd = "p", []string{"true"}, "file:///w"
 	session := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
 	var refused *protocol.Error
-	if p.record, refused = newRecord(e, Options{Name: "p-1", Params: params, Session: session, Group: group, Gauge: new(message.Gauge)}); refused != nil {
+	if p.record, refused = newRecord(e, Options{Request: Request{Name: "p-1", Params: params, Session: session, Gauge: new(message.Gauge)}, Group: group}); refused != nil {
 		t.Fatal(refused)
 	}
 	p.pid = spawn(func() actor.Actor { return &process{p.record} })

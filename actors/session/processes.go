@@ -100,19 +100,21 @@ func (s *session) ask(ctx actor.Context, m *members.Process) {
 // processOptions returns the options of a process without a group, for the client that sent the message.
 func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStartParams, place *quota.Place) process.Options {
 	o := process.Options{
-		Name:      message.NewName("p-"),
-		Params:    params,
-		Session:   ctx.Self(),
-		By:        s.clientOf(ctx.Sender()),
-		Closes:    s.closes,
-		Owner:     s.id,
-		Identity:  s.identity,
-		Gauge:     s.gauge,
-		MaxChunk:  s.maxChunk,
-		Events:    s.events,
-		Ephemeral: s.commands,
-		Shells:    &s.shells,
-		Place:     place,
+		Request: process.Request{
+			Name:      message.NewName("p-"),
+			Params:    params,
+			Session:   ctx.Self(),
+			By:        s.clientOf(ctx.Sender()),
+			Closes:    s.closes,
+			Owner:     s.id,
+			Identity:  s.identity,
+			Gauge:     s.gauge,
+			Ephemeral: s.commands,
+			Shells:    &s.shells,
+		},
+		MaxChunk: s.maxChunk,
+		Events:   s.events,
+		Place:    place,
 	}
 	if owner := s.access.Owner(); o.Ephemeral && owner != (access.ID{}) {
 		o.Owner = path.Dir(owner.Name) // the connection: all of its commands, each in a session of its own, count as one owner
