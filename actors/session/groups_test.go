@@ -298,6 +298,21 @@ func TestEndedGroupIsKept(t *testing.T) {
 	})
 }
 
+// A session that is stopped leaves no timer of a group.
+func TestStoppedSessionLeavesNoTimerOfAGroup(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.gone("a")
+		s.gone("b")
+		if !s.group.wakeAt.IsSet() {
+			t.Error("no timer is set while an ended group is kept")
+		}
+		s.root.StopFuture(s.session).Wait()
+		if s.group.wakeAt.IsSet() {
+			t.Error("a timer is set after the session")
+		}
+	})
+}
+
 // The end of a process's actor is the end of the process, after everything that the process said.
 func TestActorOfAProcessFails(t *testing.T) {
 	onStage(t, func(s *stage) {

@@ -200,6 +200,10 @@ var mutants = []mutant{
 			s.tell`, new: `		if true {
 			s.tell`, breaks: "the orders of a group wait for the answer to group/start"},
 	{file: "actors/session/groups.go", old: `g.ended.Add(max(s.env.ClosedRetention, 0))`, new: `g.ended`, breaks: "an ended group is kept for the retention"},
+	{file: "actors/session/session.go", old: `	s.wakeAt.Cancel()
+	for _, g := range s.groups {
+		g.wakeAt.Cancel()
+	}`, new: `	s.wakeAt.Cancel()`, breaks: "a session that is stopped leaves no timer of a group"},
 	{file: "actors/session/groups.go", old: `g.machine.Gone(now, p.ID, reasonActorFailed, true)`, new: `g.machine.Ready(now, p.ID, 1)`, breaks: "a process whose actor is gone has left its group"},
 	{file: "actors/internal/env/gate.go", old: `return !was || ofSystem(m)`, new: `return true || ofSystem(m)`, breaks: "after Stopping, an actor gets no message but those of its end"},
 	{file: "actors/internal/env/gate.go", old: `		if g.stopped {
