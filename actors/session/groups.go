@@ -90,10 +90,9 @@ func (s *session) beginGroup(ctx actor.Context, r request, old *group, params pr
 	if err != nil {
 		return nil, err
 	}
-	g := &group{id: params.GroupID, name: message.NewName("g-"), members: make(map[string]groupMember), orders: make(map[string]supervision.MemberStatus)}
-	extends := old.lives()
-	if extends {
-		g = old
+	g := old
+	if !old.lives() {
+		g = &group{id: params.GroupID, name: message.NewName("g-"), members: make(map[string]groupMember), orders: make(map[string]supervision.MemberStatus)}
 	}
 	machine, err := machineOf(g, params)
 	if err != nil {
@@ -107,7 +106,7 @@ func (s *session) beginGroup(ctx actor.Context, r request, old *group, params pr
 		s.replace(ctx, p)
 	}
 	g.begin(machine, params, starts)
-	if !extends {
+	if g != old {
 		s.groups[g.name], s.groupIDs[g.id] = g, g // a former group with the id serves processes that are run again
 	}
 	for i, start := range starts {
@@ -165,11 +164,14 @@ func (s *session) mayStartGroup(old *group, params protocol.GroupStartParams) (r
 // givesWay reports whether an extension of the group g may replace a process: the process has left g, or was in a group that clients
 // cannot name any more.
 func (s *session) givesWay(p *members.Process, g *group) bool {
-	is := s.groups[p.Group]
-	if p.Group == "" || is != nil && is == s.groupIDs[is.id] {
-		return is != nil && is == g && g.machine.Status(p.ID).State == supervision.Left
+	switch is := s.groups[p.Group]; {
+	case p.Group == "":
+		return false
+	case is == nil || is != s.groupIDs[is.id]: // forgotten, or another group has its id
+		return true
+	default:
+		return is == g && g.machine.Status(p.ID).State == supervision.Left
 	}
-	return true
 }
 
 // machineOf returns the machine of a group with the processes of a group/start: of g, extended, or of a new group.
