@@ -46,8 +46,8 @@ const (
 	ShareExpired = "the share has expired"
 )
 
-// LeftLost is how an owner has left whose connection broke.
-const LeftLost = "the connection was lost"
+// leftLost is how an owner has left whose connection broke.
+const leftLost = "the connection was lost"
 
 // MaxShares is how many shares a session may have at once.
 const MaxShares = 16
@@ -279,7 +279,7 @@ func (a *Access) Recount() {
 // Lost says: the connection of a client broke. An owner without other words has left so.
 func (a *Access) Lost(id ID) {
 	if id == a.owner && a.departure == "" {
-		a.departure = LeftLost
+		a.departure = leftLost
 	}
 }
 

@@ -195,7 +195,7 @@ func TestDeparture(t *testing.T) {
 	a.Lost(client("a"))
 	a.Gone(client("a"))
 	wants(t, a, "forget a", "owned false, 0 observers")
-	if a.Departure() != LeftLost || a.By(client("b")).Connection != "a" {
+	if a.Departure() != leftLost || a.By(client("b")).Connection != "a" {
 		t.Errorf("it left: %q", a.Departure())
 	}
 	attach(t, a, alices("b", owner))
