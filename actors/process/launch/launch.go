@@ -105,8 +105,8 @@ func New(e *env.Env, r Request) (*Launch, *protocol.Error) {
 	return l, nil
 }
 
-// Probes reports whether the server runs commands beside the process, with its environment.
-func (l *Launch) Probes() bool {
+// probes reports whether the server runs commands beside the process, with its environment.
+func (l *Launch) probes() bool {
 	live, ready := l.Params.Liveness, l.Params.Ready
 	return live != nil && live.Probe != nil || ready != nil && ready.Probe != nil
 }
@@ -117,7 +117,7 @@ func (l *Launch) AfterEnd() bool { return l.Params.Restart != nil && l.Params.Re
 // ForgetRun drops what only another run would need, once the only run has its child. Probes keep what they need.
 func (l *Launch) ForgetRun() {
 	l.Spec.Argv = nil
-	if !l.Probes() {
+	if !l.probes() {
 		l.Spec.Env, l.Spec.Sandbox = nil, nil
 		l.Release()
 	}
