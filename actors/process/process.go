@@ -7,12 +7,13 @@
 //   - process.go: takes messages
 //   - requests.go, info.go: answers clients
 //   - life.go, life: starts, restarts, signals and ends: the pure machine life decides, and the actor acts
+//   - runs.go: process/restart and process/setRestart
 //   - output.go, feed: the log and its viewers, and which output may go: feed is a pure machine
 //   - reads.go: process/read and process/wait
 //   - input.go, stdin: what waits for stdin, and which part the programs have taken: stdin is a pure machine
 //   - health.go, probe.go, health: readiness and liveness: health is a pure machine
 //   - place.go: the place among the running processes of its owner
-//   - end.go: the end of the tree, and who waits for it
+//   - end.go, trees.go: the end of the tree, and who waits for it
 package process
 
 import (
