@@ -39,7 +39,7 @@ func (r *root) rel(path string) string {
 	return strings.Trim(rest, "/")
 }
 
-// resolve opens the file at a path, as far as the View allows. Of noLinks the path is that of a directory.
+// resolve opens the file at a path, as far as the View allows. With noLinks, the file must be a directory, and flags are ignored.
 func (v View) resolve(path string, flags int, perm uint32) (fd int, err error) {
 	switch {
 	case v.noLinks:
