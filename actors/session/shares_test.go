@@ -1,13 +1,17 @@
 package session
 
 import (
+	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/access"
@@ -120,6 +124,34 @@ func TestUnshare(t *testing.T) {
 	}
 	second.send(message.Request{Params: message.SessionInfoRequest{}})
 	hear[message.Reply](second)
+}
+
+// A share ends by itself, and its token with it: after an hour, unless the owner names a time. The session may have an end of its own, or none.
+func TestShareExpires(t *testing.T) {
+	for _, limits := range []lifetime.Limits{{TTL: -1}, {TTL: -1, Age: 24 * time.Hour}} {
+		fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+			owner := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
+			book := share.NewBook(2 * time.Hour)
+			record := newRecord(&env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler), Shares: book}.WithDefaults()}, Options{
+				Life: lifetime.New(time.Now(), limits), First: message.AttachRequest{Sender: owner}, Registry: owner,
+			})
+			record.supervisor = owner
+			session := spawn(func() actor.Actor { return &session{record} })
+			wants := func(want int) {
+				t.Helper()
+				synctest.Wait()
+				if all := record.access.Shares(); len(all) != want || book.Len() != want {
+					t.Errorf("%d shares and %d tokens, want %d", len(all), book.Len(), want)
+				}
+			}
+			system.Root.RequestWithCustomSender(session, message.Request{Params: protocol.SessionShareParams{Access: protocol.AccessRead}}, owner)
+			wants(1)
+			time.Sleep(time.Hour - 1)
+			wants(1)
+			time.Sleep(1)
+			wants(0)
+		})
+	}
 }
 
 // A guest does not keep an idle session alive.

@@ -200,6 +200,8 @@ var mutants = []mutant{
 			s.tell`, new: `		if true {
 			s.tell`, breaks: "the orders of a group wait for the answer to group/start"},
 	{file: "actors/session/groups.go", old: `g.ended.Add(max(s.env.ClosedRetention, 0))`, new: `g.ended`, breaks: "an ended group is kept for the retention"},
+	{file: "actors/session/end.go", old: `if at := s.access.Wake(); wake.IsZero() || !at.IsZero()`, new: `if at := s.access.Wake(); !at.IsZero()`, breaks: "a session without an end of its own wakes when a share ends"},
+	{file: "actors/session/end.go", old: `!at.IsZero() && at.Before(wake) {`, new: `false {`, breaks: "a session wakes when a share ends, and its own end comes later"},
 	{file: "actors/session/session.go", old: `	s.wakeAt.Cancel()
 	for _, g := range s.groups {
 		g.wakeAt.Cancel()
