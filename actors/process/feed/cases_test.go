@@ -71,6 +71,29 @@ func TestHoldKeepsWhatIsToBeSent(t *testing.T) {
 	}
 }
 
+// A log that evicts keeps what a viewer with Hold was sent until the viewer acknowledges it.
+func TestHoldKeepsWhatIsNotAcknowledged(t *testing.T) {
+	for _, owner := range []bool{true, false} {
+		f := lines(Feed[string, string]{Evicts: true}, 2, 100)
+		v := f.Subscribe(start, "v", "v", Subscription{Hold: true, Owner: owner})
+		f.Pull("v", 1000)
+		d, ok := f.Next(start, v)
+		if !ok || len(d.Entries) != 2 {
+			t.Fatalf("owner %t: the viewer is sent %d entries, want 2", owner, len(d.Entries))
+		}
+		f.Sent(start, v, &d)
+		for acked := range uint64(2) {
+			if f.Trim(math.MaxInt64); f.Log.First() != acked+1 || f.Log.Last() != 2 {
+				t.Errorf("owner %t: %d is acknowledged, and the log has %d to %d", owner, acked, f.Log.First(), f.Log.Last())
+			}
+			f.Ack("v", acked, acked+1)
+		}
+		if f.Trim(math.MaxInt64); f.Log.Cost(0) != 0 {
+			t.Errorf("owner %t: all is acknowledged, and the log holds %d bytes", owner, f.Log.Cost(0))
+		}
+	}
+}
+
 // A viewer holds the log alone while it has Hold and no other viewer has Hold.
 func TestHoldsAlone(t *testing.T) {
 	f := lines(Feed[string, string]{}, 1, 1)
