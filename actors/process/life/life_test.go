@@ -176,6 +176,9 @@ func TestNextRunWaits(t *testing.T) {
 		}
 		s.pass(time.Hour)
 		s.want("")
+		if s.Idle() && (s.Probing || s.Full) {
+			t.Errorf("the shell need not look at the end of %s, for which the next run waits", last)
+		}
 		s.Probing, s.Full = false, false
 		s.check(s.StreamsEnded(s.Now))
 		if last == "the tree" {
