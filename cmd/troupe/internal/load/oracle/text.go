@@ -16,19 +16,30 @@ const (
 	nothing = 3 // no byte belongs here
 )
 
+// fitting has for each byte the marks that it fits, as bits.
+var fitting = func() (bits [256]uint8) {
+	for mark, all := range []string{aDigit: "0123456789", aHex: "0123456789abcdef", aLetter: "az"} {
+		for _, c := range []byte(all) {
+			bits[c] |= 1 << mark
+		}
+	}
+	return bits
+}()
+
 // fits reports whether a byte may stand where a text has w.
 func fits(w, c byte) bool {
-	switch w {
-	case aDigit:
-		return '0' <= c && c <= '9'
-	case aHex:
-		return '0' <= c && c <= '9' || 'a' <= c && c <= 'f'
-	case aLetter:
-		return c == 'a' || c == 'z'
-	case nothing:
-		return false
+	if w > nothing {
+		return w == c
 	}
-	return w == c
+	return fitting[c]>>w&1 != 0
+}
+
+// fit returns how many bytes at the begin of p fit want.
+func fit(want, p []byte) (n int) {
+	for n < len(p) && fits(want[n], p[n]) {
+		n++
+	}
+	return n
 }
 
 // A text knows the predictable bytes of a run's stream.
@@ -37,6 +48,7 @@ type text struct {
 	content Content
 	hello   int64 // its size; 0 on stderr
 	line    int64 // the size of a line; 0: the content has no lines
+	body    int   // how many bytes of a line are of the key, from bodyAt on; 0: none
 	endAt   int64 // where the end begins; -1: unknown so far
 
 	known  bool       // the run is known, and with the run sums
@@ -47,6 +59,9 @@ type text struct {
 
 	scratch []byte // for whole; copies of a text share it
 }
+
+// bodyAt is where the body of a line begins.
+const bodyAt = 28
 
 // A region is a part of a text.
 type region uint8
@@ -67,7 +82,7 @@ func newText(base stream.Key, content Content, onStdout bool) text {
 	}
 	switch content.Form {
 	case Lines:
-		t.line = int64(stream.LineExtra + content.Body)
+		t.line, t.body = int64(stream.LineExtra+content.Body), content.Body
 	case Answers:
 		t.line = int64(stream.LineExtra + stream.AnswerSize)
 	case Nothing:
@@ -209,9 +224,12 @@ func (t *text) match(p []byte, at int64) int {
 			m = t.key.Match(q, at-t.hello)
 		default:
 			want := t.whole(r, begin)[at-begin:]
-			for m < len(q) && (want[m] == q[m] && q[m] > nothing || fits(want[m], q[m])) {
-				m++
+			if end := bodyAt + t.body; r == line && at == begin && len(q) >= end && bytes.Equal(q[bodyAt:end], want[bodyAt:end]) {
+				if m = fit(want, q[:bodyAt]); m == bodyAt {
+					m = end // the body is compared already
+				}
 			}
+			m += fit(want[m:], q[m:])
 		}
 		n, at = n+m, at+int64(m)
 		if m < len(q) {
@@ -298,7 +316,7 @@ func (t *text) place(n int64) (at int64, ok bool) {
 		if n%b+stream.Cell > b {
 			return 0, false // a newline would be in the middle of the cell
 		}
-		n = n/b*t.line + 28 + n%b
+		n = n/b*t.line + bodyAt + n%b
 	}
 	at = t.hello + n
 	return at, t.endAt < 0 || at < t.endAt
