@@ -67,6 +67,7 @@ func (s *sight) endSession(ctx context.Context, session string) error {
 	if err != nil {
 		return err
 	}
+	delete(s.clients, session) // CloseSession closes it
 	return c.CloseSession(ctx)
 }
 
