@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -161,6 +163,16 @@ func TestErrorsAreHarmless(t *testing.T) {
 		if text := string(out); strings.ContainsAny(text, "\x1b\u202e") || !strings.Contains(text, `x\x1b[2J`) {
 			t.Errorf("%q prints %q", args, text)
 		}
+	}
+}
+
+// A connection that the server closes is an error of a command, unlike a closed pipe at stdout.
+func TestClosedConnection(t *testing.T) {
+	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
+	lost := fmt.Errorf("initialize: %w", syscall.EPIPE)
+	if err := untilSignal(cmd, func(context.Context) error { return lost }); err != lost {
+		t.Errorf("%v, want %v", err, lost)
 	}
 }
 

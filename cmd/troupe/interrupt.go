@@ -43,7 +43,7 @@ func untilSignal(cmd *cobra.Command, do func(context.Context) error) error {
 	switch {
 	case ctx.Err() != nil:
 		return interrupted(ctx)
-	case errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, syscall.EPIPE) && stdout.unread(): // not of a connection that the server has closed
 		return nil
 	}
 	return err

@@ -39,6 +39,13 @@ func (s *sink) fail(err error) {
 	}
 }
 
+// unread reports whether a write has found that the file is a pipe that nobody reads any more.
+func (s *sink) unread() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Is(s.err, syscall.EPIPE)
+}
+
 // failed returns the first error of a write. A closed pipe is none: its reader has read what it wanted.
 func (s *sink) failed() error {
 	s.mu.Lock()
