@@ -33,9 +33,10 @@ type Relay struct {
 	listener net.Listener
 	pass     Pass
 
-	mu    sync.Mutex
-	links []*Link
-	all   sync.WaitGroup
+	mu     sync.Mutex
+	links  []*Link
+	closed bool
+	all    sync.WaitGroup
 }
 
 // A Pass decides about each piece of n bytes, or about the end of a stream (n is 0): how many of the bytes the network carries, and
@@ -69,6 +70,7 @@ func (r *Relay) Addr() string { return r.listener.Addr().String() }
 func (r *Relay) Close() {
 	r.listener.Close()
 	r.mu.Lock()
+	r.closed = true
 	for _, l := range r.links {
 		l.end(FIN)
 		l.client.Close() // also if the link is silent
@@ -92,6 +94,9 @@ func (r *Relay) serve(network, address string) {
 		r.mu.Lock()
 		l := &Link{Number: len(r.links), client: client, server: server, broken: make(chan struct{})}
 		r.links = append(r.links, l)
+		if r.closed { // and Close has ended the links before this one
+			l.end(FIN)
+		}
 		r.mu.Unlock()
 		r.all.Go(func() { r.carry(l, client, server, true) })
 		r.all.Go(func() { r.carry(l, server, client, false) })
