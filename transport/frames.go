@@ -176,12 +176,8 @@ func (c *frames) ReadMessage() ([]byte, error) {
 }
 
 func (c *frames) About() About {
-	about := About{Transport: "frames", MaxMessage: c.max}
-	if c.conn == nil {
-		return about
-	}
-	about.ReadsToken = true // the member token of initialize may be the credential
-	return c.visitor.about(about, c.name)
+	// The member token of initialize may be the credential.
+	return c.visitor.about(About{Transport: "frames", MaxMessage: c.max, ReadsToken: c.visitor != nil})
 }
 
 // Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.

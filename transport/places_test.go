@@ -58,7 +58,7 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("%v is kept", h)
 		}
 	}
-	if f.about(About{}, "").OnlyResumes != "" || len(s.tallies) != 0 {
+	if f.about(About{}).OnlyResumes != "" || len(s.tallies) != 0 {
 		t.Errorf("%d tallies are kept", len(s.tallies))
 	}
 }
@@ -95,7 +95,7 @@ func TestPlacesOfTheSilent(t *testing.T) {
 	waits = false
 	now = now.Add(lookEvery)
 	p := mustEnter(t, s, "alice", "1.1.1.1", now)
-	if why := p.about(About{}, "").OnlyResumes; why != full {
+	if why := p.about(About{}).OnlyResumes; why != full {
 		t.Errorf("%q, want %q", why, full)
 	}
 	used = "3"

@@ -148,13 +148,14 @@ func (v *visitor) leave() {
 	delete(v.of.held, v)
 }
 
-// about completes what is known of a client. name is its address.
-func (v *visitor) about(a About, name string) About {
-	if a.Peer = name; v != nil {
-		a.Peer, a.Identity = v.peer(), v.identity
-		if v.spare != nil {
-			a.OnlyResumes = v.spare.Error()
-		}
+// about completes what is known of a client.
+func (v *visitor) about(a About) About {
+	if v == nil {
+		return a
+	}
+	a.Peer, a.Identity = v.peer(), v.identity
+	if v.spare != nil {
+		a.OnlyResumes = v.spare.Error()
 	}
 	return a
 }

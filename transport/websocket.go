@@ -101,7 +101,7 @@ func name(c net.Conn) string {
 func (c *webSocket) RemoteAddr() string { return c.remote }
 
 func (c *webSocket) About() About {
-	return c.wire.state().visitor.about(About{Transport: "websocket"}, c.remote)
+	return c.wire.state().visitor.about(About{Transport: "websocket"})
 }
 
 // Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.
