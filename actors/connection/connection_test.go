@@ -232,6 +232,55 @@ func TestCloseCodes(t *testing.T) {
 	}
 }
 
+// The answer to session/close follows all output, also the output that waits for a client that has read nothing.
+func TestCloseIsAnsweredAfterTheOutput(t *testing.T) {
+	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		session := spawn(func() actor.Actor {
+			return receiver(func(ctx actor.Context) {
+				switch m := ctx.Message().(type) {
+				case message.Attach:
+					ctx.Respond(message.Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: protocol.RoleController,
+						Processes: []message.ProcessRef{{ID: "a", PID: ctx.Self()}}})
+				case message.Request: // session/close
+					for seq := range uint64(2) {
+						ctx.Request(ctx.Sender(), message.Delivery{Process: "a", Entries: []outlog.Entry{{Seq: seq + 1, Kind: outlog.Output, Stream: protocol.Stdout, Data: []byte("x")}}})
+					}
+					ctx.Respond(message.Reply{Token: m.Token, Result: protocol.Empty{}})
+				}
+			})
+		})
+		ours, theirs := transport.Pipe("")
+		s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler), Window: 1}.WithDefaults()}
+		spawn(func() actor.Actor { return connectionOf(s, All, session, message.Connect{Conn: theirs}) })
+		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`, `{"id":2,"method":"session/close"}`} {
+			if err := ours.WriteMessage([]byte(text), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait() // the first output fills the window, the second waits
+		var got []string
+		for len(got) < 4 {
+			msg, err := ours.ReadMessage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var m struct {
+				ID     int
+				Params struct{ Seq int }
+			}
+			if err := json.Unmarshal(msg, &m); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, fmt.Sprintf("id %d seq %d", m.ID, m.Params.Seq))
+		}
+		if want := []string{"id 1 seq 0", "id 0 seq 1", "id 0 seq 2", "id 2 seq 0"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		ours.Close(protocol.CloseNormal, "")
+		synctest.Wait()
+	})
+}
+
 // A writer that stops gives back the memory of everything that it has not written.
 func TestStoppedWriterReleases(t *testing.T) {
 	disk := spool.NewDisk(t.TempDir(), 1<<20, func() {})

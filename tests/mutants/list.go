@@ -303,7 +303,9 @@ var mutants = []mutant{
 `, new: ``, breaks: "what is left in a pipe after Abort is counted"},
 	{file: "actors/connection/end.go", old: `if !m.Over || c.window.Unread() == 0 {`, new: `if true {`, breaks: "a connection stays until its client has read the end", in: "tests", run: "^TestSlowReaderAtTheEnd$"},
 	{file: "actors/connection/output.go", old: `c.passLast(ctx, s) // the cut follows what waits`, new: ``, breaks: "a cut follows the output that waits", in: "actors", run: "^TestSlowReaderIsTold$"},
-	{file: "actors/connection/requests.go", old: `c.flush(ctx, true) // the answer comes after all output`, new: ``, breaks: "the answer to session/close follows the output", in: "actors", run: "^TestSlowReaderGetsAll$"},
+	{file: "actors/connection/requests.go", old: `		c.flush(ctx, true) // the answer comes after all output
+		c.answerInTurn(p, m.Result, m.Err)`, new: `		c.answer(p, m.Result, m.Err)`, breaks: "the answer to session/close follows the output that was sent", in: "actors", run: "^TestSlowReaderGetsAll$"},
+	{file: "actors/connection/requests.go", old: `c.flush(ctx, true) // the answer comes after all output`, new: ``, breaks: "the answer to session/close follows the output that waits", run: "^TestCloseIsAnsweredAfterTheOutput$"},
 	{file: "actors/process/process.go", old: `			p.life.Fetched(time.Now())
 `, new: ``, breaks: "who goes on reading has more than StallTime"},
 	{file: "actors/process/feed/feed.go", old: `from+aheadEvents)`, new: `from+aheadEvents+1)`, breaks: "an owner gets at most 128 events ahead of the output it missed"},
@@ -369,8 +371,8 @@ var mutants = []mutant{
 	{file: "actors/connection/requests.go", old: `c.stage == opened && in.wire == dialect`, new: `false`, breaks: "before initialize the app-server has its own error"},
 	{file: "actors/connection/inbound.go", old: `in.err == nil && i.wire == undecided`, new: `i.wire == undecided`, breaks: "an initialize with wrong params decides no wire"},
 	{file: "actors/connection/dialect.go", old: `case i.wire != undecided:`, new: `case false:`, breaks: "messages after initialize are decoded in its wire"},
-	{file: "actors/peer/files.go", old: `case !filepath.IsAbs(*path):`, new: `case filepath.IsAbs(*path) && false:`, breaks: "a relative path of the app-server is refused"},
-	{file: "actors/peer/appserver.go", old: `(files.Forbidden(err) || errors.Is(err, fs.ErrNotExist))`, new: `files.Forbidden(err)`, breaks: "a missing file is -32603 in the app-server"},
+	{file: "actors/peer/files.go", old: `case !filepath.IsAbs(*path):`, new: `case filepath.IsAbs(*path) && false:`, breaks: "a relative path of the app-server is refused", in: "actors/connection", run: "^TestPathsOfTheAppServer$"},
+	{file: "actors/peer/appserver.go", old: `(files.Forbidden(err) || errors.Is(err, fs.ErrNotExist))`, new: `(files.Forbidden(err) || false && errors.Is(err, fs.ErrNotExist))`, breaks: "a missing file is -32603 in the app-server", in: "actors/connection", run: "^TestMissingFileByWire$"},
 	{file: "actors/connection/stall.go", old: `s.quiet >= stallParts`, new: `s.quiet > stallParts`, breaks: "a stalled connection is closed after stallTime"},
 	{file: "actors/connection/stall.go", old: `if working || released`, new: `if released`, breaks: "a connection that waits for the server has not stalled"},
 	{file: "actors/connection/queue/queue.go", old: `q.unwritten >= q.window`, new: `q.unwritten > q.window`, breaks: "no call about files begins while a window of answers is unwritten"},
