@@ -229,12 +229,12 @@ func (c *connection) fileTurn(ctx actor.Context) {
 
 func (c *connection) fileDone(ctx actor.Context, m fileDone) {
 	c.finished++
-	call, bytes := m.call, 0
+	call, finish, bytes := m.call, m.call.finish, 0
 	in := call.in
-	call.in.params, call.do = nil, nil // the memory of both counts until the answer is written
+	call.in.params, call.do, call.finish = nil, nil, nil // the memory of all three counts until the answer is written
 	switch {
-	case call.finish != nil:
-		call.finish(Request{c, ctx, call.in}, m.result, m.err)
+	case finish != nil:
+		finish(Request{c, ctx, call.in}, m.result, m.err)
 	case m.err != nil:
 		c.memory.Give(call.held)
 		c.fail(in, in.fileError(m.err))
@@ -266,25 +266,26 @@ func (f *fileCalls) watch(id uint64) error {
 	return nil
 }
 
-// watchMissing prepares fs/watchMissing. Each watch gives a single notification.
+// watchMissing prepares fs/watchMissing. Each watch gives a single notification. While a watch waits, the connection keeps its id, and not
+// its params.
 func watchMissing(call *fileCall, p protocol.FsWatchMissingParams) error {
-	f := call.files
+	f, id := call.files, p.WatchID
 	look := func(ctx context.Context, places []files.Place) (any, error) {
 		return f.watcher.Missing(ctx, places[:len(p.Missing)], places[len(p.Missing):])
 	}
 	call.looks(look, func(r Request, result any, err error) {
 		if err != nil {
-			delete(f.watches, p.WatchID)
+			delete(f.watches, id)
 			r.Fail(r.FileError(err))
 			return
 		}
 		r.Respond(protocol.FsWatchMissingResult{Watching: true})
 		result.(*changes.Missing).Then(r.Later(func(r Request) {
-			delete(f.watches, p.WatchID)
-			r.c.notify(protocol.NotifyMissingChanged, protocol.FsMissingChangedNotification{WatchID: p.WatchID})
+			delete(f.watches, id)
+			r.c.notify(protocol.NotifyMissingChanged, protocol.FsMissingChangedNotification{WatchID: id})
 		}))
 	}, p.Missing, p.Present)
-	return f.watch(p.WatchID)
+	return f.watch(id)
 }
 
 // looks prepares a call that looks at places: do gets the places of URIs that the client may read, and finish answers.

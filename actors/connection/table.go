@@ -30,7 +30,7 @@ type Method struct {
 	// Early: allowed before the end of the handshake.
 	Early        bool
 	Notification bool
-	// Needs is the capability without which clients of the dialect may not send the method. "": none. The function of the row checks it.
+	// Needs is the capability without which clients of the dialect may not send the method. "": none. The function of the row checks the capability.
 	Needs string
 
 	form    *Handler // for the dialect; nil: as on our wire. A method with a form alone does not exist on our wire
@@ -178,7 +178,8 @@ func HandlesEither[First, Other any](member string, do func(Request, any)) Handl
 	return h
 }
 
-// FormOf returns the form of a method whose params decode translates to ours. The answer is translated by reword; nil: it is ours.
+// FormOf returns the form of a method: decode translates its params to ours, and reword translates the answer to a call about files. Nil reword:
+// the answer is ours.
 func FormOf[P any](decode Decoder[P], reword func(any) any) Handler {
 	return Handler{params: []any{*new(P)}, decode: decode.any, reword: reword}
 }
