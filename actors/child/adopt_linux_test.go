@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -15,10 +16,11 @@ import (
 func leave(t *testing.T, h *Host, spec Spec) (b Born) {
 	t.Helper()
 	failed := make(chan error)
-	h.enter(&spec, func(ctx context.Context, turn *turn, after time.Duration) (answer func()) {
-		var err error
-		b, _, err = h.start(ctx, turn, after, &spec, newWatched(t, 1<<20).in)
-		return func() { failed <- err }
+	h.enter(&spec, func(ctx context.Context, turn *turn, after time.Duration, answer func(func())) {
+		h.start(ctx, turn, after, &spec, newWatched(t, 1<<20).in, func(born Born, _ *trees.Tree, err error) {
+			b = born
+			answer(func() { failed <- err })
+		})
 	}, func(err error) { failed <- err })
 	if err := <-failed; err != nil {
 		t.Fatal(err)

@@ -112,6 +112,12 @@ type Spec struct {
 	Context context.Context
 }
 
+func (s *Spec) closeDir() {
+	if s.dir != nil {
+		s.dir.Close()
+	}
+}
+
 // Containment is the method for finding the descendants of a child when all of them must go.
 type Containment = trees.Containment
 

@@ -71,12 +71,16 @@ func (h *Host) fork(ctx context.Context, b *birth) (pid int, err error) {
 
 // newborn calls fork with a thread, and notes the child that it returns.
 func (h *Host) newborn(b *birth, fork func(*forker) (int, error)) (pid int, err error) {
-	thread := b.thread
-	if thread == nil {
-		thread = <-h.forkers
-		defer func() { h.forkers <- thread }()
+	if b.thread != nil {
+		return h.trees.Fork(func() (int, error) { return fork(b.thread) })
 	}
-	return h.trees.Fork(func() (int, error) { return fork(thread) })
+	forked := make(chan struct{})
+	h.threads.use(func(thread *forker) {
+		pid, err = h.trees.Fork(func() (int, error) { return fork(thread) })
+		close(forked)
+	})
+	<-forked
+	return pid, err
 }
 
 // forkApart forks a child that may hang before it executes its program, or gets another user.

@@ -33,7 +33,7 @@ type Host struct {
 	order           *order
 	sandboxes       sandboxTrials
 
-	forkers chan *forker // those that no start uses
+	threads pool
 	turns   *turns
 	open    context.Context // of all starts: done when the host is closing
 	stop    context.CancelCauseFunc
@@ -82,7 +82,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	if cfg.Spawners <= 0 {
 		cfg.Spawners = defaultSpawners
 	}
-	h.forkers = make(chan *forker, cfg.Spawners)
+	h.threads.free = make(chan *forker, cfg.Spawners)
 	var tids []int
 	for range cfg.Spawners {
 		f, err := newForker()
@@ -90,7 +90,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 			h.log.Debug("each start copies the table of open files", "err", err)
 		}
 		tids = append(tids, f.ID)
-		h.forkers <- f
+		h.threads.free <- f
 	}
 	h.trees.Enclose(tids...)
 	h.turns = newTurns(h.trees.Kept())

@@ -52,10 +52,7 @@ func (h *Host) shutdown() {
 	h.err = h.trees.Close()
 	h.null.Close()
 	h.order.close()
-	for range cap(h.forkers) {
-		f := <-h.forkers
-		f.Close()
-	}
+	h.threads.close()
 }
 
 // awaitLeaving waits until the placeholders are removed, for answerTime at most: a filesystem may hang.

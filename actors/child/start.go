@@ -21,16 +21,18 @@ import (
 // of the child reaches in before done is called. done must not block. Start never blocks either;
 // the caller must have at most one outstanding start for each process.
 func (h *Host) Start(spec Spec, in *Intake, done func(Handle, error)) {
-	h.enter(&spec, func(ctx context.Context, t *turn, after time.Duration) (answer func()) {
-		b, tree, err := h.start(ctx, t, after, &spec, in)
-		if err != nil {
-			return func() { done(nil, err) }
-		}
-		p := h.adopt(b, tree, in, spec.StdinRate, spec.held)
-		return func() {
-			done(p, nil)
-			p.watch()
-		}
+	h.enter(&spec, func(ctx context.Context, t *turn, after time.Duration, answer func(func())) {
+		h.start(ctx, t, after, &spec, in, func(b Born, tree *trees.Tree, err error) {
+			if err != nil {
+				answer(func() { done(nil, err) })
+				return
+			}
+			p := h.adopt(b, tree, in, spec.StdinRate, spec.held)
+			answer(func() {
+				done(p, nil)
+				p.watch()
+			})
+		})
 	}, func(err error) { done(nil, err) })
 }
 
@@ -38,20 +40,20 @@ func (h *Host) Start(spec Spec, in *Intake, done func(Handle, error)) {
 // time and the turns of a start hold for ask: if ask hangs, done gets ErrNoAnswer, which names the step that ask has told last (at the
 // beginning the look-up of the user). Ask uses spec.Owner and spec.Context alone. Neither Ask nor done may block.
 func (h *Host) Ask(spec Spec, ask func(step func(what string)) error, done func(error)) {
-	h.enter(&spec, func(ctx context.Context, t *turn, after time.Duration) (answer func()) {
+	h.enter(&spec, func(ctx context.Context, t *turn, after time.Duration, answer func(func())) {
 		err := t.call(ctx, after, func(step func(string)) (err error) {
 			defer h.recovered(nil, &err)
 			step("look-up of the user")
 			return ask(step)
 		})
 		t.leave()
-		return func() { done(err) }
+		answer(func() { done(err) })
 	}, done)
 }
 
-// enter queues for a turn, and calls run and then the answer of run on a goroutine. after is how long run may wait for a filesystem. If the
-// host is closing, or if run hangs, enter calls refused instead of the answer.
-func (h *Host) enter(spec *Spec, run func(ctx context.Context, t *turn, after time.Duration) (answer func()), refused func(error)) {
+// enter queues for a turn, and calls run on a goroutine. after is how long run may wait for a filesystem. In the end run, or another goroutine,
+// calls answer with the function that answers. If the host is closing, or if run hangs, refused is called instead of that function.
+func (h *Host) enter(spec *Spec, run func(ctx context.Context, t *turn, after time.Duration, answer func(func())), refused func(error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closing {
@@ -62,21 +64,22 @@ func (h *Host) enter(spec *Spec, run func(ctx context.Context, t *turn, after ti
 	t, after := h.turns.enter(spec.Owner), h.answerTime
 	h.starts.Add(1)
 	var once sync.Once
-	answer := func(f func()) {
+	first := func(f func()) {
 		once.Do(func() {
 			defer h.starts.Done()
 			f()
 		})
 	}
-	t.giveUp = func(why error) { answer(func() { refused(why) }) }
-	outer := spec.Context
-	go func() {
-		defer cancel(nil)
-		if outer != nil {
-			defer context.AfterFunc(outer, func() { cancel(context.Cause(outer)) })()
-		}
-		answer(run(ctx, t, after))
-	}()
+	t.giveUp = func(why error) { first(func() { refused(why) }) }
+	left := func() bool { return true }
+	if outer := spec.Context; outer != nil {
+		left = context.AfterFunc(outer, func() { cancel(context.Cause(outer)) })
+	}
+	go run(ctx, t, after, func(f func()) {
+		first(f)
+		left()
+		cancel(nil)
+	})
 }
 
 // Born is a child whose program runs, as plain data: what another process needs to take it over.
@@ -107,10 +110,35 @@ func (u undo) all() {
 	}
 }
 
-// start starts a child, in the order of its steps. A failed start leaves nothing behind, with one exception: a child that hangs before its
-// program runs is killed, and keeps the turn t and its tree to its end. after is how long each of two steps may wait
+// start starts a child, and calls done, which may be on another goroutine. A failed start leaves nothing behind, with one exception: a child
+// that hangs before its program runs is killed, and keeps the turn t and its tree to its end. after is how long each of two steps may wait
 // for a filesystem: the look-up, and the execution of the program.
-func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Spec, in *Intake) (b Born, _ *trees.Tree, err error) {
+func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Spec, in *Intake, done func(Born, *trees.Tree, error)) {
+	// The program, its directory, its user and its sandbox, as far as the rule allows them.
+	var path string
+	apart := false // the child may hang before its program runs, or has steps of its own
+	err := t.call(ctx, after, func(step func(string)) (err error) {
+		defer h.recovered(spec.Argv, &err)
+		path, apart, err = h.look(spec, step)
+		return err
+	})
+	bear := func(thread *forker) { done(h.bear(ctx, t, after, spec, in, path, thread)) }
+	switch {
+	case err != nil:
+		h.releasePlaces(spec.held)
+		spec.closeDir()
+		t.leave()
+		done(Born{}, nil, err)
+	case apart:
+		bear(nil)
+	default: // the number of threads bounds the starts from here on, and that of turns those that may hang
+		t.leave()
+		h.threads.use(bear)
+	}
+}
+
+// bear is the part of start after the look-up. A nil thread: the child may hang before its program runs, or has steps of its own.
+func (h *Host) bear(ctx context.Context, t *turn, after time.Duration, spec *Spec, in *Intake, path string, thread *forker) (b Born, _ *trees.Tree, err error) {
 	var back undo
 	hangs := false
 	defer func() {
@@ -122,36 +150,10 @@ func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Sp
 		}
 	}()
 	defer h.recovered(spec.Argv, &err)
-
-	// The program, its directory, its user and its sandbox, as far as the rule allows them.
-	var path string
-	apart := false // the child may hang before its program runs, or has steps of its own
+	defer spec.closeDir()
 	back.add(func() { h.releasePlaces(spec.held) })
-	defer func() {
-		if spec.dir != nil {
-			spec.dir.Close()
-		}
-	}()
-	if err := t.call(ctx, after, func(step func(string)) (err error) {
-		defer h.recovered(spec.Argv, &err)
-		path, apart, err = h.look(spec, step)
-		return err
-	}); err != nil {
-		return b, nil, err
-	}
-
-	// A thread to fork on. The number of threads bounds the starts from here on, and that of turns those that may hang.
-	var thread *forker
-	if !apart {
-		t.leave()
-		select {
-		case thread = <-h.forkers:
-			defer func() { h.forkers <- thread }()
-		case <-ctx.Done():
-		}
-		if ctx.Err() != nil {
-			return b, nil, context.Cause(ctx)
-		}
+	if ctx.Err() != nil {
+		return b, nil, context.Cause(ctx)
 	}
 
 	// Room for the child, its output and its limits.
@@ -262,9 +264,7 @@ func (h *Host) allowed(spec *Spec, step func(what string)) (path string, apart b
 // directory, refuses. Look waits for files. Call Look from the function of Ask, with its step.
 func (h *Host) Look(spec Spec, step func(what string)) error {
 	_, _, err := h.allowed(&spec, step)
-	if spec.dir != nil {
-		spec.dir.Close()
-	}
+	spec.closeDir()
 	return err
 }
 
