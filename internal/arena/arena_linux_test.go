@@ -227,7 +227,7 @@ type world struct {
 // A reservation is not committed.
 type reservation struct {
 	owner, place uint64
-	n            int
+	entry        Entry
 	bytes        []byte // that stay
 }
 
@@ -252,7 +252,7 @@ func (w *world) reopen() {
 	check(w.t, w.arena)
 	if r := w.open; r != nil && w.is[r.owner] != nil {
 		c := w.arena.chains[r.owner]
-		e, err := c.Reserve(r.n)
+		e, err := c.Reserve(int(r.entry.n))
 		if err != nil || e.Place() != r.place || !bytes.Equal(e.Data()[:len(r.bytes)], r.bytes) {
 			w.t.Fatalf("chain %d: the reservation at %d is at %d, or has other bytes, or %v", r.owner, r.place, e.Place(), err)
 		}
@@ -289,7 +289,9 @@ func (w *world) step() {
 		}
 	case op == 1:
 		delete(w.may, c.Owner())
-		w.forget(c)
+		if w.open != nil && w.open.owner == c.Owner() {
+			w.open = nil
+		}
 		c.Free()
 	case op <= 3:
 		if i := w.draw(Words, "word"); true {
@@ -312,7 +314,6 @@ func (w *world) step() {
 			e.Block.Hold()
 			w.held, w.bytes = append(w.held, e), append(w.bytes, bytes.Clone(e.Data()))
 		}
-		w.forget(c) // its block may go
 		c.Drop(e)
 	case op == 8 && len(w.held) > 0:
 		e := w.held[0]
@@ -325,8 +326,10 @@ func (w *world) step() {
 		if err := w.arena.Trim(); err != nil {
 			w.t.Fatal(err)
 		}
+	case op == 10 && w.open != nil && w.open.owner == c.Owner():
+		w.commit(c, q)
 	default:
-		w.forget(nil)
+		w.open = nil
 		n := lengths[w.draw(len(lengths), "length")]
 		e, err := c.Reserve(n)
 		if errors.Is(err, ErrFull) {
@@ -335,25 +338,23 @@ func (w *world) step() {
 			w.t.Fatal(err)
 		}
 		copy(e.Data(), fill(c.Owner(), q.first+uint64(len(q.entries)), n))
-		w.open = &reservation{c.Owner(), e.Place(), n, bytes.Clone(e.Data())}
-		if op == 10 {
-			return
+		w.open = &reservation{c.Owner(), e.Place(), e, bytes.Clone(e.Data())}
+		if op > 11 {
+			w.commit(c, q)
 		}
-		k := n - w.draw(2, "less")*n/3
-		w.open.bytes = w.open.bytes[:k]
-		h := Header{uint8(w.draw(256, "kind")), uint8(w.draw(256, "stream")), -int64(w.draw(1000, "time")), uint64(n), uint64(w.owner) << 60}
-		q.entries = append(q.entries, entry{h, k, 0})
-		c.Commit(e, k, h)
-		w.open = nil
 	}
 	w.is, w.may = w.may, nil
 }
 
-// forget forgets the reservation of a chain, or any with nil: what comes next has its place.
-func (w *world) forget(c *Chain) {
-	if w.open != nil && (c == nil || c.Owner() == w.open.owner) {
-		w.open = nil
-	}
+// commit commits a reservation.
+func (w *world) commit(c *Chain, q *queue) {
+	n := len(w.open.bytes)
+	n -= w.draw(2, "less") * n / 3
+	w.open.bytes = w.open.bytes[:n]
+	h := Header{uint8(w.draw(256, "kind")), uint8(w.draw(256, "stream")), -int64(w.draw(1000, "time")), uint64(n), uint64(w.owner) << 60}
+	q.entries = append(q.entries, entry{h, n, 0})
+	c.Commit(w.open.entry, n, h)
+	w.open = nil
 }
 
 func (w *world) entry(c *Chain, i int) Entry {
@@ -481,6 +482,21 @@ func TestSmall(t *testing.T) {
 	if n := (a.Used() - before) / 1000; n > 160 {
 		t.Errorf("each of 1000 lines takes %d bytes", n)
 	}
+	if n := lines.blocks(); n > 40 {
+		t.Errorf("1000 lines are in %d blocks", n)
+	}
+	steady := chain(t, a, chains+3) // keeps 400 lines
+	before = a.Used()
+	var kept []Entry
+	for range 5000 {
+		if kept = append(kept, add(t, steady, 80)); len(kept) > 400 {
+			steady.Drop(kept[0])
+			kept = kept[1:]
+			if n := (a.Used() - before) / 400; n > 120*3/2 {
+				t.Fatalf("each of the newest 400 lines takes %d bytes", n)
+			}
+		}
+	}
 	flood := chain(t, a, chains+2)
 	before = a.Used()
 	for range 100 {
@@ -489,6 +505,14 @@ func TestSmall(t *testing.T) {
 	if n := (a.Used() - before) / 100; n > 80<<10 {
 		t.Errorf("each of 100 entries of 64 KiB takes %d bytes", n)
 	}
+}
+
+// blocks returns how many blocks with entries a chain has.
+func (c *Chain) blocks() (n int) {
+	for b := c.first; b != nil; b = b.next {
+		n++
+	}
+	return n
 }
 
 // Adding, numbering and dropping entries allocates nothing.
@@ -532,6 +556,15 @@ func TestTrim(t *testing.T) {
 		copy(add(t, goes, MaxEntry).Data(), random)
 	}
 	full := blocks(t, f)
+	goes.Free()
+	if err := a.Trim(); err != nil {
+		t.Fatal(err)
+	}
+	goes = chain(t, a, 3) // in regions that have lost their memory
+	for range 100 {
+		copy(add(t, goes, MaxEntry).Data(), random)
+	}
+	full = blocks(t, f)
 	goes.Free()
 	if n := blocks(t, f); n != full {
 		t.Errorf("Free has changed the memory of the file from %d to %d bytes", full, n)
@@ -624,8 +657,16 @@ func TestRefused(t *testing.T) {
 	c.Commit(e, 10, Header{})
 	panics("a second commit", func() { c.Commit(e, 10, Header{}) })
 	e.Block.Hold()
-	c.Drop(e)
+	newer := add(t, c, 10)
+	newest := add(t, c, 10)
+	c.Drop(newer)
 	c.Drop(e) // does nothing
+	for left := range c.Entries() {
+		if left != newest {
+			t.Error("a dropped entry is back")
+		}
+	}
+	c.Drop(newest)
 	e.Block.Release()
 	panics("a release without a holder", e.Block.Release)
 	var none *Block

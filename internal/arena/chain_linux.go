@@ -176,9 +176,6 @@ func (c *Chain) find() {
 	if c.last == nil {
 		return
 	}
-	if c.last.serial == c.head>>offsetBits {
-		c.end = int(c.head & offsetMask)
-	}
 	for e, ok := c.last.entry(c.end); ok; e, ok = c.last.entry(c.end) {
 		c.end = e.end()
 	}
@@ -213,7 +210,7 @@ func (c *Chain) Reserve(n int) (Entry, error) {
 	return c.reserved, nil
 }
 
-// grow adds a block of least bytes at least. The block has a quarter of the bytes of the chain, if that is more: so a chain of a few lines takes little memory,
+// grow adds a block of least bytes or more. The block has a quarter of the bytes of the chain, if that is more: so a chain of a few lines takes little memory,
 // and a chain of many bytes has few blocks.
 func (c *Chain) grow(least int) error {
 	order := max(orderFor(least), min(bits.Len(uint(c.bytes)/4/unit)-1, top))
