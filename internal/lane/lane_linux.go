@@ -7,9 +7,10 @@
 //
 // Output of a program, with the state of the Record after each step:
 //
-//	Take   taking   the Record names the stream, and the place in memory
+//	Take   taking   the Record names the stream, and no place
 //	       taking   splice from the program to the lane
-//	       taken    the Record has the count
+//	       taken    the Record has the count: now the caller chooses a place in memory
+//	At     taken    the Record has the place
 //	Read   taken    the bytes are in their place
 //	       taken    the caller commits them, and from then on they count
 //	Free   free     only now may anybody see them
@@ -23,7 +24,8 @@
 //	Empty  emptying the rest leaves the lane
 //	       free
 //
-// After a death, the successor calls Found for each lane, and goes on where its Step says. Offsets make commits idempotent: bytes
+// After a death, the successor calls Found for each lane, and goes on where its Step says. If output has no place yet, the lane has all its bytes, and the
+// successor chooses the place; otherwise the first bytes may be in their place already. Offsets make commits idempotent: bytes
 // committed before the death are not committed again.
 package lane
 
@@ -84,7 +86,7 @@ func RecordAt(mem []byte) *Record { return (*Record)(unsafe.Pointer(&mem[:Record
 type Move struct {
 	Stream uint64 // the caller's number of the stream
 	Offset uint64 // of the first byte in the stream
-	Place  uint64 // the caller's place of the first byte in memory
+	Place  uint64 // the caller's place of the first byte in memory; 0: none yet
 	N      int    // bytes; of Taken and Filled
 }
 
@@ -157,11 +159,10 @@ func (l *Lane) left() (int, error) {
 }
 
 // Take moves up to max bytes, a byte at least and Size at most, from a program to the lane, and returns how many. from is a pipe, a terminal or a socket in non-blocking
-// mode. With 0 bytes the lane is free again: err is io.EOF at the end of the stream, EAGAIN if there is nothing yet, and EIO from a
-// terminal without a program. m.N does not count.
-func (l *Lane) Take(from, max int, m Move) (n int, err error) {
-	m.N = 0
-	l.enter(Taking, m)
+// mode. offset is the place of the first byte in the stream. With 0 bytes the lane is free again: err is io.EOF at the end of the stream, EAGAIN if there is nothing
+// yet, and EIO from a terminal without a program.
+func (l *Lane) Take(from, max int, stream, offset uint64) (n int, err error) {
+	l.enter(Taking, Move{Stream: stream, Offset: offset})
 	n, err = splice(from, l.w, min(max, Size))
 	strike()
 	switch {
@@ -175,9 +176,18 @@ func (l *Lane) Take(from, max int, m Move) (n int, err error) {
 	return 0, err
 }
 
+// At stores the place for the bytes of a move in the step Taking or Taken. A place is not 0. A move keeps its first place.
+func (l *Lane) At(place uint64) {
+	l.rec.place.Store(place)
+	strike()
+}
+
 // Read reads the bytes of a move in the step Taking or Taken to their place. dst has the N bytes of memory at the place. An owner may have
 // read the first of the bytes before its death. After Read the caller commits the move, and frees the lane.
 func (l *Lane) Read(dst []byte) error {
+	if l.rec.place.Load() == 0 { // who dies now leaves bytes that nobody finds
+		return errors.New("lane: read without a place")
+	}
 	if Step(l.rec.step.Load()) == Taking { // the death came after splice
 		l.become(Taken, len(dst))
 	}

@@ -89,7 +89,8 @@ type moved struct {
 	lane      *Lane
 	committed *atomic.Uint64
 	bytes     []byte
-	program   int // our end
+	areas     [2][]byte // of output: a move reads its bytes to one of these places, and copies the bytes at its commit
+	program   int       // our end
 	ended     bool
 }
 
@@ -98,7 +99,7 @@ func lay(fd int, kinds []string) (*world, error) {
 	total := 0
 	for _, k := range kinds {
 		_, size := parse(k)
-		total += RecordSize + 8 + size
+		total += RecordSize + 8 + size + 2*Size
 		total = (total + 7) &^ 7
 	}
 	if err := unix.Ftruncate(fd, int64(total)); err != nil {
@@ -113,8 +114,9 @@ func lay(fd int, kinds []string) (*world, error) {
 		input, size := parse(k)
 		m := &moved{input: input, size: size, committed: (*atomic.Uint64)(unsafe.Pointer(&mem[RecordSize])), bytes: mem[RecordSize+8:][:size]}
 		m.lane = New(RecordAt(mem), -1, -1)
+		m.areas = [2][]byte{mem[RecordSize+8+size:][:Size], mem[RecordSize+8+size+Size:][:Size]}
 		w.streams = append(w.streams, m)
-		mem = mem[(RecordSize+8+size+7)&^7:]
+		mem = mem[(RecordSize+8+size+2*Size+7)&^7:]
 	}
 	return w, nil
 }
@@ -146,11 +148,22 @@ func (m *moved) resume() error {
 	return nil
 }
 
-// arrived reads the bytes of a move to their place, and commits them.
+// arrived reads the bytes of a move to their place, and commits them. A move without a place gets either place. A place tells
+// its move.
 func (m *moved) arrived(move Move) error {
-	if err := m.lane.Read(m.bytes[move.Place:][:move.N]); err != nil {
+	if move.Place == 0 {
+		move.Place = 1 + 2*move.Offset + rand.Uint64N(2)
+		m.lane.At(move.Place)
+	}
+	if of := (move.Place - 1) / 2; of != move.Offset {
+		return fmt.Errorf("the move at %d has the place of the move at %d", move.Offset, of)
+	}
+	area := m.areas[(move.Place-1)%2][:move.N]
+	if err := m.lane.Read(area); err != nil {
 		return err
 	}
+	strike()
+	copy(m.bytes[move.Offset:], area)
 	strike()
 	m.committed.Store(move.Offset + uint64(move.N))
 	strike()
@@ -173,7 +186,7 @@ func (m *moved) give(move Move) error {
 // turn moves up to max bytes, and reports whether there is more to come.
 func (m *moved) turn(max int) (more bool, err error) {
 	from := m.committed.Load()
-	move := Move{Stream: 7, Offset: from, Place: from}
+	move := Move{Stream: 7, Offset: from}
 	if m.input {
 		n := min(m.size-int(from), max, Size)
 		if n == 0 {
@@ -188,7 +201,7 @@ func (m *moved) turn(max int) (more bool, err error) {
 	if int(from) == m.size {
 		return false, nil
 	}
-	n, err := m.lane.Take(m.program, min(max, m.size-int(from)), move)
+	n, err := m.lane.Take(m.program, min(max, m.size-int(from)), move.Stream, move.Offset)
 	switch err {
 	case nil:
 		move.N = n
@@ -230,107 +243,127 @@ func move(kinds []string) int {
 	return 0
 }
 
-// TestDeathBetweenAnyTwoSteps has a mover die after each of its steps in turn, once, and another mover go on.
+// found is how far a dead mover had come.
+type found struct {
+	step   Step
+	placed bool
+}
+
+// TestDeathBetweenAnyTwoSteps has a mover die after each of its steps in turn, and its successor die some steps later or not at all. Then another mover goes
+// on.
 func TestDeathBetweenAnyTwoSteps(t *testing.T) {
 	t.Cleanup(func() { strike = func() {} })
-	died := errors.New("died")
 	for _, kind := range []string{"out:100000", "in:100000"} {
-		seen := make(map[Step]int)
-		for deadly, alive := 1, false; !alive; deadly++ {
-			fd, err := unix.MemfdCreate("lane", unix.MFD_CLOEXEC)
-			if err != nil {
-				t.Fatal(err)
-			}
-			w, err := lay(fd, []string{kind})
-			if err != nil {
-				t.Fatal(err)
-			}
-			m := w.streams[0]
-			m.lane.r, m.lane.w, err = Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			theirs := 0
-			if theirs, m.program, err = Pipe(); !m.input {
-				theirs, m.program = m.program, theirs
-			}
-			if err == nil && m.input { // the program takes less than a lane has
-				_, err = unix.FcntlInt(uintptr(m.program), unix.F_SETPIPE_SZ, 4096)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []byte
-			if m.input {
-				copy(m.bytes, stream(0, m.size))
-			}
-			sent := 0
-			program := func() { // reads or writes as much as possible
-				for !m.input && sent < m.size {
-					n, err := unix.Write(theirs, stream(sent, min(m.size, sent+10_000)))
-					if err != nil {
-						return
-					}
-					sent += n
-				}
-				for buf := make([]byte, 5_000); m.input; { // a part at a time: the lane keeps a rest
-					n, err := unix.Read(theirs, buf)
-					if n > 0 {
-						got = append(got, buf[:n]...)
-					}
-					if err != nil || n <= 0 {
-						return
-					}
-				}
-			}
-			strikes := 0
-			strike = func() {
-				if strikes++; strikes == deadly {
-					panic(died)
-				}
-			}
-			run := func() (done bool) {
-				defer func() {
-					if r := recover(); r == died {
-						seen[Step(m.lane.rec.step.Load())]++
-					} else if r != nil {
-						panic(r)
-					}
-				}()
-				if err := m.resume(); err != nil {
-					t.Fatalf("%s, death %d: %v", kind, deadly, err)
-				}
-				for more := true; more; {
-					program()
-					if more, err = m.turn(Size); err != nil {
-						t.Fatalf("%s, death %d: %v", kind, deadly, err)
-					}
-				}
-				return true
-			}
-			if alive = run(); !alive {
-				for !run() {
-				}
-			}
-			program()
-			if m.input && !bytes.Equal(got, stream(0, m.size)) || !m.input && !bytes.Equal(m.bytes, stream(0, m.size)) {
-				t.Fatalf("%s: other bytes after death %d", kind, deadly)
-			}
-			unix.Munmap(w.mem)
-			for _, fd := range []int{fd, m.lane.r, m.lane.w, theirs, m.program} {
-				unix.Close(fd)
-			}
-		}
-		want := []Step{Free, Taking, Taken}
+		seen := make(map[found]int)
+		last := 8
+		want := []found{{Free, true}, {Free, false}, {Taking, false}, {Taking, true}, {Taken, false}, {Taken, true}}
 		if strings.HasPrefix(kind, "in") {
-			want = []Step{Free, Filling, Filled, Emptying}
+			last = 1
+			want = []found{{Free, false}, {Filling, false}, {Filled, false}, {Emptying, false}}
 		}
-		for _, s := range want {
-			if seen[s] == 0 {
-				t.Errorf("%s: nobody died while %v: %v", kind, s, seen)
+		for again := range last + 1 {
+			for deadly, alive := 1, false; !alive; deadly++ {
+				alive = die(t, kind, deadly, again, seen)
+			}
+		}
+		for _, f := range want {
+			if seen[f] == 0 {
+				t.Errorf("%s: nobody died while %v, with a place: %v; %v", kind, f.step, f.placed, seen)
 			}
 		}
 	}
+}
+
+var died = errors.New("died")
+
+// die moves a stream. A mover dies after its step number deadly, and the successor after so many more steps as again says; 0: the successor lives. alive reports
+// that no mover died.
+func die(t *testing.T, kind string, deadly, again int, seen map[found]int) (alive bool) {
+	t.Helper()
+	fd, err := unix.MemfdCreate("lane", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := lay(fd, []string{kind})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := w.streams[0]
+	m.lane.r, m.lane.w, err = Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := 0
+	if theirs, m.program, err = Pipe(); !m.input {
+		theirs, m.program = m.program, theirs
+	}
+	if err == nil && m.input { // the program takes less than a lane has
+		_, err = unix.FcntlInt(uintptr(m.program), unix.F_SETPIPE_SZ, 4096)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []byte
+	if m.input {
+		copy(m.bytes, stream(0, m.size))
+	}
+	sent := 0
+	program := func() { // reads or writes as much as possible
+		for !m.input && sent < m.size {
+			n, err := unix.Write(theirs, stream(sent, min(m.size, sent+10_000)))
+			if err != nil {
+				return
+			}
+			sent += n
+		}
+		for buf := make([]byte, 5_000); m.input; { // a part at a time: the lane keeps a rest
+			n, err := unix.Read(theirs, buf)
+			if n > 0 {
+				got = append(got, buf[:n]...)
+			}
+			if err != nil || n <= 0 {
+				return
+			}
+		}
+	}
+	strikes := 0
+	strike = func() {
+		if strikes++; strikes == deadly || strikes == deadly+again {
+			panic(died)
+		}
+	}
+	run := func() (done bool) {
+		defer func() {
+			if r := recover(); r == died {
+				seen[found{Step(m.lane.rec.step.Load()), m.lane.rec.place.Load() != 0}]++
+			} else if r != nil {
+				panic(r)
+			}
+		}()
+		if err := m.resume(); err != nil {
+			t.Fatalf("%s, deaths %d and %d: %v", kind, deadly, deadly+again, err)
+		}
+		for more := true; more; {
+			program()
+			if more, err = m.turn(Size); err != nil {
+				t.Fatalf("%s, deaths %d and %d: %v", kind, deadly, deadly+again, err)
+			}
+		}
+		return true
+	}
+	if alive = run(); !alive {
+		for !run() {
+		}
+	}
+	program()
+	if m.input && !bytes.Equal(got, stream(0, m.size)) || !m.input && !bytes.Equal(m.bytes, stream(0, m.size)) {
+		t.Fatalf("%s: other bytes after deaths %d and %d", kind, deadly, deadly+again)
+	}
+	unix.Munmap(w.mem)
+	for _, fd := range []int{fd, m.lane.r, m.lane.w, theirs, m.program} {
+		unix.Close(fd)
+	}
+	return alive
 }
 
 // TestKilledMovers kills movers of pipes, terminals and sockets at any time. Each byte arrives once.
@@ -448,4 +481,49 @@ func ends(t *testing.T, kind string) (ours, theirs *os.File) {
 	}
 	t.Cleanup(func() { theirs.Close() })
 	return ours, theirs
+}
+
+// Bytes are read only to a place that the next mover finds.
+func TestReadNeedsPlace(t *testing.T) {
+	var fds [4]int
+	for i := range 2 {
+		var err error
+		if fds[2*i], fds[2*i+1], err = Pipe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}()
+	rec := new(Record)
+	l := New(rec, fds[0], fds[1])
+	for range 2 { // the second move begins without the place of the first
+		unix.Write(fds[3], stream(0, 100))
+		n, err := l.Take(fds[2], Size, 7, 300)
+		if n != 100 || err != nil {
+			t.Fatal(n, err)
+		}
+		want := Move{Stream: 7, Offset: 300, N: 100}
+		if _, m, err := l.Found(); m != want || err != nil {
+			t.Errorf("found %+v, want %+v, %v", m, want, err)
+		}
+		dst := make([]byte, n)
+		if l.Read(dst) == nil {
+			t.Error("bytes were read without a place")
+		}
+		l.At(9)
+		want.Place = 9
+		if _, m, err := l.Found(); m != want || err != nil {
+			t.Errorf("found %+v, want %+v, %v", m, want, err)
+		}
+		if k, err := unix.Read(fds[0], dst[:30]); k != 30 || err != nil { // as a mover that died amid the bytes
+			t.Fatal(k, err)
+		}
+		if err := l.Read(dst); err != nil || !bytes.Equal(dst, stream(0, 100)) {
+			t.Errorf("other bytes, or %v", err)
+		}
+		l.Free()
+	}
 }
