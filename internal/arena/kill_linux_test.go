@@ -249,8 +249,13 @@ func hear(all map[uint64]*heard, told []byte) error {
 	return nil
 }
 
+// seen counts what the deaths have left.
+type seen struct {
+	entries, freed, reserved, untold, dropped int
+}
+
 // matches says how a chain differs from what was heard, and makes h the state of the chain.
-func (h *heard) matches(c *Chain) error {
+func (h *heard) matches(c *Chain, seen *seen) error {
 	owner, first, next := c.Owner(), uint64(0), uint64(0)
 	for e := range c.Entries() {
 		i := e.Header().Extra
@@ -281,7 +286,12 @@ func (h *heard) matches(c *Chain) error {
 	if n := c.Word(1).Load(); n != next && n+1 != next {
 		return fmt.Errorf("the word says %d entries, there were %d", n, next)
 	}
+	seen.untold += int(next - h.next)
+	if first != h.oldest {
+		seen.dropped++
+	}
 	if h.place != 0 && next == h.next {
+		seen.reserved++
 		n := length(owner, next)
 		e, err := c.Reserve(n)
 		if err != nil || e.Place() != h.place || !bytes.Equal(e.Data(), fill(owner, next, n)) {
@@ -304,7 +314,7 @@ func TestKilledWriters(t *testing.T) {
 	defer f.Close()
 	a := open(t, f, 64<<20)
 	all := make(map[uint64]*heard)
-	var entries, freed uint64
+	var seen seen
 	for round := 1; round <= kills; round++ {
 		a.Close()
 		r, w, err := os.Pipe()
@@ -346,7 +356,7 @@ func TestKilledWriters(t *testing.T) {
 			if h.freed {
 				t.Fatalf("round %d: chain %d was freed, and is there", round, owner)
 			}
-			if err := h.matches(c); err != nil {
+			if err := h.matches(c, &seen); err != nil {
 				t.Fatalf("round %d, chain %d: %v", round, owner, err)
 			}
 			delete(gone, owner)
@@ -355,14 +365,16 @@ func TestKilledWriters(t *testing.T) {
 			if !h.freeing {
 				t.Fatalf("round %d: chain %d with %d entries is lost", round, owner, h.next)
 			}
-			entries, freed = entries+h.next, freed+1
+			seen.entries += int(h.next)
+			seen.freed++
 			delete(all, owner)
 		}
 	}
 	for _, h := range all {
-		entries += h.next
+		seen.entries += int(h.next)
 	}
-	t.Logf("%d kills, %d entries, %d chains freed, %d chains left; %d bytes in use", kills, entries, freed, len(all), a.Used())
+	t.Logf("%d kills, %d entries, %d chains freed, %d chains and %d bytes left; found: %d reservations, %d untold commits, %d untold drops",
+		kills, seen.entries, seen.freed, len(all), a.Used(), seen.reserved, seen.untold, seen.dropped)
 	for c := range a.Chains() {
 		c.Free()
 	}

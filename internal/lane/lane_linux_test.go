@@ -274,7 +274,7 @@ func TestDeathBetweenAnyTwoSteps(t *testing.T) {
 	}
 }
 
-var died = errors.New("died")
+var errDied = errors.New("died")
 
 // die moves a stream. A mover dies after its step number deadly, and the successor after so many more steps as again says; 0: the successor lives. alive reports
 // that no mover died.
@@ -329,12 +329,12 @@ func die(t *testing.T, kind string, deadly, again int, seen map[found]int) (aliv
 	strikes := 0
 	strike = func() {
 		if strikes++; strikes == deadly || strikes == deadly+again {
-			panic(died)
+			panic(errDied)
 		}
 	}
 	run := func() (done bool) {
 		defer func() {
-			if r := recover(); r == died {
+			if r := recover(); r == errDied {
 				seen[found{Step(m.lane.rec.step.Load()), m.lane.rec.place.Load() != 0}]++
 			} else if r != nil {
 				panic(r)
