@@ -27,8 +27,9 @@
 // blocks before the position, and blocks whose owner has no root. All memory without a block is free, and Open makes a list of it. A killed process cannot tear
 // its stores, and no program survives the machine. So there is no checksum, and nothing is synchronized with a disk.
 //
-// The size of the file is address space: memory comes with the first touch of each page, and goes back with Trim. A full arena refuses
-// entries and chains (ErrFull). Free memory may lie in pieces too small for an entry. So the caller counts with Used, and keeps a budget well below the size.
+// The size of the file is address space: memory comes with the first touch of each page, and goes back with Trim. The rows have a fifth of the size. A full
+// arena refuses entries and chains (ErrFull). Free memory may lie in pieces too small for an entry. So the caller looks at Used, and keeps a budget
+// well below the size.
 package arena
 
 import (

@@ -237,10 +237,18 @@ func newWorld(t fataler, draw func(n int, what string) int) *world {
 	return w
 }
 
-// reopen has another process go on.
-func (w *world) reopen() {
+// reopen has another process go on, after a process that dies while it opens the arena, or not if deadly is 0.
+func (w *world) reopen(deadly int) {
 	unix.Munmap(w.arena.mem) // the dead may have locked mu
 	w.held, w.bytes = nil, nil
+	die(deadly, func() {
+		if deadly == 0 {
+			return
+		}
+		if a, err := Open(w.file, 0); err == nil { // there were fewer stores
+			a.Close()
+		}
+	})
 	w.arena = open(w.t, w.file, 0)
 	if err := w.is.differs(w.arena); err != nil {
 		if w.may == nil || w.may.differs(w.arena) != nil {
@@ -370,27 +378,35 @@ func (w *world) entry(c *Chain, i int) Entry {
 
 // live makes steps until the world dies, and reports whether it lives.
 func (w *world) live(steps, deadly int) (alive bool) {
-	died := errors.New("died")
+	return die(deadly, func() {
+		for range steps {
+			w.step()
+		}
+	})
+}
+
+// die calls f, and ends the call after a store; 0: does not end it. alive reports that f has returned.
+func die(deadly int, f func()) (alive bool) {
+	errDied := errors.New("died")
 	defer func() {
 		strike = func() {}
-		if r := recover(); r != nil && r != died {
+		if r := recover(); r != nil && r != errDied {
 			panic(r)
 		}
 	}()
 	strikes := 0
 	strike = func() {
 		if strikes++; strikes == deadly {
-			panic(died)
+			panic(errDied)
 		}
 	}
-	for range steps {
-		w.step()
-	}
+	f()
 	return true
 }
 
 func (w *world) close() {
 	unix.Munmap(w.arena.mem)
+	w.file.Truncate(0) // a process that died in Open has left its mapping
 	w.file.Close()
 }
 
@@ -407,25 +423,28 @@ func TestArenaIsItsModel(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			w.reopen()
+			w.reopen(rapid.IntRange(0, 20).Draw(t, "deadly in Open"))
 		}
 	})
 }
 
 // TestDeathBetweenAnyTwoStores has a process die after each of its stores in turn, once, and another process go on.
 func TestDeathBetweenAnyTwoStores(t *testing.T) {
+	deaths := 0
 	for seed := range uint64(4) {
 		for deadly, alive := 1, false; !alive; deadly++ {
 			dice := rand.New(rand.NewPCG(seed, 0))
 			w := newWorld(t, func(n int, _ string) int { return dice.IntN(n) })
 			alive = w.live(60, deadly)
-			w.reopen()
+			w.reopen(deadly % 20)
 			w.live(20, 0)
 			check(t, w.arena, w.held...)
-			w.reopen()
+			w.reopen(0)
 			w.close()
+			deaths++
 		}
 	}
+	t.Logf("%d deaths", deaths-4)
 }
 
 // blocks returns how many bytes of memory a file takes.
