@@ -1,0 +1,213 @@
+package record
+
+import (
+	"bytes"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// A record of an owner is the length of the owner's name, the name, a kind, and fields as in a struct. A field of length 0 is zero.
+const (
+	kindGone    = 'g' // the owner has ended; no field follows
+	kindWhole   = 'w' // no earlier field counts
+	kindChanged = 'c' // all other fields count as before
+	// news stands before the name of a field with News. The news follow the earlier bytes of the field.
+	news = "+"
+)
+
+// A Journal is a field of an owner that changes by small pieces. Any other field is encoded in each turn, to see whether it has changed, and
+// written whole if it has: a memory of 1000 entries takes a millisecond a turn. The pointer to a Journal has the methods. Only direct
+// fields of the owner's struct count.
+type Journal interface {
+	// News appends the changes since the last call of News to b, and forgets them. Without changes News appends nothing. ok is false
+	// if News cannot tell the changes: then the field is written whole, as any other.
+	News(b []byte) (_ []byte, ok bool)
+	// Learn applies what News has appended in one call. The field has the earlier state. Learn makes no news.
+	Learn(b []byte) error
+}
+
+// A Writer tells which fields of an owner have changed. The zero Writer with an Owner has written nothing. A single goroutine at a time may
+// use a Writer. Besides the name, a Writer takes 40 bytes, and 8 for each field.
+type Writer struct {
+	Owner string // unique among all owners of a ledger
+
+	// marks has for each field a hash of the last bytes; for a Journal instead how many bytes were written whole, and shifted by markBits, how
+	// many news since. Nil: the next record has all fields.
+	marks []uint64
+}
+
+const (
+	markBits = 32
+	// A Journal is written whole again once its news take this many bytes, and twice the bytes of the last whole.
+	leastNews = 4 << 10
+)
+
+var seed = maphash.MakeSeed()
+
+// Changed returns a record with the fields of the struct to which v points that have changed since the last call; nil: none has. The first
+// record has all fields. If the caller cannot store the record, the caller calls Again.
+func (w *Writer) Changed(v any) []byte {
+	x := reflect.ValueOf(v).Elem()
+	e, fields, marks := begin(x), layoutOf(x.Type()).fields, w.marks
+	w.marks = nil // after a panic the next record has all fields
+	kind, first := byte(kindChanged), marks == nil
+	if first {
+		kind, marks = kindWhole, make([]uint64, len(fields))
+	}
+	e.buf = header(e.spare[:0], w.Owner, kind)
+	some := first
+	for i := range fields {
+		clear(e.seen)
+		some = e.changed(&fields[i], x, &marks[i], first) || some
+	}
+	w.marks, e.spare = marks, e.buf
+	var b []byte
+	if some {
+		b = bytes.Clone(e.buf)
+	}
+	e.end()
+	return b
+}
+
+// Again has the next record have all fields.
+func (w *Writer) Again() { w.marks = nil }
+
+// Gone returns the record of the owner's end.
+func (w *Writer) Gone() []byte { return header(nil, w.Owner, kindGone) }
+
+func header(b []byte, owner string, kind byte) []byte { return append(appendString(b, owner), kind) }
+
+// changed writes a field of the struct v if the field has changed since mark, and reports whether it has.
+func (e *encoder) changed(f *field, v reflect.Value, mark *uint64, first bool) bool {
+	at := len(e.buf)
+	if f.journal {
+		n, ok := e.news(f, v)
+		if sum := *mark + n<<markBits; ok && !first && sum>>markBits <= leastNews+2*(sum&(1<<markBits-1)) {
+			*mark = sum
+			return n > 0
+		}
+		e.buf = e.buf[:at]
+	}
+	some := e.field(f, v)
+	sum := uint64(len(e.buf) - at)
+	if !f.journal {
+		if sum = maphash.Bytes(seed, e.buf[at:]); sum == *mark {
+			e.buf = e.buf[:at]
+			return false
+		}
+	}
+	if *mark = sum; !some && !first {
+		e.buf = append(append(e.buf, f.head...), 0)
+	}
+	return some || !first
+}
+
+// news writes the news of a Journal, and returns their length.
+func (e *encoder) news(f *field, v reflect.Value) (n uint64, ok bool) {
+	before := len(e.buf)
+	e.buf = appendString(e.buf, news+f.name)
+	at := e.open()
+	e.buf, ok = settable(v.Field(f.index)).Addr().Interface().(Journal).News(e.buf)
+	if n = uint64(e.close(at)); n == 0 {
+		e.buf = e.buf[:before]
+	}
+	return n, ok
+}
+
+// A Reader collects the records of a ledger. The zero Reader has none. A single goroutine at a time may use a Reader.
+type Reader struct {
+	owners map[string]map[string][][]byte // owner → field → the bytes of the field, then its news
+}
+
+// Read takes the next record of a ledger. Read keeps no part of its bytes. After an error the records before count.
+func (r *Reader) Read(record []byte) (err error) {
+	d := decoder{path: []string{"a record of a ledger"}}
+	defer d.recover(&err)
+	rest := record
+	owner := string(d.piece(&rest))
+	d.path = []string{owner}
+	d.want(len(rest) > 0)
+	fields := make(map[string][][]byte)
+	switch kind := rest[0]; kind {
+	case kindGone:
+		d.want(len(rest) == 1)
+		delete(r.owners, owner)
+		return nil
+	case kindChanged:
+		fields = maps.Clone(r.owners[owner])
+		d.want(fields != nil)
+	default:
+		d.want(kind == kindWhole)
+	}
+	for rest = rest[1:]; len(rest) > 0; {
+		key, value := string(d.piece(&rest)), bytes.Clone(d.piece(&rest))
+		if name, more := strings.CutPrefix(key, news); !more {
+			fields[name] = [][]byte{value}
+		} else if had := fields[name]; had == nil {
+			fields[name] = [][]byte{nil, value}
+		} else {
+			fields[name] = append(had, value)
+		}
+	}
+	if r.owners == nil {
+		r.owners = make(map[string]map[string][][]byte)
+	}
+	r.owners[owner] = fields
+	return nil
+}
+
+// Owners returns the names of all owners that have not ended, sorted.
+func (r *Reader) Owners() []string { return slices.Sorted(maps.Keys(r.owners)) }
+
+// Fill sets the struct to which v points to what the owner's records say, as Decode does.
+func (r *Reader) Fill(owner string, v any) error {
+	fields, ok := r.owners[owner]
+	if !ok {
+		return fmt.Errorf("record: %s: there is no record of this owner", owner)
+	}
+	x := reflect.ValueOf(v).Elem()
+	if err := Check(x.Type()); err != nil {
+		return err
+	}
+	for _, f := range layoutOf(x.Type()).fields {
+		to, path, parts := settable(x.Field(f.index)), owner+"."+f.name, fields[f.name]
+		if len(parts) == 0 {
+			parts = [][]byte{nil}
+		}
+		if err := decode(parts[0], to, path); err != nil {
+			return err
+		}
+		for _, part := range parts[1:] {
+			j, ok := to.Addr().Interface().(Journal)
+			if !ok {
+				return fmt.Errorf("record: %s: there are news, and %v is not a Journal", path, to.Type())
+			}
+			if err := j.Learn(part); err != nil {
+				return fmt.Errorf("record: %s: %w", path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Write passes a record of each owner to add, and the records mean the same as all records read. Write is for the Compact of a ledger.
+func (r *Reader) Write(add func(record []byte) error) error {
+	for _, owner := range r.Owners() {
+		b, fields := header(nil, owner, kindWhole), r.owners[owner]
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			key := name
+			for _, part := range fields[name] {
+				b = appendString(appendString(b, key), string(part))
+				key = news + name
+			}
+		}
+		if err := add(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,335 @@
+package record
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"pgregory.net/rapid"
+)
+
+// tally is a Journal: it counts words, and its news are words.
+type tally struct {
+	n     map[string]int
+	fresh []string `lost:"News has told it, or the whole field has it"`
+	blind bool     `lost:"News cannot tell"`
+}
+
+func (t *tally) count(word string) {
+	if t.n == nil {
+		t.n = make(map[string]int)
+	}
+	t.n[word]++
+	t.fresh = append(t.fresh, word)
+}
+
+func (t *tally) News(b []byte) ([]byte, bool) {
+	told := !t.blind
+	if told {
+		for _, word := range t.fresh {
+			b = appendString(b, word)
+		}
+	}
+	t.fresh, t.blind = nil, false
+	return b, told
+}
+
+func (t *tally) Learn(b []byte) (err error) {
+	var d decoder
+	defer d.recover(&err)
+	for len(b) > 0 {
+		word := string(d.piece(&b))
+		if t.count(word); word == "bad" {
+			return errors.New("a bad word")
+		}
+	}
+	t.fresh = nil
+	return nil
+}
+
+type owned struct {
+	a, b  int
+	in    inner
+	words tally
+	p     *int
+	env   *int `lost:"the next server has its own"`
+}
+
+func (o *owned) same(x *owned) bool {
+	return o.a == x.a && o.b == x.b && reflect.DeepEqual(o.in, x.in) && maps.Equal(o.words.n, x.words.n) && reflect.DeepEqual(o.p, x.p)
+}
+
+// Whatever owners change, and whenever the server dies or the ledger is compacted: the next server has what the last record of each owner said.
+func TestReaderHasTheNewest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type owner struct {
+			Writer
+			now  owned
+			last owned // at the last record
+		}
+		var ledger [][]byte
+		owners, next := make(map[string]*owner), 0
+		pick := func() *owner {
+			return owners[rapid.SampledFrom(slices.Sorted(maps.Keys(owners))).Draw(t, "owner")]
+		}
+		copyOf := func(o owned) owned {
+			var c owned
+			if err := Decode(Encode(nil, &o), &c); err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		steps := map[string]func(t *rapid.T){
+			"new": func(t *rapid.T) {
+				next++
+				o := &owner{Writer: Writer{Owner: fmt.Sprint("p-", next)}}
+				owners[o.Owner] = o
+				ledger = append(ledger, o.Changed(&o.now))
+			},
+			"change": func(t *rapid.T) {
+				if len(owners) == 0 {
+					return
+				}
+				o := pick()
+				changed := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "in", "words", "many", "p"}), 0, 3).Draw(t, "fields")
+				for _, field := range changed {
+					switch field {
+					case "a":
+						o.now.a = rapid.IntRange(0, 2).Draw(t, "a")
+					case "b":
+						o.now.b = rapid.IntRange(0, 2).Draw(t, "b")
+					case "in":
+						o.now.in = drawInner(t, "in")
+					case "words", "many":
+						word := rapid.SampledFrom([]string{"x", "y", "a longer word"}).Draw(t, "word")
+						for range map[string]int{"words": 1, "many": 300}[field] {
+							o.now.words.count(word)
+						}
+						o.now.words.blind = rapid.Bool().Draw(t, "blind")
+					case "p":
+						o.now.p = rapid.SampledFrom([]*int{nil, new(int), new(1)}).Draw(t, "p")
+					}
+				}
+				first := o.marks == nil
+				b := o.Changed(&o.now)
+				if len(changed) == 0 && !first && b != nil {
+					t.Fatalf("nothing has changed, and the record is %q", b)
+				}
+				if rapid.IntRange(0, 4).Draw(t, "full") == 0 { // the ledger does not take the record
+					o.Again()
+					b = o.Changed(&o.now)
+				}
+				if b != nil {
+					ledger = append(ledger, b)
+				}
+				if b := o.Changed(&o.now); b != nil {
+					t.Fatalf("the same again has the record %q", b)
+				}
+				o.last = copyOf(o.now)
+			},
+			"end": func(t *rapid.T) {
+				if len(owners) == 0 {
+					return
+				}
+				o := pick()
+				ledger = append(ledger, o.Gone())
+				delete(owners, o.Owner)
+			},
+			"compact": func(t *rapid.T) {
+				var r Reader
+				for _, b := range ledger {
+					if err := r.Read(b); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ledger = nil
+				if err := r.Write(func(b []byte) error { ledger = append(ledger, b); return nil }); err != nil {
+					t.Fatal(err)
+				}
+				if len(ledger) != len(owners) {
+					t.Fatalf("%d records of %d owners", len(ledger), len(owners))
+				}
+			},
+			"death": func(t *rapid.T) {
+				for _, o := range owners {
+					o.Writer = Writer{Owner: o.Owner}
+					o.now = copyOf(o.last)
+				}
+			},
+			"": func(t *rapid.T) {
+				var r Reader
+				for _, b := range ledger {
+					b = bytes.Clone(b)
+					if err := r.Read(b); err != nil {
+						t.Fatal(err)
+					}
+					clear(b) // the ledger's memory is for something else now
+				}
+				if got, want := r.Owners(), slices.Sorted(maps.Keys(owners)); !slices.Equal(got, want) {
+					t.Fatalf("the owners %q, want %q", got, want)
+				}
+				for name, o := range owners {
+					env := new(int)
+					got := owned{a: 7, p: new(int), env: env}
+					if err := r.Fill(name, &got); err != nil {
+						t.Fatal(err)
+					}
+					if !got.same(&o.last) || got.env != env {
+						t.Fatalf("%s is %+v, want %+v", name, got, o.last)
+					}
+				}
+			},
+		}
+		t.Repeat(steps)
+	})
+}
+
+// A record has the changed fields only; an owner takes few bytes of memory.
+func TestRecordsAreSmall(t *testing.T) {
+	w := Writer{Owner: "p-1"}
+	o := owned{in: inner{names: []string{strings.Repeat("x", 500)}}}
+	if b := w.Changed(&o); len(b) < 500 {
+		t.Errorf("the first record has %d bytes", len(b))
+	}
+	o.a = 1
+	if b := w.Changed(&o); string(b) != "\x03p-1c\x01a\x01\x02" {
+		t.Errorf("the record of a change is %q", b)
+	}
+	o.a = 0
+	if b := w.Changed(&o); string(b) != "\x03p-1c\x01a\x00" {
+		t.Errorf("the record of a field that is zero again is %q", b)
+	}
+	for range 5000 {
+		o.words.count("word")
+		if b := w.Changed(&o); len(b) == 0 || len(b) > 30 {
+			t.Fatalf("a record of a word has %d bytes", len(b))
+		}
+	}
+	if n := int(unsafe.Sizeof(w)) + 8*cap(w.marks); n > 200 {
+		t.Errorf("a writer takes %d bytes", n)
+	}
+	if testing.Short() { // with the race detector a Pool loses what it has
+		return
+	}
+	if allocs := testing.AllocsPerRun(100, func() { w.Changed(&o) }); allocs > 0 {
+		t.Errorf("%v allocations without a change", allocs)
+	}
+}
+
+// The news of a Journal never take much more than the Journal itself.
+func TestNewsAreBounded(t *testing.T) {
+	w, o, since, whole := Writer{Owner: "p-1"}, owned{}, 0, 0
+	w.Changed(&o)
+	for i := range 4000 {
+		o.words.count(fmt.Sprint("word ", i%400))
+		b := w.Changed(&o)
+		if since += len(b); !bytes.Contains(b, []byte("+words")) {
+			whole++
+			since = 0
+		}
+		if limit := 3 * (leastNews + 2*400*20); since > limit { // a record has a header
+			t.Fatalf("%d bytes of news, the limit is %d", since, limit)
+		}
+	}
+	if whole == 0 || whole > 10 {
+		t.Errorf("the Journal was written whole %d times", whole)
+	}
+}
+
+// After a panic in Changed, the next record has all fields.
+func TestChangedAfterPanic(t *testing.T) {
+	type has struct {
+		a   int
+		any any
+		b   int
+	}
+	w, h := Writer{Owner: "p"}, has{a: 1, b: 1}
+	w.Changed(&h)
+	h = has{a: 2, any: new(int), b: 2}
+	func() {
+		defer func() { recover() }()
+		w.Changed(&h)
+		t.Error("no panic")
+	}()
+	h.any = nil
+	var r Reader
+	var got has
+	if err := errors.Join(r.Read(w.Changed(&h)), r.Fill("p", &got)); err != nil || got != h {
+		t.Errorf("%+v, %v, want %+v", got, err, h)
+	}
+}
+
+// Fields that point to the same variable each have its value.
+func TestFieldsWithTheSamePointer(t *testing.T) {
+	type has struct{ p, q *inner }
+	x := &inner{a: 1}
+	h, w := has{x, x}, Writer{Owner: "p"}
+	var r Reader
+	var got has
+	if err := errors.Join(r.Read(w.Changed(&h)), r.Fill("p", &got)); err != nil || !reflect.DeepEqual(got, h) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Records that no Writer makes are refused, and change nothing.
+func TestRefusedRecords(t *testing.T) {
+	var r Reader
+	w := Writer{Owner: "p"}
+	if err := r.Read(w.Changed(&owned{a: 1})); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []string{"", "\x01", "\x01p", "\x01px", "\x01qc", "\x01pga", "\x01pc\x01", "\x01pc\x01b\x05x", "\x01pc\x01a\x01\x04\x01", "\x01pw\x01a\x01\x02\x01", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"} {
+		if err := r.Read([]byte(b)); err == nil {
+			t.Errorf("%q is accepted", b)
+		}
+	}
+	var got owned
+	if err := r.Fill("p", &got); err != nil || got.a != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, b := range []string{"\x01pw\x02+a\x01x", "\x01pw\x06+words\x04\x03bad", "\x01pw\x01a\x09\x01\x01\x01\x01\x01\x01\x01\x01\x01"} {
+		if err := errors.Join(r.Read([]byte(b)), r.Fill("p", &got)); err == nil || !strings.HasPrefix(err.Error(), "record: p.") {
+			t.Errorf("%q: %v", b, err)
+		}
+	}
+	if err := r.Fill("q", &got); err == nil {
+		t.Error("an unknown owner is filled")
+	}
+	failure := errors.New("full")
+	if err := r.Write(func([]byte) error { return failure }); err != failure {
+		t.Errorf("%v, want %v", err, failure)
+	}
+}
+
+// FuzzRead: no record panics, and a record that is read is not lost by Write.
+func FuzzRead(f *testing.F) {
+	w, o := Writer{Owner: "p"}, owned{a: 1}
+	f.Add(w.Changed(&o), []byte{})
+	o.words.count("word")
+	f.Add(w.Changed(&o), w.Gone())
+	f.Add([]byte("\x01pw\x06+words\x05\x04word"), binary.AppendUvarint(nil, 1<<40))
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		var r, again Reader
+		r.Read(a)
+		r.Read(b)
+		if err := r.Write(again.Read); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(r.Owners(), again.Owners()) {
+			t.Fatalf("%q, want %q", again.Owners(), r.Owners())
+		}
+		for _, name := range r.Owners() {
+			var x, y owned
+			if e1, e2 := r.Fill(name, &x), again.Fill(name, &y); (e1 == nil) != (e2 == nil) || e1 == nil && !x.same(&y) {
+				t.Fatalf("%+v, %v; %+v, %v", x, e1, y, e2)
+			}
+		}
+	})
+}
