@@ -946,4 +946,15 @@ var mutants = []mutant{
 	{file: "internal/testroot/confine_linux.go", old: `		t.Errorf("inside: %v\n%s", err, out)
 	case strings`, new: `	case strings`, breaks: "a test that is red in its view is red"},
 	{file: "internal/needs/needs.go", old: `		} else if !slices.Contains(known, what) {`, new: `		} else if false && !slices.Contains(known, what) {`, breaks: "in CI a test that lacks a need fails"},
+	{file: "internal/record/record.go", old: `slices.SortFunc(all, func`, new: `slices.SortFunc(all[:0], func`, breaks: "the same map has the same bytes"},
+	{file: "internal/record/record.go", old: `e.seen[to] = len(e.seen) + 1`, new: `_ = e.seen`, breaks: "two pointers to a variable of a record come back as two pointers to one variable"},
+	{file: "internal/record/record.go", old: `n <= d.left/size`, new: `true`, breaks: "a record takes a bounded part of the memory"},
+	{file: "internal/record/record.go", old: `if some = e.close(at) > 0; !some {`, new: `if some = e.close(at) > 0; false {`, breaks: "a field without anything to write takes no byte of a record"},
+	{file: "internal/record/clock.go", old: `case *t != t.Round(0):`, new: `case false:`, breaks: "a deadline in a record survives a step of the wall clock"},
+	{file: "internal/record/types.go", old: `c.good[t] = c.good[t] || !key`, new: `c.good[t] = true || !key`, breaks: "each field that cannot be written is named"},
+	{file: "internal/record/types.go", old: `case lost && strings.TrimSpace(why) == "":`, new: `case lost && why == "never":`, breaks: "a field of a record is not lost without a reason"},
+	{file: "internal/record/changes.go", old: `w.marks = nil // after a panic`, new: `_ = w // after a panic`, breaks: "after a failed turn the next record has all fields"},
+	{file: "internal/record/changes.go", old: `if *mark = sum; !some && !first {`, new: `if *mark = sum; false {`, breaks: "a field of a record that is zero again is written"},
+	{file: "internal/record/changes.go", old: `sum>>markBits <= leastNews+2*(sum&(1<<markBits-1))`, new: `true`, breaks: "news of a field do not grow without a bound"},
+	{file: "internal/record/changes.go", old: `fields = maps.Clone(r.owners[owner])`, new: `fields = r.owners[owner]`, breaks: "a damaged record changes nothing"},
 }
