@@ -21,12 +21,9 @@ import (
 type Config struct {
 	Path string   // of the server's binary
 	Argv []string // of the server
-	Env  []string // of the server
+	Env  []string // of the server; the holder adds a variable, see Socket
 	Log  func(format string, args ...any)
 }
-
-// SocketFD is the descriptor of a server's socket to its holder.
-const SocketFD = 3
 
 const (
 	// After this many deaths within deathTime, the next server waits, for pause at first and for maxPause at most.
@@ -71,18 +68,22 @@ type holder struct {
 	kids  map[string]*kid
 	names map[string]string // of descriptors: programs have the same ones
 
+	woken int // an eventfd, written to when signals wait
+	place int // a descriptor with the number of each server's socket; in the holder, a copy of woken keeps the number taken
+
 	// The present server; pid 0: there is none.
 	pid    int
 	pidfd  int
 	socket int       // in non-blocking mode
 	hungUp bool      // the server has closed the other end
-	out    []Message // not sent yet: Hello, Kept, Ready, and answers to Reap
+	out    []Message // not sent yet: Hello, Kept, Ready, signals, and answers to Reap
 	number uint64    // of the server, from 1
 
 	last    string      // how the last server ended
+	ended   int64       // when the last server ended: see boottime
 	up      bool        // a server has served
 	stop    bool        // the server has said Stop
-	killed  bool        // a signal asked for the end while no server ran
+	killed  bool        // a signal asked for the end
 	history []time.Time // the newest deaths
 	again   time.Time   // the next server starts then; zero: a server runs
 	buf     []byte
@@ -93,16 +94,22 @@ type holder struct {
 // the thread.
 func Run(c Config) (code int, err error) {
 	runtime.LockOSThread()
-	debug.SetGCPercent(25) // small counts more than fast here
+	runtime.GOMAXPROCS(1) // small counts more than fast here
+	debug.SetGCPercent(25)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 1, fmt.Errorf("holder: become the parent of orphans: %w", err)
 	}
 	h := &holder{Config: c, kids: make(map[string]*kid), names: make(map[string]string), pidfd: -1, socket: -1, buf: newBuffer()}
-	woken, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
+	if h.woken, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return 1, fmt.Errorf("holder: eventfd: %w", err)
 	}
-	defer unix.Close(woken)
+	defer unix.Close(h.woken)
+	// A server inherits the descriptors that this process has inherited, under their numbers. So its socket gets a free number.
+	if h.place, err = unix.FcntlInt(uintptr(h.woken), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+		return 1, fmt.Errorf("holder: descriptor for the servers: %w", err)
+	}
+	defer unix.Close(h.place)
+	h.Env = append(slices.Clip(h.Env), variable+"="+strconv.Itoa(h.place))
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
@@ -113,14 +120,14 @@ func Run(c Config) (code int, err error) {
 			case forward <- s:
 			default: // so many wait already
 			}
-			unix.Write(woken, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+			unix.Write(h.woken, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		}
 	}()
 	if err := h.start(); err != nil {
 		return 1, err
 	}
 	for {
-		status, ended := h.turn(woken, forward)
+		status, ended := h.turn(forward)
 		if ended && (h.stop || h.killed || !h.up) {
 			h.killAll()
 			return exitCode(status), nil
@@ -137,8 +144,8 @@ func exitCode(s syscall.WaitStatus) int {
 }
 
 // turn waits for something to do, and acts. ended reports the end of the server, with the status.
-func (h *holder) turn(woken int, signals <-chan os.Signal) (status syscall.WaitStatus, ended bool) {
-	poll := []unix.PollFd{{Fd: int32(woken), Events: unix.POLLIN}}
+func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ended bool) {
+	poll := []unix.PollFd{{Fd: int32(h.woken), Events: unix.POLLIN}}
 	timeout := -1
 	if h.pid != 0 {
 		poll = append(poll, unix.PollFd{Fd: int32(h.pidfd), Events: unix.POLLIN})
@@ -153,18 +160,24 @@ func (h *holder) turn(woken int, signals <-chan os.Signal) (status syscall.WaitS
 		time.Sleep(pause) // a holder never ends by itself: its programs would die
 	}
 	var drained [8]byte
-	unix.Read(woken, drained[:])
+	unix.Read(h.woken, drained[:])
+	var caught []os.Signal
 	for more := true; more; {
 		select {
 		case s := <-signals:
-			if h.pid == 0 {
-				h.killed = h.killed || s == syscall.SIGTERM || s == syscall.SIGINT
-				continue
-			}
-			unix.Kill(h.pid, s.(syscall.Signal)) // the pid is the server's until it is reaped below
+			caught = append(caught, s)
 		default:
 			more = false
 		}
+	}
+	if h.pid != 0 { // after the signals were caught: an Up from before a signal counts for the signal
+		if _, err := h.read(); err != nil {
+			h.Log("%v: the server is killed", err)
+			unix.Kill(h.pid, unix.SIGKILL)
+		}
+	}
+	for _, s := range caught {
+		h.signal(s.(syscall.Signal))
 	}
 	switch {
 	case h.pid == 0 && h.killed:
@@ -175,14 +188,24 @@ func (h *holder) turn(woken int, signals <-chan os.Signal) (status syscall.WaitS
 			h.again = time.Now().Add(maxPause)
 		}
 	case h.pid != 0:
-		if _, err := h.read(); err != nil {
-			h.Log("%v: the server is killed", err)
-			unix.Kill(h.pid, unix.SIGKILL)
-		}
 		h.write()
 		return h.reapServer()
 	}
 	return 0, false
+}
+
+// signal passes a signal on, as a message. A terminal and a service manager may send the server the same signal themselves. The server could
+// not tell a second such signal from one that came twice. A server that starts has no programs yet, and a signal ends it. SIGQUIT is
+// for a server that may read no messages: it prints its stacks, and ends.
+func (h *holder) signal(s syscall.Signal) {
+	h.killed = h.killed || s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGQUIT
+	switch {
+	case h.pid == 0:
+	case s == syscall.SIGQUIT || !h.up:
+		unix.Kill(h.pid, s) // the pid is the server's until reapServer
+	default:
+		h.out = append(h.out, Message{Kind: Signal, Number: uint64(s)})
+	}
 }
 
 // events returns the events of the socket to wait for.
@@ -204,8 +227,12 @@ func (h *holder) start() error {
 	}
 	defer unix.Close(fds[1])
 	if err = unix.SetNonblock(fds[0], true); err == nil {
-		h.pid, err = syscall.ForkExec(h.Path, h.Argv, &syscall.ProcAttr{Env: h.Env, Files: []uintptr{0, 1, 2, uintptr(fds[1])}})
+		err = unix.Dup3(fds[1], h.place, 0) // inherited
 	}
+	if err == nil {
+		h.pid, err = syscall.ForkExec(h.Path, h.Argv, &syscall.ProcAttr{Env: h.Env, Files: []uintptr{0, 1, 2}})
+	}
+	unix.Dup3(h.woken, h.place, unix.O_CLOEXEC)
 	if err == nil {
 		h.pidfd, err = unix.PidfdOpen(h.pid, 0)
 	}
@@ -220,7 +247,7 @@ func (h *holder) start() error {
 	}
 	h.socket, h.hungUp, h.again = fds[0], false, time.Time{}
 	h.number++
-	h.out = []Message{{Kind: Hello, Number: Version, PID: int(h.number), Text: clip(h.last)}}
+	h.out = []Message{{Kind: Hello, Number: Version, PID: int(h.number), Text: clip(h.last), Time: h.ended}}
 	for _, id := range slices.Sorted(maps.Keys(h.kids)) {
 		h.out = append(h.out, h.kids[id].kept(id)...)
 	}
@@ -397,11 +424,12 @@ func (h *holder) reapServer() (status syscall.WaitStatus, ended bool) {
 	if e.Status.Signaled() {
 		h.last = "killed by " + unix.SignalName(e.Status.Signal())
 	}
-	h.pid, h.pidfd, h.socket, h.out = 0, -1, -1, nil
-	now := time.Now()
-	h.again = now.Add(h.delay(now))
-	if h.up && !h.stop {
-		h.Log("the server has ended (%s); its programs go on, and the next server starts", h.last)
+	pid, now := h.pid, time.Now()
+	h.pid, h.pidfd, h.socket, h.out, h.ended = 0, -1, -1, nil, boottime()
+	delay := h.delay(now)
+	h.again = now.Add(delay)
+	if h.up && !h.stop && !h.killed {
+		h.Log("the server, process %d, has died (%s); the next one starts in %v", pid, h.last, delay)
 	}
 	return e.Status, true
 }

@@ -2,6 +2,7 @@ package holder
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	case "server":
-		s, err := Attach(SocketFD)
+		s, err := attach()
 		if err == nil {
 			err = servers[story](s)
 		}
@@ -46,10 +47,19 @@ func TestMain(m *testing.M) {
 	}
 }
 
+func attach() (*Server, error) {
+	socket, ok := Socket()
+	if !ok {
+		return nil, fmt.Errorf("no holder has started process %d", os.Getpid())
+	}
+	return Attach(socket)
+}
+
 // hold starts a holder, whose servers act out a story, and returns a reader of their output.
-func hold(t *testing.T, story string) (*exec.Cmd, *bufio.Scanner) {
+func hold(t *testing.T, story string, files ...*os.File) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
+	cmd.ExtraFiles = files
 	cmd.Env = append(os.Environ(), helper+"=holder:"+story)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -63,7 +73,10 @@ func hold(t *testing.T, story string) (*exec.Cmd, *bufio.Scanner) {
 	return cmd, bufio.NewScanner(out)
 }
 
-var servers = map[string]func(*Server) error{"deaths": dies, "lost": loses, "signal": waits, "fails": func(*Server) error { os.Exit(9); return nil }}
+var servers = map[string]func(*Server) error{
+	"deaths": dies, "lost": loses, "signal": waits, "start": starts, "draining": drains, "inherits": inherits,
+	"fails": func(*Server) error { os.Exit(9); return nil },
+}
 
 const programs = 300 // more descriptors than a message has
 
@@ -112,6 +125,9 @@ func dies(s *Server) error {
 	} else {
 		if s.Last != "killed by SIGKILL" || len(s.Found) != programs+1 || len(s.Found[0].Files) != 2*MaxFiles+1 {
 			return fmt.Errorf("server %d found %d ids, the last server: %q", s.Number, len(s.Found), s.Last)
+		}
+		if ago := time.Since(s.Ended); ago < 0 || ago > time.Hour {
+			return fmt.Errorf("server %d: the last server has ended %v ago", s.Number, ago)
 		}
 		for _, f := range s.Found[1:] {
 			if names := slices.Collect(maps.Keys(f.Files)); f.PID == 0 || len(names) != 1 || names[0] != "stdin" {
@@ -239,7 +255,37 @@ func waits(s *Server) error {
 		return err
 	}
 	fmt.Println(pid)
+	os.Exit(100 + int((<-s.Signals()).(syscall.Signal)))
+	return nil
+}
+
+// starts is a server that gets a signal before Up.
+func starts(s *Server) error {
+	fmt.Println("starts")
 	select {}
+}
+
+// drains is a server that dies at its orderly end, before Stop. It gets a signal twice.
+func drains(s *Server) error {
+	if err := s.Up(); err != nil {
+		return err
+	}
+	fmt.Println("up")
+	<-s.Signals()
+	fmt.Println("drains")
+	<-s.Signals()
+	return unix.Kill(os.Getpid(), unix.SIGKILL)
+}
+
+// inherits is a server that reads a descriptor that the holder has inherited. The second server is the last.
+func inherits(s *Server) error {
+	var text [4]byte
+	n, err := unix.Pread(3, text[:], 0)
+	fmt.Println(string(text[:n]), err, os.Getenv(variable) == "", len(s.Found))
+	if err := s.Up(); err != nil || s.Number == 2 {
+		return errors.Join(err, s.Stop())
+	}
+	return unix.Kill(os.Getpid(), unix.SIGKILL)
 }
 
 // The holder passes signals on to the server. After Stop and the end of the server, no program is left.
@@ -255,11 +301,64 @@ func TestSignals(t *testing.T) {
 	}
 	cmd.Process.Signal(syscall.SIGTERM)
 	cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 128+15 {
-		t.Errorf("the holder has ended with %d, want 143", code)
+	if code := cmd.ProcessState.ExitCode(); code != 100+15 {
+		t.Errorf("the holder has ended with %d, want 115", code)
 	}
 	if err := unix.Kill(pid, 0); err != unix.ESRCH {
 		t.Errorf("the program %d is left: %v", pid, err)
+	}
+}
+
+// A signal ends a server that starts, as it ends any program, and the holder with the server.
+func TestSignalAtTheStart(t *testing.T) {
+	cmd, out := hold(t, "start")
+	if !out.Scan() {
+		t.Fatal("the server has not started")
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 128+15 {
+		t.Errorf("the holder has ended with %d, want 143", code)
+	}
+}
+
+// After SIGTERM no other server follows, however the server ends.
+func TestServerDiesAfterSIGTERM(t *testing.T) {
+	cmd, out := hold(t, "draining")
+	for _, want := range []string{"up", "drains"} {
+		if !out.Scan() || out.Text() != want {
+			t.Fatalf("%q, want %q", out.Text(), want)
+		}
+		cmd.Process.Signal(syscall.SIGTERM)
+	}
+	if out.Scan() {
+		t.Errorf("then %q", out.Text())
+		cmd.Process.Kill()
+	}
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 128+9 {
+		t.Errorf("the holder has ended with %d, want 137", code)
+	}
+}
+
+// Each server inherits the descriptors that the holder has inherited.
+func TestInherited(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err == nil {
+		_, err = f.WriteString("text")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd, out := hold(t, "inherits", f)
+	for range 2 {
+		if !out.Scan() || out.Text() != "text <nil> true 0" {
+			t.Errorf("%q", out.Text())
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -296,7 +395,7 @@ func TestMessages(t *testing.T) {
 				Reaped: rapid.Bool().Draw(t, "reaped"), Status: syscall.WaitStatus(rapid.Uint32().Draw(t, "status")),
 				User: rapid.Int64().Draw(t, "user"), System: rapid.Int64().Draw(t, "system"), MaxRSS: rapid.Int64().Draw(t, "rss"),
 			},
-			Names: rapid.SliceOfN(text, 0, 5).Draw(t, "names"), Text: text.Draw(t, "text"),
+			Names: rapid.SliceOfN(text, 0, 5).Draw(t, "names"), Text: text.Draw(t, "text"), Time: rapid.Int64().Draw(t, "time"),
 		}
 		b := m.encode()
 		got, err := decode(b)

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,11 +28,14 @@ type Server struct {
 	Number int
 	// Last says how the server before has ended; "": this is the first server.
 	Last string
+	// Ended says when the server before has ended; zero: this is the first server.
+	Ended time.Time
 	// Found has everything kept by earlier servers.
 	Found []Found
 
-	socket int
-	lost   chan struct{}
+	socket  int
+	lost    chan struct{}
+	signals chan os.Signal
 
 	mu    sync.Mutex
 	waits map[target][]chan End // for the answers to Reap
@@ -44,9 +50,27 @@ type target struct {
 // ErrLost means: the holder has ended, and its programs with the holder, because the kernel kills the programs.
 var ErrLost = errors.New("holder: the holder has ended")
 
+// variable is the environment variable with the descriptor of a server's socket to its holder.
+const variable = "TROUPE_HOLDER"
+
+// Socket returns the descriptor of this process's socket to its holder, if a holder has started this process as a server. A process calls
+// Socket once, before it starts programs: they then inherit neither the descriptor nor the variable.
+func Socket() (fd int, ok bool) {
+	fd, err := strconv.Atoi(os.Getenv(variable))
+	os.Unsetenv(variable)
+	if err != nil || fd < 3 {
+		return 0, false
+	}
+	if kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind != unix.SOCK_SEQPACKET {
+		return 0, false // somebody else has set the variable
+	}
+	unix.CloseOnExec(fd)
+	return fd, true
+}
+
 // Attach takes over the socket of a server to its holder, and returns once Found is complete.
 func Attach(socket int) (*Server, error) {
-	s := &Server{socket: socket, lost: make(chan struct{}), waits: make(map[target][]chan End)}
+	s := &Server{socket: socket, lost: make(chan struct{}), signals: make(chan os.Signal, 16), waits: make(map[target][]chan End)}
 	buf := newBuffer()
 	m, err := receive(socket, buf)
 	switch {
@@ -58,6 +82,9 @@ func Attach(socket int) (*Server, error) {
 		return nil, fmt.Errorf("holder: it speaks version %d, and this server version %d: start both from the same binary", m.Number, Version)
 	}
 	s.Number, s.Last = m.PID, m.Text
+	if m.Time != 0 {
+		s.Ended = time.Now().Add(time.Duration(m.Time - boottime()))
+	}
 	found := make(map[string]*Found)
 	for m, err = receive(socket, buf); err == nil && m.Kind == Kept; m, err = receive(socket, buf) {
 		f := found[m.ID]
@@ -91,7 +118,15 @@ func (s *Server) listen(buf []byte) {
 		if err != nil {
 			break
 		}
-		if m.Kind != Reaped {
+		switch m.Kind {
+		case Reaped:
+		case Signal:
+			select {
+			case s.signals <- syscall.Signal(m.Number):
+			default: // so many wait already
+			}
+			continue
+		default:
 			closeAll(m.files)
 			continue
 		}
@@ -116,6 +151,10 @@ func (s *Server) listen(buf []byte) {
 
 // Lost returns a channel, closed at the end of the holder.
 func (s *Server) Lost() <-chan struct{} { return s.lost }
+
+// Signals returns the channel with the signals that the holder has got. Until the first server has said Up, the holder sends its signals to
+// the process of the server instead.
+func (s *Server) Signals() <-chan os.Signal { return s.signals }
 
 // send sends a message. A sent message arrives, also if this process is killed at once.
 func (s *Server) send(m *Message) error {

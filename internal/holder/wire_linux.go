@@ -15,10 +15,11 @@
 // Holder and server speak over a socket with separate messages (SOCK_SEQPACKET of unix(7)). The descriptors of a message come with the
 // message. The messages of a dead server arrive.
 //
-//	holder → server  Hello   the version of the messages, the number of the server, how the last server ended
+//	holder → server  Hello   the version of the messages, the number of the server, how and when the last server ended
 //	                 Kept    an id with its pid, its descriptors and, after Reap, its end; several for an id with many
 //	                 Ready   the last of these
 //	                 Reaped  the answer to Reap
+//	                 Signal  the holder has got this signal
 //	server → holder  Keep    keep these descriptors under this id
 //	                 Drop    close these descriptors of this id
 //	                 Born    the program of this id has this pid
@@ -57,6 +58,7 @@ const (
 	Forget
 	Up
 	Stop
+	Signal
 	last
 )
 
@@ -70,12 +72,13 @@ const (
 // Message is a message. The fields without a meaning for its kind are zero.
 type Message struct {
 	Kind   Kind
-	Number uint64 // of Hello: the version
+	Number uint64 // of Hello: the version; of Signal: its number
 	ID     string
 	PID    int // of Hello: the number of the server, from 1
 	End    End
 	Names  []string // of descriptors
 	Text   string   // of Hello: how the last server ended; "": there was none
+	Time   int64    // of Hello: when the last server ended, in nanoseconds of CLOCK_BOOTTIME
 
 	files []int // as many as Names, of Keep and Kept
 }
@@ -104,7 +107,7 @@ func (m *Message) encode() []byte {
 	for _, name := range m.Names {
 		b = appendText(b, name)
 	}
-	return appendText(b, m.Text)
+	return binary.AppendVarint(appendText(b, m.Text), m.Time)
 }
 
 func appendText(b []byte, s string) []byte {
@@ -125,6 +128,7 @@ func decode(b []byte) (m Message, err error) {
 		m.Names = append(m.Names, r.text())
 	}
 	m.Text = r.text()
+	m.Time = r.varint()
 	if r.short || m.Kind == 0 || m.Kind >= last {
 		return Message{}, fmt.Errorf("holder: a message of %d bytes that is none, its kind is %d", len(b), m.Kind)
 	}
@@ -257,6 +261,13 @@ func closeAll(files []int) {
 	for _, fd := range files {
 		unix.Close(fd)
 	}
+}
+
+// boottime returns the time of a clock that all processes share and nobody sets.
+func boottime() int64 {
+	var now unix.Timespec
+	unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // fails for no known clock
+	return now.Nano()
 }
 
 // clip bounds a text of the system in a message.
