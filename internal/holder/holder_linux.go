@@ -347,6 +347,7 @@ func (h *holder) do(m Message) {
 		}
 	case Up:
 		h.up = true
+		trim()
 	case Stop:
 		h.stop = true
 	default:
