@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -85,6 +86,10 @@ type ServerOptions struct {
 	// certificate, with a wrong Origin, or above a limit. Any goroutine may call Refused, which must not block. Nil: nobody is told.
 	Refused func(remote, reason string)
 
+	// Kept has the open sockets, by the names from Server.Socket, of a server whose process was killed. Listen goes on with the socket of its
+	// own address, and with the connections that nobody has accepted yet. Listen closes all of Kept.
+	Kept map[string]*os.File
+
 	Log *slog.Logger // nil: nothing is logged
 }
 
@@ -105,6 +110,11 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 	if o == nil {
 		o = &ServerOptions{}
 	}
+	defer func() {
+		for _, f := range o.Kept {
+			f.Close()
+		}
+	}()
 	unix := strings.HasPrefix(url, "unix://")
 	if o.Framed && !unix {
 		return nil, fmt.Errorf("length-prefixed frames are for unix sockets and stdio, not for %q: listen at unix://PATH, or leave the framing out", url)
@@ -113,7 +123,7 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 	case strings.HasPrefix(url, "wss://") != (o.TLS != nil):
 		return nil, fmt.Errorf("a certificate and its key are for wss://IP:PORT, and needed there; the address is %q", url)
 	}
-	l, shown, err := listen(url, o.Insecure || o.Door != nil)
+	l, shown, err := listen(url, o.Insecure || o.Door != nil, o.Kept)
 	if err != nil {
 		return nil, err
 	}
@@ -152,12 +162,43 @@ func notClosed(err error) error {
 	return err
 }
 
-func listen(url string, insecure bool) (l net.Listener, shown string, err error) {
+// A socket is a listener that can be kept for another process.
+type socket struct {
+	net.Listener
+	name string // the address that was asked for, and of a unix socket its file
+}
+
+// Socket calls keep with the descriptor of the open socket, and with a name for ServerOptions.Kept. The descriptor is open until keep returns.
+func (s *Server) Socket(keep func(name string, fd int) error) error {
+	l := s.listener.Listener.(*socket)
+	raw, err := l.Listener.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = keep(l.name, int(fd)) })
+	return cmp.Or(err, failed)
+}
+
+// takeUp returns the listener of a kept socket; nil: there is none of this name.
+func takeUp(kept map[string]*os.File, name string) (net.Listener, error) {
+	f := kept[name]
+	if f == nil {
+		return nil, nil
+	}
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("go on with the open socket of %s: %w", name, err)
+	}
+	return l, nil
+}
+
+func listen(url string, insecure bool, kept map[string]*os.File) (_ *socket, shown string, err error) {
 	if path, ok := strings.CutPrefix(url, "unix://"); ok && path != "" {
 		if path, err = filepath.Abs(path); err != nil {
 			return nil, "", fmt.Errorf("listen at %s: %w", url, err)
 		}
-		l, err = listenUnix(path)
+		l, err := listenUnix(path, kept)
 		return l, "unix://" + path, err
 	}
 	scheme, host, _ := strings.Cut(url, "://")
@@ -171,7 +212,10 @@ func listen(url string, insecure bool) (l net.Listener, shown string, err error)
 	if !insecure && !addr.Addr().IsLoopback() {
 		return nil, "", fmt.Errorf("refusing to start non-loopback websocket listener %s without auth; configure `--ws-auth capability-token` or `--ws-auth signed-bearer-token`\nwhoever reaches %s could run programs here: ask for credentials (troupe serve -h), choose a loopback address, or allow it with --insecure", addr, url)
 	}
-	l, err = net.Listen("tcp", addr.String())
+	l, err := takeUp(kept, url)
+	if l == nil && err == nil {
+		l, err = net.Listen("tcp", addr.String())
+	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		//lint:ignore ST1005 the first line is the peer's text
 		return nil, "", fmt.Errorf("Address in use (os error %d)\nlisten at %s: another program listens there; choose another port, or 0 for any: %w", syscall.EADDRINUSE, url, err)
@@ -179,15 +223,25 @@ func listen(url string, insecure bool) (l net.Listener, shown string, err error)
 	if err != nil {
 		return nil, "", fmt.Errorf("listen at %s: %w", url, err)
 	}
-	return l, scheme + "://" + l.Addr().String(), nil
+	return &socket{l, url}, scheme + "://" + l.Addr().String(), nil
 }
 
 // maxSocketPath is in bytes. The kernel requires a zero byte after the path.
 const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-func listenUnix(path string) (net.Listener, error) {
+func listenUnix(path string, kept map[string]*os.File) (*socket, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("socket path %s is %d bytes long; at most %d are possible", path, len(path), maxSocketPath)
+	}
+	if own, err := os.Lstat(path); err == nil {
+		name := unixName(path, own)
+		l, err := takeUp(kept, name)
+		if err != nil {
+			return nil, err
+		}
+		if l, ok := l.(*net.UnixListener); ok {
+			return &socket{&unixListener{UnixListener: l, path: path, own: own}, name}, nil
+		}
 	}
 	if err := removeStale(path); err != nil {
 		return nil, err
@@ -205,19 +259,29 @@ func listenUnix(path string) (net.Listener, error) {
 		l.Close()
 		return nil, fmt.Errorf("listen at unix://%s: %w", path, err)
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	listener := l.(*net.UnixListener)
+	listener.SetUnlinkOnClose(false)
 	own, err := os.Lstat(path)
 	if err != nil {
 		l.Close()
 		return nil, fmt.Errorf("listen at unix://%s: %w", path, err)
 	}
-	return &unixListener{Listener: l, path: path, own: own}, nil
+	return &socket{&unixListener{UnixListener: listener, path: path, own: own}, unixName(path, own)}, nil
+}
+
+// unixName returns the name of the socket of a file. While the socket is open, the kernel gives the number of its file to no other file.
+func unixName(path string, own fs.FileInfo) string {
+	st, ok := own.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "unix://" + path
+	}
+	return fmt.Sprintf("unix://%s %d:%d", path, st.Dev, st.Ino)
 }
 
 // A unixListener removes its socket file when it is closed. Another server may listen at the path by then, because
 // somebody has removed the file: the file of that server stays.
 type unixListener struct {
-	net.Listener
+	*net.UnixListener
 	path   string
 	own    fs.FileInfo
 	closed sync.Once
@@ -229,7 +293,7 @@ func (l *unixListener) Close() error {
 			os.Remove(l.path)
 		}
 	})
-	return l.Listener.Close()
+	return l.UnixListener.Close()
 }
 
 // removeStale removes a socket file left behind by a killed server.
