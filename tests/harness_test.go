@@ -349,22 +349,28 @@ func procNumber(t testing.TB, pid int, field string) int64 {
 	return n
 }
 
-// descriptors returns how many descriptors the program has open. Only CAP_SYS_PTRACE permits listing those of a process that is not
-// dumpable, as servers are. Everybody may know their number: since Linux 6.2 it is the size of the directory.
+// descriptors returns how many descriptors the program has open.
 func (p *program) descriptors() int {
 	p.t.Helper()
-	dir := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)
+	return descriptorsOf(p.t, p.cmd.Process.Pid)
+}
+
+// descriptorsOf returns how many descriptors a process has open. Only CAP_SYS_PTRACE permits listing those of a process that is not
+// dumpable, as servers are. Everybody may know their number: since Linux 6.2 it is the size of the directory.
+func descriptorsOf(t testing.TB, pid int) int {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	info, err := os.Stat(dir)
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 	if info.Size() > 0 {
 		return int(info.Size())
 	}
-	needs.Descriptors(p.t)
+	needs.Descriptors(t)
 	fds, err := os.ReadDir(dir)
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return len(fds)
 }

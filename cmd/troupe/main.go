@@ -10,6 +10,7 @@
 //   - ps.go, info.go, look.go, top.go, events.go, wait.go, doctor.go, sessions.go, share.go: what runs
 //   - stop.go, signal.go, restart.go, rm.go: what is to end, and to begin again
 //   - cp.go, ls.go, cat.go, stat.go, files.go, internal/transfer: files
+//   - internal/hold: troupe serve and its holder
 //   - internal/target, internal/pick: which server, and which process or session a name means
 //   - internal/console, internal/why, internal/spec: keys and raw mode; words for ends; what people write for limits and restarts
 //   - exit.go, stdout.go, usage.go, man.go, complete.go: exit codes, a full disk, help

@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +24,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
 	"github.com/b6f6fdd7/troupe/transport"
@@ -41,6 +44,7 @@ type serveOptions struct {
 	policy       string
 	verbose      bool
 	exitWhenIdle time.Duration // 0: never
+	holder       bool
 	// As the options of transport.ServerOptions with these names.
 	maxConnectionsEach, maxConnectionsEachAddress int
 	config                                        actors.Config
@@ -73,7 +77,14 @@ func newServe() *cobra.Command {
 			if err := o.check(); err != nil {
 				return usageError{err}
 			}
-			return serve(o)
+			held, err := hold.Attach()
+			if err == nil && held == nil && o.holder {
+				err = wrong("write --%s after serve, and without a value", hold.Flag)
+			}
+			if err != nil {
+				return err
+			}
+			return serve(o, held)
 		},
 	}
 	for _, s := range sections {
@@ -106,6 +117,12 @@ func (o *serveOptions) check() error {
 		if u, err := url.Parse(origin); origin != "null" && (err != nil || u.Scheme == "" || u.Host == "" || origin != u.Scheme+"://"+u.Host) {
 			return fmt.Errorf("--allow-origin %q: an origin is SCHEME://HOST or SCHEME://HOST:PORT, as in https://example.org", origin)
 		}
+	}
+	switch {
+	case o.holder && runtime.GOOS != "linux":
+		return fmt.Errorf("--%s works on Linux only", hold.Flag)
+	case o.holder && o.stdio():
+		return fmt.Errorf("--%s is for a server that listens at an address: nobody can resume a session on stdio", hold.Flag)
 	}
 	switch c := child.Containment(o.containment); c {
 	case "auto":
@@ -145,8 +162,8 @@ func (o *serveOptions) secretFiles() (all []string) {
 
 // serve serves until SIGTERM or SIGINT, or on stdio until SIGHUP or the end of stdin, and then drains. A
 // second signal ends the drain: the server kills the remaining programs. The end of a terminal (SIGHUP) is not the end of
-// a server with an address, because its clients may be anywhere.
-func serve(o *serveOptions) (err error) {
+// a server with an address, because its clients may be anywhere. held is nil for a server without a holder.
+func serve(o *serveOptions, held *hold.Server) (err error) {
 	level := slog.LevelInfo
 	if o.verbose {
 		level = slog.LevelDebug
@@ -164,10 +181,7 @@ func serve(o *serveOptions) (err error) {
 		// execve(2), and programs would inherit that. A caught signal returns to its default.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	// Catch signals to the very end: a late signal must not turn success into failure.
-	signal.Notify(make(chan os.Signal, 1), stops...)
-	stop, cancel := signal.NotifyContext(context.Background(), stops...)
-	defer cancel()
+	stop, again := stopRequests(stops, held.Requests(), held.Gone())
 
 	var server *transport.Server
 	var troupe *actors.Troupe // set before server serves
@@ -210,12 +224,16 @@ func serve(o *serveOptions) (err error) {
 			Ready:   func() bool { return stop.Err() == nil },
 			Refused: record.Refused,
 			Memory:  func() transport.Memory { return troupe.Memory() },
+			Kept:    held.Sockets(),
 			Log:     log,
 		})
 		if err != nil {
 			return err
 		}
 		defer s.Close()
+		if err := s.Socket(held.KeepSocket); err != nil {
+			return err
+		}
 		server = s
 	}
 	if err := child.SealFiles(); err != nil {
@@ -246,23 +264,35 @@ func serve(o *serveOptions) (err error) {
 	}
 	o.audit.started(record, listen, string(troupe.Containment()))
 	defer func() { o.audit.stopped(record, log, err) }()
-	log.Info("ready", "containment", troupe.Containment(), "files", soft)
+	ready := func() { log.Info("ready", "containment", troupe.Containment(), "files", soft) }
 
 	if server != nil {
-		fmt.Fprintln(stdout, server.URL())
-		if term.IsTerminal(int(os.Stderr.Fd())) {
-			fmt.Fprintf(os.Stderr, "in another terminal: troupe run --url %s -- sh\n", server.URL())
+		if held.First() { // whoever reads stdout may have what it wanted, and have closed a pipe
+			fmt.Fprintln(stdout, server.URL())
+			if term.IsTerminal(int(os.Stderr.Fd())) {
+				fmt.Fprintf(os.Stderr, "in another terminal: troupe run --url %s -- sh\n", server.URL())
+			}
 		}
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c, c.About()) }) }()
+		last, gap := held.Serves()
+		ready()
+		if last != "" {
+			log.Warn("serves in place of a server that died", "died", last, "gap", gap)
+		}
 		select {
 		case <-stop.Done():
 		case <-retired(stop, troupe, o.exitWhenIdle):
 			log.Info("ends because it had nothing to do", "for", o.exitWhenIdle)
+			held.Stops()
 			// Before the drain: a client that comes now finds no server, and may start another.
 			return errors.Join(server.Close(), troupe.Shutdown(context.Background()))
 		case err := <-served:
+			held.Stops()
 			return errors.Join(err, troupe.Shutdown(context.Background()))
+		case <-held.Gone():
+			log.Error("the holder has ended, and all programs end")
+			return errors.Join(hold.ErrLost, troupe.Kill())
 		}
 		// The server still accepts connections during the drain: /readyz reports the drain, and a
 		// client whose connection was cut may come back for the end of its output.
@@ -273,6 +303,7 @@ func serve(o *serveOptions) (err error) {
 		}
 		closed := make(chan struct{})
 		stdio := open(os.Stdin, os.Stdout, &transport.StdioOptions{Closed: func() { close(closed) }})
+		ready()
 		troupe.Accept(stdio, stdio.About())
 		select {
 		case <-stop.Done():
@@ -281,10 +312,43 @@ func serve(o *serveOptions) (err error) {
 		}
 	}
 
+	held.Stops()
 	log.Info("draining", "grace", o.config.KillGrace)
-	again, cancel := signal.NotifyContext(context.Background(), stops...)
-	defer cancel()
 	return troupe.Shutdown(again)
+}
+
+// stopRequests catches signals, to the very end: a late signal must not turn success into failure. stop is done after the first signal,
+// and again after the second, or when gone is closed. passed has the signals to the holder, gone is closed when the holder has ended; both
+// are nil without a holder. A terminal and a service manager may send one signal to the holder and to the server. So the signals to the one
+// and to the other do not add up.
+func stopRequests(signals []os.Signal, passed <-chan os.Signal, gone <-chan struct{}) (stop, again context.Context) {
+	stop, first := context.WithCancel(context.Background())
+	again, second := context.WithCancel(context.Background())
+	caught := make(chan os.Signal, 16)
+	signal.Notify(caught, signals...)
+	go func() {
+		toServer, toHolder := 0, 0
+		for {
+			select {
+			case <-caught:
+				toServer++
+			case s := <-passed:
+				if slices.Contains(signals, s) {
+					toHolder++
+				}
+			case <-gone:
+				second()
+				return
+			}
+			if max(toServer, toHolder) > 0 {
+				first()
+			}
+			if max(toServer, toHolder) > 1 {
+				second()
+			}
+		}
+	}()
+	return stop, again
 }
 
 // retired returns a channel that is closed when the troupe has had nothing to do for idle, and refuses clients from

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
 )
 
@@ -36,6 +37,8 @@ func (o *serveOptions) sections() (all []flagSection) {
 	f.StringVar(&o.credentials.tls.Key, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
 	f.BoolVar(&o.credentials.tls.AllowTLS12, "tls-1.2", false, "allow TLS 1.2 beside 1.3")
 	f.DurationVar(&o.exitWhenIdle, "exit-when-idle", 0, "end, with exit code 0, when for so long there was no connection, and no session had a program or the output of one; 0: serve until a signal comes")
+	f.BoolVar(&o.holder, hold.Flag, false, "start the next server if a server dies; see package hold")
+	f.MarkHidden(hold.Flag) // fails for unknown flags only
 
 	f = section("Who may connect")
 	f.StringVar(&o.credentials.tokens, "auth-token-file", "", "accept the bearer tokens in `FILE`. A line is NAME TOKEN, or NAME sha256:HEX. The file is read at each connection")
@@ -146,7 +149,11 @@ func printHelp(w io.Writer, sections []flagSection) {
 		"docs/EXPOSE.md puts a server on a network, step by step.\n")
 	for _, s := range sections {
 		fmt.Fprintf(w, "\n%s:\n", s.title)
-		s.VisitAll(func(f *pflag.Flag) { printFlag(w, f) })
+		s.VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				printFlag(w, f)
+			}
+		})
 	}
 }
 

@@ -478,6 +478,23 @@ var mutants = []mutant{
 	{file: "transport/places.go", old: `			if delete(t.places, v); len(t.places) == 0 {
 				delete(v.of.tallies, h)
 			}`, new: `			delete(t.places, v)`, breaks: "nothing is kept of an identity without connections"},
+	{file: "cmd/troupe/serve.go", old: `max(toServer, toHolder) > 1`, new: `toServer+toHolder > 1`, breaks: "a signal to holder and server, as from a terminal, is one request to stop", run: "^TestStopRequests$"},
+	{file: "cmd/troupe/serve.go", old: `		if held.First() {`, new: `		if true {`, breaks: "the address is printed once", in: "tests", run: "^TestServerIsKilled$"},
+	{file: "cmd/troupe/serve.go", old: `			Kept:    held.Sockets(),
+`, new: ``, breaks: "the next server goes on with the socket of a server that was killed", in: "tests", run: "^TestServerIsKilled$"},
+	{file: "cmd/troupe/serve.go", old: `			held.Stops()
+			// Before`, new: `			// Before`, breaks: "no server follows one that ends on purpose", in: "tests", run: "^TestHeldServerEndsByItself$"},
+	{file: "cmd/troupe/serve.go", old: `		case <-held.Gone():`, new: `		case <-(chan struct{})(nil):`, breaks: "a server ends with its holder", in: "tests", run: "^TestHolderIsKilled$"},
+	{file: "cmd/troupe/serveflags.go", old: `	f.MarkHidden(hold.Flag) //`, new: `	//`, breaks: "a flag that is not promised yet is hidden", run: "^TestHolderIsHidden$"},
+	{file: "cmd/troupe/internal/hold/hold_linux.go", old: `signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)`, new: `_ = signal.Notify`, breaks: "a server goes on if nobody reads its log", in: "tests", run: "^TestHeldServerWithoutReaders$"},
+	{file: "cmd/troupe/internal/hold/hold.go", old: `		if old != name {`, new: `		if true {`, breaks: "the holder keeps the socket of the server that serves"},
+	{file: "internal/holder/holder_linux.go", old: `	case s == syscall.SIGQUIT || !h.up:`, new: `	case true:`, breaks: "a server that serves is told of the signals of the holder, and gets its own once"},
+	{file: "internal/holder/holder_linux.go", old: `	h.killed = h.killed || s == syscall.SIGTERM ||`, new: `	h.killed = h.killed ||`, breaks: "after SIGTERM no other server follows"},
+	{file: "internal/holder/holder_linux.go", old: `		trim()
+`, new: ``, breaks: "a holder is small", in: "tests", run: "^TestHeldServerEndsByItself$"},
+	{file: "transport/server.go", old: `		if l, ok := l.(*net.UnixListener); ok {`, new: `		if l, ok := l.(*net.UnixListener); ok && false {`, breaks: "a client at a unix socket is not refused while there is no server", run: "^TestKeptSocket$"},
+	{file: "transport/server.go", old: `	return fmt.Sprintf("unix://%s %d:%d", path, st.Dev, st.Ino)`, new: `	_ = st
+	return "unix://" + path`, breaks: "a server listens anew if the file of its socket is another one", run: "^TestKeptSocket$"},
 	{file: "transport/server.go", old: `path == "/rpc" && h.unix`, new: `path == "/rpc"`, breaks: "a websocket is at /rpc on unix sockets only"},
 	{file: "actors/peer/configfiles/projects.go", old: `!trust.covers(dir, root, main)`, new: `trust == nil`, breaks: "the files of a project count only if the user trusts the project"},
 	{file: "actors/peer/configfiles/projects.go", old: `return trusted`, new: `return trusted || true`, breaks: "a directory that the user distrusts has no say"},

@@ -1,0 +1,120 @@
+// Package hold joins troupe serve with package internal/holder.
+//
+// With --holder, troupe serve becomes a holder in the init of this package, before most other packages of the binary are initialized, because
+// a holder is small. Go initializes a package as soon as its imports are, in the order of import paths. So hold imports little, and
+// not even log/slog.
+//
+// The holder starts its own program again, with the same arguments, as the server. The server parses the arguments, and tells what is wrong
+// with them. The program is /proc/self/exe: the file of the holder, even if an installation has put another file at its path. So holder and server are
+// of one build, and nobody changes the version of a server by killing it.
+package hold
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"time"
+)
+
+// Flag is the flag of troupe serve without its dashes.
+const Flag = "holder"
+
+// ErrLost means: the holder has ended.
+var ErrLost = errors.New("the holder of this server has ended, and the programs end with it: start troupe serve again")
+
+// A Server is the side of a server to its holder. A nil Server is that of a server without a holder.
+type Server struct {
+	holder  conn
+	number  int                 // of the server, from 1
+	last    string              // how the last server has ended
+	ended   time.Time           // when
+	sockets map[string]*os.File // of the last server
+}
+
+// conn is what a Server needs of holder.Server, which exists on Linux only.
+type conn interface {
+	Keep(id string, files map[string]int) error
+	Drop(id string, names ...string) error
+	Lost() <-chan struct{}
+	Signals() <-chan os.Signal
+	Up() error
+	Stop() error
+}
+
+// own is the id under which the holder keeps the descriptors of servers, and not of a program.
+const own = ""
+
+// socketName begins the names of listening sockets.
+const socketName = "listen "
+
+// First reports whether no server has served before this one.
+func (s *Server) First() bool { return s == nil || s.number == 1 }
+
+// Sockets returns the open sockets of the last server by the names from KeepSocket.
+func (s *Server) Sockets() map[string]*os.File {
+	if s == nil {
+		return nil
+	}
+	return s.sockets
+}
+
+// KeepSocket has the holder keep a listening socket for the next server, in place of the sockets of the last server.
+func (s *Server) KeepSocket(name string, fd int) error {
+	if s == nil {
+		return nil
+	}
+	if err := s.holder.Keep(own, map[string]int{socketName + name: fd}); err != nil {
+		return err
+	}
+	for old := range s.sockets {
+		if old != name {
+			s.holder.Drop(own, socketName+old) // after an error the holder has ended: see Gone
+		}
+	}
+	return nil
+}
+
+// takeSockets takes the sockets out of the files that the holder has kept.
+func takeSockets(files map[string]int) map[string]*os.File {
+	sockets := make(map[string]*os.File)
+	for kept, fd := range files {
+		if name, ok := strings.CutPrefix(kept, socketName); ok {
+			sockets[name] = os.NewFile(uintptr(fd), name)
+			delete(files, kept)
+		}
+	}
+	return sockets
+}
+
+// Requests returns the channel with the signals that the holder has got; nil: there is no holder.
+func (s *Server) Requests() <-chan os.Signal {
+	if s == nil {
+		return nil
+	}
+	return s.holder.Signals()
+}
+
+// Gone returns a channel, closed at the end of the holder; nil: there is no holder.
+func (s *Server) Gone() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.holder.Lost()
+}
+
+// Serves tells the holder that this server serves: if the server dies from now on, another one follows. Serves returns how the last server
+// has ended, "" if there was none, and how long there was no server.
+func (s *Server) Serves() (last string, gap time.Duration) {
+	if s == nil {
+		return "", 0
+	}
+	s.holder.Up() // after an error the holder has ended: see Gone
+	return s.last, time.Since(s.ended).Round(time.Millisecond)
+}
+
+// Stops tells the holder that this server ends on purpose, and that no other follows.
+func (s *Server) Stops() {
+	if s != nil {
+		s.holder.Stop() // as with Up
+	}
+}

@@ -1,0 +1,80 @@
+package hold
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/holder"
+)
+
+// serverName is the argv[0] and the name of the main thread of a server with a holder.
+const serverName = "troupe-server"
+
+// socket is the descriptor of this server's socket to its holder; 0: there is no holder.
+var socket int
+
+// init makes this program a holder if its arguments say so. Neither main nor the init of most other packages runs then.
+func init() {
+	if len(os.Args) < 2 || os.Args[1] != "serve" {
+		return
+	}
+	fd, ok := holder.Socket()
+	if !ok && !slices.Contains(os.Args[2:], "--"+Flag) {
+		return
+	}
+	// No program of the same user may attach to this process: the holder and each server have the descriptors of all programs.
+	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // fails for bad arguments only
+	if !ok {
+		os.Exit(hold())
+	}
+	socket = fd
+	name, _ := unix.ByteSliceFromString(serverName)
+	unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0)
+}
+
+// hold is a holder, and returns its exit code.
+func hold() int {
+	code, err := holder.Run(holder.Config{
+		Path: "/proc/self/exe", Argv: append([]string{serverName}, os.Args[1:]...), Env: os.Environ(), Log: log,
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "troupe serve:", err)
+	}
+	return code
+}
+
+// log writes an error as the server logs. A holder waits for nobody: if nobody reads stderr, the line is lost. A pipe that is ready has
+// room for a whole line (PIPE_BUF of pipe(7)).
+func log(format string, args ...any) {
+	line := fmt.Appendf(nil, "time=%s level=ERROR msg=%q\n", time.Now().Format("2006-01-02T15:04:05.000Z07:00"), fmt.Sprintf(format, args...))
+	stderr := []unix.PollFd{{Fd: 2, Events: unix.POLLOUT}}
+	if n, err := unix.Poll(stderr, 0); err == nil && n == 1 && stderr[0].Revents == unix.POLLOUT {
+		unix.Write(2, line)
+	}
+}
+
+// Attach returns the side of this server to its holder; nil: the server has none.
+func Attach() (*Server, error) {
+	if socket == 0 {
+		return nil, nil
+	}
+	// A caught SIGPIPE ends no process. Otherwise each server would die at its first line if nobody reads stderr any more.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	h, err := holder.Attach(socket)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{holder: h, number: h.Number, last: h.Last, ended: h.Ended}
+	for _, f := range h.Found {
+		if f.ID == own {
+			s.sockets = takeSockets(f.Files)
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,65 @@
+package hold
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// record is a holder that writes down what it is told.
+type record struct {
+	conn
+	told []string
+}
+
+func (r *record) Keep(id string, files map[string]int) error {
+	r.told = append(r.told, "keep "+id+strings.Join(slices.Sorted(maps.Keys(files)), ","))
+	return nil
+}
+
+func (r *record) Drop(id string, names ...string) error {
+	r.told = append(r.told, "drop "+id+strings.Join(names, ","))
+	return nil
+}
+
+// The holder keeps the socket of this server, then drops those of other addresses, and nothing else.
+func TestKeepSocket(t *testing.T) {
+	files := make(map[string]int)
+	for _, name := range []string{"listen ws://a", "listen ws://b", "something else"} {
+		fd, err := syscall.Open(os.DevNull, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = fd
+	}
+	r := new(record)
+	s := &Server{holder: r, sockets: takeSockets(files)}
+	if got := slices.Sorted(maps.Keys(s.Sockets())); !slices.Equal(got, []string{"ws://a", "ws://b"}) || len(files) != 1 {
+		t.Errorf("sockets %q; left: %v", got, files)
+	}
+	if err := s.KeepSocket("ws://b", 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range s.Sockets() {
+		f.Close()
+	}
+	syscall.Close(files["something else"])
+	if want := []string{"keep listen ws://b", "drop listen ws://a"}; !slices.Equal(r.told, want) {
+		t.Errorf("the holder was told %q, want %q", r.told, want)
+	}
+}
+
+// Each method of a server without a holder does nothing.
+func TestWithoutHolder(t *testing.T) {
+	var s *Server
+	if err := s.KeepSocket("ws://a", 0); err != nil {
+		t.Error(err)
+	}
+	s.Stops()
+	if last, _ := s.Serves(); last != "" || !s.First() || s.Sockets() != nil || s.Requests() != nil || s.Gone() != nil {
+		t.Errorf("last %q, first %v, sockets %v", last, s.First(), s.Sockets())
+	}
+}
