@@ -146,12 +146,13 @@ type Log struct {
 	// Fixed before the first entry.
 	MaxChunk int
 
-	items   []item // in the order of their seqs; the last has a single entry
-	first   uint64 // seq of items[0], less 1: the number of dropped entries
-	seen    uint64 // highest seq read or passed by a cursor: only later output may still grow
-	spooled int64  // bytes on disk
-	coded   int64  // bytes in the rests of all stretches
-	closed  bool   // Closed was added, and no Reopen followed
+	items   []item        // in the order of their seqs; the last has a single entry
+	first   uint64        // seq of items[0], less 1: the number of dropped entries
+	seen    uint64        // highest seq read or passed by a cursor: only later output may still grow
+	spooled int64         // bytes on disk
+	coded   int64         // bytes in the rests of all stretches
+	closed  bool          // Closed was added, and no Reopen followed
+	newest  [Closed]int32 // of each kind of event but Closed: 1 and the run of the newest; 0: there was none
 	// Totals of all dropped entries.
 	droppedCost  int64
 	droppedBytes uint64
@@ -231,7 +232,7 @@ func (l *Log) AppendLost(s protocol.Stream, n int) {
 func (l *Log) Spooled() int64 { return l.spooled }
 
 // AppendExited adds the end of a run. denied is Entry.Denied. As all that append an event, AppendExited reports whether it has
-// added an entry: repeating the newest one adds none.
+// added an entry: the newest event of its kind is not added again, whatever came in between.
 func (l *Log) AppendExited(st protocol.ExitStatus, denied bool) bool {
 	return l.pushEvent(Entry{Kind: Exited, Status: &st, Denied: denied})
 }
@@ -257,29 +258,27 @@ func (l *Log) AppendClosed() bool {
 		return false
 	}
 	l.closed = true
-	return l.pushEvent(Entry{Kind: Closed})
+	l.push(Entry{Kind: Closed})
+	return true
 }
 
-// pushEvent adds an event, unless the newest entry is the same.
+// pushEvent adds an event, unless the newest of its kind is about the same run.
 func (l *Log) pushEvent(e Entry) bool {
-	if n := len(l.items); n > 0 && l.items[n-1].same(&e) {
+	run := int32(e.run()) + 1
+	if l.newest[e.Kind] == run {
 		return false
 	}
+	l.newest[e.Kind] = run
 	l.push(e)
 	return true
 }
 
-// same reports whether e and other are the same event.
-func (e *Entry) same(other *Entry) bool {
-	switch {
-	case e.Kind != other.Kind || e.Kind == Output:
-		return false
-	case e.Kind == Exited:
-		return e.Status.Run == other.Status.Run
-	case e.Kind == Restarted || e.Kind == Ready:
-		return e.Restart.Run == other.Restart.Run
+// run returns the run of an event; 0 for the end of all runs.
+func (e *Entry) run() int {
+	if e.Kind == Exited {
+		return e.Status.Run
 	}
-	return true
+	return e.Restart.Run
 }
 
 // Reopen lets entries follow Closed. In the log an empty output takes the place of Closed, so that later readers
@@ -288,7 +287,7 @@ func (l *Log) Reopen() {
 	if !l.closed {
 		return
 	}
-	l.closed = false
+	l.closed, l.newest[Evicted] = false, 0
 	if n := len(l.items); n > 0 {
 		it := &l.items[n-1]
 		it.Kind, it.Stream, it.Data = Output, protocol.Stdout, []byte{}

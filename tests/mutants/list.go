@@ -819,8 +819,8 @@ var mutants = []mutant{
 	{file: "actors/process/reads.go", old: `at = earlier(r.pausedUntil, r.heldUntil)`, new: `at = r.pausedUntil`, breaks: "process/wait does not wait for ever for output that has no room"},
 	{file: "actors/process/health/health.go", old: `max(every, now.Least)`, new: `every`, breaks: "probes are no way around the rate of starts"},
 	{file: "actors/process/health/lines.go", old: `min(len(piece), maxLine-len(line))`, new: `len(piece)`, breaks: "a line without an end takes no memory without a bound"},
-	{file: "actors/outlog/outlog.go", old: `		return e.Restart.Run == other.Restart.Run`, new: `		return false`, breaks: "a restart is logged once if the actor fails then"},
-	{file: "actors/outlog/outlog.go", old: `		return e.Status.Run == other.Status.Run`, new: `		return false`, breaks: "the exit of a run is logged once if the actor fails then"},
+	{file: "actors/outlog/outlog.go", old: `l.newest[e.Kind] == run {`, new: `l.newest[e.Kind] == run && e.Kind != Restarted {`, breaks: "a restart is logged once if the actor fails then"},
+	{file: "actors/outlog/outlog.go", old: `l.newest[e.Kind] == run {`, new: `l.newest[e.Kind] == run && e.Kind != Exited {`, breaks: "the exit of a run is logged once if the actor fails then"},
 	{file: "actors/process/feed/feed.go", old: `		v.pull = 0
 	}
 }`, new: `		_ = v
