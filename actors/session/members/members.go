@@ -36,16 +36,16 @@ type removal struct {
 
 // Table holds the processes of one session. The zero Table is empty.
 type Table struct {
-	// live holds the processes that clients can name, by the client's id. A client may use an id
+	// live has the names of the processes that clients can name, by the client's id. A client may use an id
 	// again once its process is not live.
-	live map[string]*Process
+	live map[string]string
 	// known holds all processes whose actors have not stopped, by the names of the actors: the live ones, and
 	// those that linger since they have retired.
 	known map[string]*Process
 	// closed counts the live processes that are Closed.
 	closed int
-	// stay has the Closed live processes that GiveWay has not returned, the first to close first.
-	stay []*Process
+	// stay has the names of the Closed live processes that GiveWay has not returned, the first to close first.
+	stay []string
 	// removed holds processes that were given up, the oldest first: at most maxRemoved, and no
 	// id twice. An id that a client uses again is not among them.
 	removed []removal
@@ -54,22 +54,24 @@ type Table struct {
 // Add puts a process into the table. No live process has its id.
 func (t *Table) Add(p *Process) {
 	if t.live == nil {
-		t.live, t.known = make(map[string]*Process), make(map[string]*Process)
+		t.live, t.known = make(map[string]string), make(map[string]*Process)
 	}
 	t.removed = slices.DeleteFunc(t.removed, func(r removal) bool { return r.ID == p.ID })
-	t.live[p.ID], t.known[p.Name] = p, p
+	t.live[p.ID], t.known[p.Name] = p.Name, p
 }
 
 // Get returns the live process with the client's id; nil: there is none.
-func (t *Table) Get(id string) *Process { return t.live[id] }
+func (t *Table) Get(id string) *Process { return t.known[t.live[id]] }
 
 // Named returns the live process whose actor has the name; nil: there is none.
 func (t *Table) Named(name string) *Process {
-	if p := t.known[name]; p != nil && t.live[p.ID] == p {
+	if p := t.known[name]; p != nil && t.isLive(p) {
 		return p
 	}
 	return nil
 }
+
+func (t *Table) isLive(p *Process) bool { return t.live[p.ID] == p.Name }
 
 // Known returns the process whose actor has the name, live or lingering; nil: there is none.
 func (t *Table) Known(name string) *Process { return t.known[name] }
@@ -82,7 +84,7 @@ func (t *Table) Close(name string) {
 	if p := t.Named(name); p != nil && !p.Closed {
 		p.Closed = true
 		t.closed++
-		t.stay = append(t.stay, p)
+		t.stay = append(t.stay, name)
 	}
 }
 
@@ -91,7 +93,7 @@ func (t *Table) Reopen(name string) {
 	if p := t.Named(name); p != nil && p.Closed {
 		p.Closed = false
 		t.closed--
-		t.stay = slices.DeleteFunc(t.stay, func(o *Process) bool { return o == p })
+		t.stay = slices.DeleteFunc(t.stay, func(other string) bool { return other == name })
 	}
 }
 
@@ -100,9 +102,9 @@ func (t *Table) GiveWay() *Process {
 	if len(t.stay) == 0 {
 		return nil
 	}
-	p := t.stay[0]
-	t.stay[0], t.stay = nil, t.stay[1:]
-	return p
+	name := t.stay[0]
+	t.stay = slices.Delete(t.stay, 0, 1)
+	return t.known[name]
 }
 
 // Running reports whether a live process has not closed.
@@ -112,13 +114,21 @@ func (t *Table) Running() bool { return len(t.live) > t.closed }
 func (t *Table) Empty() bool { return len(t.known) == 0 }
 
 // All are the live processes, in no order.
-func (t *Table) All() iter.Seq[*Process] { return maps.Values(t.live) }
+func (t *Table) All() iter.Seq[*Process] {
+	return func(yield func(*Process) bool) {
+		for name := range maps.Values(t.live) {
+			if !yield(t.known[name]) {
+				return
+			}
+		}
+	}
+}
 
 // Lingering are the retired processes, in no order.
 func (t *Table) Lingering() iter.Seq[*Process] {
 	return func(yield func(*Process) bool) {
 		for _, p := range t.known {
-			if t.live[p.ID] != p && !yield(p) {
+			if !t.isLive(p) && !yield(p) {
 				return
 			}
 		}
@@ -142,9 +152,9 @@ func (t *Table) Retire(p *Process) {
 
 // Forget takes a live process from the table.
 func (t *Table) Forget(p *Process) {
-	if p.Closed && t.live[p.ID] == p {
+	if p.Closed && t.isLive(p) {
 		t.closed--
-		if i := slices.Index(t.stay, p); i >= 0 { // near the beginning: who closes first mostly goes first
+		if i := slices.Index(t.stay, p.Name); i >= 0 { // near the beginning: who closes first mostly goes first
 			t.stay = slices.Delete(t.stay, i, i+1)
 		}
 	}
