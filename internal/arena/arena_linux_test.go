@@ -763,3 +763,43 @@ func TestReadersHold(t *testing.T) {
 		t.Errorf("%d bytes are in use at the end", a.Used())
 	}
 }
+
+// An entry grows within its room, and no further. The next process finds the entry as long as it is, and the entry after its room.
+func TestExtend(t *testing.T) {
+	f := memory(t)
+	a := open(t, f, room(4))
+	c := chain(t, a, 7)
+	e, err := c.Reserve(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(e.Data(), fill(7, 0, 100))
+	e = c.CommitWithRoom(e, 10, Header{Kind: 3, Stream: 2, AtMs: 5, Offset: 6, Extra: 8})
+	next := add(t, c, 20)
+	for _, n := range []int{0, 1, 30} {
+		e = c.Extend(e, n)
+	}
+	if len(e.Data()) != 41 || e.Room() != 104-41 || len(e.All()) != 104 {
+		t.Errorf("%d bytes, room for %d, %d in all", len(e.Data()), e.Room(), len(e.All()))
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("an entry grew beyond its room")
+			}
+		}()
+		c.Extend(e, e.Room()+1)
+	}()
+	a.Close()
+	c = open(t, f, 0).Find(7)
+	var got []Entry
+	for e := range c.Entries() {
+		got = append(got, e)
+	}
+	if len(got) != 2 || !bytes.Equal(got[0].Data(), fill(7, 0, 41)) || got[0].Header() != (Header{Kind: 3, Stream: 2, AtMs: 5, Offset: 6, Extra: 8}) || got[1].Place() != next.Place() {
+		t.Errorf("the next process finds %d entries: %v", len(got), got)
+	}
+	if open(t, memory(t), room(1)).Find(7) != nil {
+		t.Error("a chain that nobody has made")
+	}
+}

@@ -24,9 +24,11 @@ type entryHead struct {
 const (
 	entryHeader = int(unsafe.Sizeof(entryHead{}))
 	committed   = 1 << 63
-	streamShift = 40
-	kindShift   = 32
-	lengthMask  = 1<<32 - 1
+	streamShift = 48
+	kindShift   = 40
+	roomShift   = 20 // the room is in words of 8 bytes
+	roomMask    = 1<<(kindShift-roomShift) - 1
+	lengthMask  = 1<<roomShift - 1
 )
 
 // The offset of a position is below offsetBits.
@@ -92,6 +94,7 @@ type Entry struct {
 	Block *Block
 	at    uint32 // of the header, in the block
 	n     uint32 // bytes
+	room  uint32 // bytes, of n and of what Extend may add; a multiple of 8
 }
 
 // Header describes an entry. The words mean nothing to the arena.
@@ -122,8 +125,14 @@ func (e Entry) Seq() uint64 { return e.head().seq.Load() }
 // SetSeq stores the number of a committed entry, by a single store.
 func (e Entry) SetSeq(seq uint64) { store(&e.head().seq, seq) }
 
+// Room returns how many bytes Extend may add to a committed entry.
+func (e Entry) Room() int { return int(e.room - e.n) }
+
+// All returns the bytes with the room after them, which Extend adds.
+func (e Entry) All() []byte { return e.Block.mem[int(e.at)+entryHeader:][:e.room:e.room] }
+
 // end returns the offset after e in its block.
-func (e Entry) end() int { return int(e.at) + slot(int(e.n)) }
+func (e Entry) end() int { return int(e.at) + slot(int(e.room)) }
 
 // head returns the header of an entry at an offset.
 func (b *Block) head(offset int) *entryHead { return (*entryHead)(unsafe.Pointer(&b.mem[offset])) }
@@ -134,7 +143,7 @@ func (b *Block) entry(offset int) (e Entry, ok bool) {
 		return Entry{}, false
 	}
 	w := b.head(offset).word.Load()
-	return Entry{b, uint32(offset), uint32(w & lengthMask)}, w != 0
+	return Entry{b, uint32(offset), uint32(w & lengthMask), uint32(w>>roomShift&roomMask) * 8}, w != 0
 }
 
 // Chain is a queue of entries. A single goroutine at a time calls Reserve and Commit. Meanwhile any goroutine may use Entries, Drop, the words, and the
@@ -206,7 +215,7 @@ func (c *Chain) Reserve(n int) (Entry, error) {
 			return Entry{}, err
 		}
 	}
-	c.reserved = Entry{c.last, uint32(c.end), uint32(n)}
+	c.reserved = Entry{c.last, uint32(c.end), uint32(n), uint32(n+7) &^ 7}
 	return c.reserved, nil
 }
 
@@ -226,13 +235,30 @@ func (c *Chain) grow(least int) error {
 
 // Commit adds a reserved entry to the chain, with the first n of its bytes, and returns the entry. After Commit the entry outlives the process. Commit
 // panics if e is not from the last Reserve, or is committed already.
-func (c *Chain) Commit(e Entry, n int, h Header) Entry {
+func (c *Chain) Commit(e Entry, n int, h Header) Entry { return c.commit(e, n, n, h) }
+
+// CommitWithRoom is Commit, but the entry has all the room that was reserved: Extend may add bytes later.
+func (c *Chain) CommitWithRoom(e Entry, n int, h Header) Entry { return c.commit(e, n, int(e.n), h) }
+
+// Extend adds the next n bytes of the room of a committed entry to the entry, by a single store, and returns the longer entry. The caller has written
+// them there. Extend panics if e has less room. The goroutine that calls Reserve calls Extend, too.
+func (c *Chain) Extend(e Entry, n int) Entry {
+	if n < 0 || n > e.Room() {
+		panic(fmt.Sprintf("arena: %d bytes for an entry with room for %d", n, e.Room()))
+	}
+	e.n += uint32(n)
+	w := &e.head().word
+	store(w, w.Load()&^lengthMask|uint64(e.n))
+	return e
+}
+
+func (c *Chain) commit(e Entry, n, room int, h Header) Entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.Block == nil || e != c.reserved || n < 0 || n > int(e.n) {
 		panic(fmt.Sprintf("arena: commit of %d bytes, the entry is not reserved or has only %d", n, e.n))
 	}
-	e.n = uint32(n)
+	e.n, e.room = uint32(n), uint32(room+7)&^7
 	if next := e.end(); next+entryHeader <= len(e.Block.mem) {
 		store(&e.Block.head(next).word, 0) // old bytes are there
 	}
@@ -241,7 +267,7 @@ func (c *Chain) Commit(e Entry, n int, h Header) Entry {
 	store(&to.atMs, uint64(h.AtMs))
 	store(&to.offset, h.Offset)
 	store(&to.extra, h.Extra)
-	store(&to.word, committed|uint64(h.Stream)<<streamShift|uint64(h.Kind)<<kindShift|uint64(n))
+	store(&to.word, committed|uint64(h.Stream)<<streamShift|uint64(h.Kind)<<kindShift|uint64(e.room/8)<<roomShift|uint64(n))
 	c.end, c.reserved = e.end(), Entry{}
 	return e
 }

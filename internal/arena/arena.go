@@ -43,8 +43,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // fileHead is the begin of the file.
@@ -111,7 +109,7 @@ func Open(f *os.File, size int64) (*Arena, error) {
 	if err := f.Truncate(size); err != nil {
 		return nil, fmt.Errorf("arena: a file of %d bytes: %w", size, err)
 	}
-	mem, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	mem, err := share(f, int(size))
 	if err != nil {
 		return nil, fmt.Errorf("arena: map %d bytes: %w", size, err)
 	}
@@ -128,7 +126,7 @@ func Open(f *os.File, size int64) (*Arena, error) {
 }
 
 // Close gives the address space back. Nobody uses the arena, its chains and their bytes any more. All chains stay in the file.
-func (a *Arena) Close() error { return unix.Munmap(a.mem) }
+func (a *Arena) Close() error { return unshare(a.mem) }
 
 // find makes the chains and the free memory from the rows.
 func (a *Arena) find() {
@@ -205,7 +203,7 @@ func (a *Arena) Trim() error {
 		place, ok := a.space.trim()
 		var err error
 		if ok { // others wait for some 20 µs
-			err = unix.Fallocate(int(a.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(place), regionSize)
+			err = punch(a.file, int64(place), regionSize)
 		}
 		a.mu.Unlock()
 		if err != nil {
@@ -232,6 +230,13 @@ func (a *Arena) Chains() iter.Seq[*Chain] {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Values(slices.SortedFunc(maps.Values(a.chains), func(x, y *Chain) int { return cmp.Compare(x.owner, y.owner) }))
+}
+
+// Find returns the chain with an owner; nil: there is none.
+func (a *Arena) Find(owner uint64) *Chain {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.chains[owner]
 }
 
 // Chain makes a chain without entries, with words of 0. owner is not 0, and was never the owner of another chain.
