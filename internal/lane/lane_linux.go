@@ -259,6 +259,12 @@ func (l *Lane) Give(to int) (taken int, err error) {
 	}
 }
 
+// Given returns how many bytes of a move in the step Filled the program has taken.
+func (l *Lane) Given() (int, error) {
+	left, err := l.left()
+	return int(l.rec.n.Load()) - left, err
+}
+
 // Empty drops the bytes left in the lane, and frees the lane. The caller has committed the count of Give, or the bytes come again from memory.
 func (l *Lane) Empty() error {
 	l.rec.step.Store(uint32(Emptying))

@@ -1,0 +1,151 @@
+// Package estate has what a server leaves to the next one when it is killed: the records of its actors, and the output and input of programs.
+//
+//   - estate.go: the records
+//   - output.go: the chains of output and input
+//   - open_linux.go: what the holder keeps of an estate, and the moves that the last server had begun
+package estate
+
+import (
+	"iter"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/b6f6fdd7/troupe/internal/arena"
+	"github.com/b6f6fdd7/troupe/internal/lane"
+	"github.com/b6f6fdd7/troupe/internal/record"
+)
+
+// A Ledger has records that outlive this process. It is package ledger's, or the double of a test.
+type Ledger interface {
+	Append(record []byte) error
+	Replay(do func(record []byte) error) error
+	Compact(write func(add func(record []byte) error) error) error
+	Size() int
+}
+
+// compactFrom is the least size of a ledger that is compacted, in bytes. A ledger is compacted when it has doubled.
+const compactFrom = 4 << 20
+
+// An Estate has the records of all owners, each under a unique name, and the chains of all processes. Any goroutine may call its methods.
+type Estate struct {
+	log *slog.Logger
+
+	// Fixed.
+	arena  *arena.Arena
+	owners *atomic.Uint64  // the owner of the newest chain, in memory that outlives this process
+	lanes  chan *lane.Lane // that nobody uses
+
+	mu        sync.Mutex
+	ledger    Ledger
+	compactAt int                     // the size at which the ledger is compacted
+	found     record.Reader           // of earlier servers, until DropRest
+	names     map[string]bool         // of found, without those that have an Owner
+	chains    map[uint64]*arena.Chain // of earlier servers that nobody has asked for
+}
+
+// of returns the estate of a ledger. log gets what nobody else can be told.
+func of(l Ledger, log *slog.Logger) (*Estate, error) {
+	e := &Estate{ledger: l, log: log, compactAt: max(compactFrom, 2*l.Size()), names: make(map[string]bool), chains: make(map[uint64]*arena.Chain)}
+	if err := l.Replay(e.found.Read); err != nil {
+		return nil, err
+	}
+	for _, name := range e.found.Owners() {
+		e.names[name] = true
+	}
+	return e, nil
+}
+
+// Names returns the names of the owners that earlier servers have left, if they begin with prefix. A nil Estate has none.
+func (e *Estate) Names(prefix string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if e == nil {
+			return
+		}
+		for _, name := range e.found.Owners() {
+			if strings.HasPrefix(name, prefix) && !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// Fill sets the struct to which v points to what an earlier server has left under a name.
+func (e *Estate) Fill(name string, v any) error { return e.found.Fill(name, v) }
+
+// DropRest drops what earlier servers have left and nobody has asked for, by Owner or Chains. From now on there is nothing to fill.
+func (e *Estate) DropRest() {
+	e.mu.Lock()
+	names, chains := e.names, e.chains
+	e.found, e.names, e.chains = record.Reader{}, nil, nil
+	e.mu.Unlock()
+	for name := range names {
+		e.append((&record.Writer{Owner: name}).Gone())
+	}
+	for _, c := range chains {
+		c.Free()
+	}
+}
+
+// Owner returns the owner with a name, who goes on with the record of an earlier server, or begins one. A nil Estate returns nil.
+func (e *Estate) Owner(name string) *Owner {
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.names, name)
+	return &Owner{estate: e, writer: record.Writer{Owner: name}}
+}
+
+// An Owner writes its record to an estate. A nil Owner writes nothing. A single goroutine at a time may use an Owner.
+type Owner struct {
+	estate *Estate
+	writer record.Writer
+	ended  bool
+}
+
+// Keep writes what has changed in the struct to which v points since the last Keep. From then on the changes outlive this process.
+func (o *Owner) Keep(v any) {
+	if o == nil || o.ended {
+		return
+	}
+	if b := o.writer.Changed(v); b != nil && !o.estate.append(b) {
+		o.writer.Again()
+	}
+}
+
+// End removes the record. A later Keep writes nothing.
+func (o *Owner) End() {
+	if o != nil && !o.ended {
+		o.ended = true
+		o.estate.append(o.writer.Gone())
+	}
+}
+
+// append reports whether the record was stored.
+func (e *Estate) append(b []byte) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ledger.Size() >= e.compactAt {
+		if err := e.compact(); err != nil {
+			e.log.Error("what the next server needs could not be made shorter", "err", err)
+		}
+		e.compactAt = max(compactFrom, 2*e.ledger.Size())
+	}
+	if err := e.ledger.Append(b); err != nil {
+		e.log.Error("the next server will not know what has changed", "err", err)
+		return false
+	}
+	return true
+}
+
+// compact replaces the records of each owner by one. The caller holds mu.
+func (e *Estate) compact() error {
+	var all record.Reader
+	if err := e.ledger.Replay(all.Read); err != nil {
+		return err
+	}
+	return e.ledger.Compact(all.Write)
+}

@@ -1,0 +1,294 @@
+package estate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/arena"
+	"github.com/b6f6fdd7/troupe/internal/lane"
+)
+
+// keeper is a holder.
+type keeper map[string]int
+
+func (k keeper) KeepNoted(_, _ string, files map[string]int) error {
+	for name, fd := range files {
+		kept, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		k[name] = kept
+	}
+	return nil
+}
+
+// next returns the estate of the next server. That of the last one is left as if its server had been killed.
+func (k keeper) next(t *testing.T) *Estate {
+	t.Helper()
+	mine := keeper{}
+	if err := mine.KeepNoted("", "", k); err != nil {
+		t.Fatal(err)
+	}
+	e, err := Open(k, mine, 16<<20, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+type state1 struct{ A, B string }
+
+// An owner's record outlives its server with the newest of each field. DropRest drops those of owners whom nobody has asked for.
+func TestRecords(t *testing.T) {
+	k := keeper{}
+	e := k.next(t)
+	mine, other, gone := e.Owner("p mine"), e.Owner("p other"), e.Owner("p gone")
+	mine.Keep(&state1{"a", "b"})
+	mine.Keep(&state1{"a", "c"})
+	other.Keep(&state1{"x", ""})
+	gone.Keep(&state1{"y", ""})
+	gone.End()
+	gone.Keep(&state1{"z", ""})
+
+	e = k.next(t)
+	var got state1
+	if names := slices.Sorted(e.Names("p ")); !slices.Equal(names, []string{"p mine", "p other"}) {
+		t.Errorf("names %q", names)
+	}
+	if err := e.Fill("p mine", &got); err != nil || got != (state1{"a", "c"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := e.Fill("p gone", &got); err == nil {
+		t.Error("an owner that has ended is there")
+	}
+	e.Owner("p mine") // goes on, and writes nothing before the death of this server
+	e.DropRest()
+
+	e = k.next(t)
+	if names := slices.Sorted(e.Names("")); !slices.Equal(names, []string{"p mine"}) {
+		t.Errorf("after DropRest: %q", names)
+	}
+}
+
+// list is a ledger of this process.
+type list struct {
+	records [][]byte
+	size    int
+	full    bool
+}
+
+func (l *list) Append(b []byte) error {
+	if l.full {
+		return errors.New("full")
+	}
+	l.records, l.size = append(l.records, bytes.Clone(b)), l.size+len(b)
+	return nil
+}
+
+func (l *list) Replay(do func([]byte) error) error {
+	for _, b := range l.records {
+		if err := do(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *list) Compact(write func(add func([]byte) error) error) error {
+	var short list
+	err := write(short.Append)
+	*l = short
+	return err
+}
+
+func (l *list) Size() int { return l.size }
+
+// A ledger that grows is compacted, and means the same. After an Append that fails, the next record has all fields.
+func TestLedgerStaysSmall(t *testing.T) {
+	l := new(list)
+	e, err := of(l, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := e.Owner("o")
+	big := string(bytes.Repeat([]byte("x"), 64<<10))
+	for i := range 200 {
+		o.Keep(&state1{A: fmt.Sprint(i, big), B: "stays"})
+	}
+	if l.size > compactFrom+128<<10 {
+		t.Errorf("the ledger has %d bytes", l.size)
+	}
+	l.full = true
+	o.Keep(&state1{A: "lost", B: "stays"})
+	l.full, l.records, l.size = false, nil, 0
+	o.Keep(&state1{A: "lost", B: "stays"})
+	var got state1
+	if e, err = of(l, slog.New(slog.DiscardHandler)); err == nil {
+		err = e.Fill("o", &got)
+	}
+	if err != nil || got != (state1{"lost", "stays"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// pipe returns the pipe of a program, with text in it.
+func pipe(t *testing.T, text string) (r, w int) {
+	t.Helper()
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Write(p[1], []byte(text)); err != nil && text != "" {
+		t.Fatal(err)
+	}
+	return p[0], p[1]
+}
+
+// Whenever a server dies amid a move of output, the chain of the next server has each byte once, and counts it.
+func TestOutputOfADeath(t *testing.T) {
+	const had, text = "before ", "the text"
+	steps := []string{"taking", "placed", "read", "committed", "counted", "free"}
+	for at, step := range steps {
+		t.Run(step, func(t *testing.T) {
+			k := keeper{}
+			e := k.next(t)
+			c, _, err := e.NewChains()
+			if err != nil {
+				t.Fatal(err)
+			}
+			add := func(offset int, text string) (arena.Entry, func()) {
+				to, err := c.Reserve(len(text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return to, func() { c.Commit(to, len(text), arena.Header{Kind: KindOutput, Stream: 2, Offset: uint64(offset)}) }
+			}
+			to, commit := add(0, had)
+			copy(to.Data(), had)
+			commit()
+			c.Word(2).Store(uint64(len(had)))
+
+			from, _ := pipe(t, text)
+			l := <-e.Lanes()
+			if n, err := l.Take(from, 100, Stream(c.Owner(), 2), uint64(len(had))); n != len(text) || err != nil {
+				t.Fatal(n, err)
+			}
+			to, commit = add(len(had), text)
+			for _, do := range []func(){
+				func() { l.At(to.Place()) },
+				func() { err = l.Read(to.Data()) },
+				commit,
+				func() { c.Word(2).Store(uint64(len(had + text))) },
+				l.Free,
+			}[:at] {
+				if do(); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			for range 2 { // the next server may die at once
+				e = k.next(t)
+				c, _ = e.Chains(c.Owner())
+				var got []byte
+				for e := range c.Entries() {
+					if e.Header().Offset != uint64(len(got)) || e.Header().Stream != 2 {
+						t.Errorf("after %q there is %+v", got, e.Header())
+					}
+					got = append(got, e.Data()...)
+				}
+				if string(got) != had+text || c.Word(2).Load() != uint64(len(had+text)) {
+					t.Errorf("%q, %d bytes are counted", got, c.Word(2).Load())
+				}
+				for range lanes {
+					if step, _, err := (<-e.Lanes()).Found(); step != lane.Free || err != nil {
+						t.Errorf("a lane is %v, %v", step, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Whenever a server dies amid a move of input, the next server counts what the program has taken.
+func TestInputOfADeath(t *testing.T) {
+	const text = "the text"
+	for at, step := range []string{"filled", "given", "counted", "free"} {
+		t.Run(step, func(t *testing.T) {
+			k := keeper{}
+			e := k.next(t)
+			_, c, err := e.NewChains()
+			if err != nil {
+				t.Fatal(err)
+			}
+			program, to := pipe(t, "")
+			l := <-e.Lanes()
+			if err := l.Fill([]byte(text), lane.Move{Stream: Stream(c.Owner(), 0), Offset: 10}); err != nil {
+				t.Fatal(err)
+			}
+			for _, do := range []func(){
+				func() { _, err = l.Give(to) },
+				func() { c.Word(WordGiven).Store(10 + uint64(len(text))) },
+				func() { err = l.Empty() },
+			}[:at] {
+				if do(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e = k.next(t)
+			_, c = e.Chains(c.Owner() - 1)
+			got := make([]byte, 100)
+			n, err := unix.Read(program, got)
+			if n = max(n, 0); n == 0 != (at == 0) {
+				t.Errorf("the program has read %d bytes, %v", n, err)
+			}
+			want := uint64(10 + n)
+			if at == 0 {
+				want = 10 // nothing is taken
+			}
+			if given := c.Word(WordGiven).Load(); given != want {
+				t.Errorf("%d bytes are counted, want %d", given, want)
+			}
+			for range lanes {
+				if step, _, err := (<-e.Lanes()).Found(); step != lane.Free || err != nil {
+					t.Errorf("a lane is %v, %v", step, err)
+				}
+			}
+		})
+	}
+}
+
+// Chains that nobody asks for are freed, and no owner is used twice.
+func TestChainsOfNobody(t *testing.T) {
+	k := keeper{}
+	e := k.next(t)
+	var owners []uint64
+	for range 3 {
+		out, in, err := e.NewChains()
+		if err != nil || in.Owner() != out.Owner()+1 {
+			t.Fatal(out, in, err)
+		}
+		owners = append(owners, out.Owner())
+	}
+	e = k.next(t)
+	if out, in := e.Chains(owners[1]); out == nil || in == nil {
+		t.Error("the chains of a process are gone")
+	}
+	e.DropRest()
+	e = k.next(t)
+	if found := slices.Sorted(maps.Keys(e.chains)); !slices.Equal(found, []uint64{owners[1], owners[1] + 1}) {
+		t.Errorf("chains of %v are left, want those of %d", found, owners[1])
+	}
+	if out, _, err := e.NewChains(); err != nil || out.Owner() <= owners[2]+1 {
+		t.Errorf("the next process has the owner %d, %v", out.Owner(), err)
+	}
+	if out, _ := e.Chains(owners[0]); out != nil {
+		t.Error("a chain of nobody is there")
+	}
+}

@@ -1,0 +1,150 @@
+package estate
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/arena"
+	"github.com/b6f6fdd7/troupe/internal/lane"
+	"github.com/b6f6fdd7/troupe/internal/ledger"
+)
+
+// lanes is how many streams are moved at a time.
+const lanes = 16
+
+// state is memory that outlives the server.
+type state struct {
+	which  atomic.Uint32 // of the ledger
+	_      uint32
+	owners atomic.Uint64 // the number of the newest chain
+	_      [6]uint64
+	lanes  [lanes]struct {
+		lane.Record
+		_ [64 - lane.RecordSize]byte
+	}
+}
+
+// Holder keeps the descriptors of an estate. It is a holder.Server.
+type Holder interface {
+	// KeepNoted keeps descriptors by name under an id; the caller's own stay open.
+	KeepNoted(id, note string, files map[string]int) error
+}
+
+// Open returns the estate that a holder has, or makes one. found are the descriptors that the holder has under the id "", those of others
+// among them. size is more than all output and input takes, in bytes: it is address space. log gets what nobody else can be told.
+func Open(h Holder, found map[string]int, size int64, log *slog.Logger) (*Estate, error) {
+	files := found
+	if _, ok := found["state"]; !ok {
+		var err error
+		if files, err = create(); err != nil {
+			return nil, fmt.Errorf("estate: %w", err)
+		}
+		if err := h.KeepNoted("", "", files); err != nil { // in a single message: all, or nothing
+			return nil, fmt.Errorf("estate: %w", err)
+		}
+	}
+	file := func(name string) *os.File { return os.NewFile(uintptr(files[name]), name) }
+	mem, err := unix.Mmap(files["state"], 0, int(unsafe.Sizeof(state{})), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("estate: map its state: %w", err)
+	}
+	s := (*state)(unsafe.Pointer(&mem[0]))
+	l, err := ledger.Open(&s.which, [2]*os.File{file("ledger0"), file("ledger1")})
+	if err != nil {
+		return nil, err
+	}
+	e, err := of(l, log)
+	if err != nil {
+		return nil, err
+	}
+	if e.arena, err = arena.Open(file("arena"), size); err != nil {
+		return nil, err
+	}
+	e.owners = &s.owners
+	for c := range e.arena.Chains() {
+		count(c)
+		e.chains[c.Owner()] = c
+	}
+	e.lanes = make(chan *lane.Lane, lanes)
+	for i := range lanes {
+		l := lane.New(&s.lanes[i].Record, files[fmt.Sprint("lane", i, "r")], files[fmt.Sprint("lane", i, "w")])
+		if err := e.finish(l); err != nil {
+			return nil, err
+		}
+		e.lanes <- l
+	}
+	return e, nil
+}
+
+// create makes the files of an estate, all closed on exec.
+func create() (map[string]int, error) {
+	files := make(map[string]int)
+	for _, name := range []string{"state", "ledger0", "ledger1", "arena"} {
+		fd, err := unix.MemfdCreate("troupe-"+name, unix.MFD_CLOEXEC)
+		if err != nil {
+			return nil, fmt.Errorf("memory for %s: %w", name, err)
+		}
+		files[name] = fd
+	}
+	for i := range lanes {
+		r, w, err := lane.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		files[fmt.Sprint("lane", i, "r")], files[fmt.Sprint("lane", i, "w")] = r, w
+	}
+	return files, unix.Ftruncate(files["state"], int64(unsafe.Sizeof(state{})))
+}
+
+// finish ends the move that the last server had begun. Output that has left its program gets into its chain, and input that the program has
+// taken is counted. The rest of the input comes again from its chain.
+func (e *Estate) finish(l *lane.Lane) error {
+	step, m, err := l.Found()
+	if err != nil || step == lane.Free {
+		return err
+	}
+	c, kind := e.arena.Find(m.Stream>>streamBits), int(m.Stream&(1<<streamBits-1))
+	switch {
+	case c == nil: // the process has ended
+	case step == lane.Filled:
+		n, err := l.Given()
+		if err != nil {
+			return err
+		}
+		given := c.Word(WordGiven)
+		given.Store(max(given.Load(), m.Offset+uint64(n))) // another run may have begun
+	case step == lane.Taking, step == lane.Taken:
+		if m.N > 0 && m.Offset+uint64(m.N) > c.Word(kind).Load() { // else the chain has the bytes
+			return e.take(l, m, c, kind)
+		}
+	}
+	return l.Empty()
+}
+
+// take moves the bytes of a move to their chain.
+func (e *Estate) take(l *lane.Lane, m lane.Move, c *arena.Chain, kind int) error {
+	to, err := c.Reserve(m.N)
+	if err != nil {
+		return err
+	}
+	from := to.Data()
+	if m.Place == 0 {
+		l.At(to.Place())
+	} else { // the last server may have read some of them there
+		from = e.arena.At(m.Place, m.N)
+	}
+	if err := l.Read(from); err != nil {
+		return err
+	}
+	copy(to.Data(), from) // the places may overlap
+	c.Commit(to, m.N, arena.Header{Kind: KindOutput, Stream: uint8(kind), AtMs: time.Now().UnixMilli(), Offset: m.Offset})
+	c.Word(kind).Store(m.Offset + uint64(m.N))
+	l.Free()
+	return nil
+}

@@ -1,0 +1,81 @@
+package estate
+
+import (
+	"github.com/b6f6fdd7/troupe/internal/arena"
+	"github.com/b6f6fdd7/troupe/internal/lane"
+)
+
+// A process has two chains in the arena.
+//
+// The chain of output has an entry of KindOutput for each piece of output. Stream of its Header is the kind of the stream, from 1 to 3, Offset
+// that of the first byte in the stream, and AtMs when the byte came. The word of the chain with the number of a kind is how many bytes of the
+// stream the chain has got. The other words, from 4 on, are for the process.
+//
+// The chain of input has an entry of KindInput for each piece that the queue of stdin has taken: the id of the write, and the bytes. Offset is
+// that of the first byte in the stream. WordGiven of the chain is how many bytes the program has taken.
+const (
+	KindOutput = 1
+	KindInput  = 2
+	// IDSize is the length of the id of a write, in bytes.
+	IDSize = 16
+	// WordGiven is the number of a word.
+	WordGiven = 0
+)
+
+// streamBits is how many of the lowest bits of the number of a stream are its kind; the others are the owner of the chain.
+const streamBits = 2
+
+// Stream returns the number of a stream for a lane: that of a kind in the chain of an owner; kind 0 is input.
+func Stream(owner uint64, kind uint8) uint64 { return owner<<streamBits | uint64(kind) }
+
+// Lanes returns the lanes that nobody uses. Whoever takes a lane puts it back. A nil Estate has none.
+func (e *Estate) Lanes() chan *lane.Lane {
+	if e == nil {
+		return nil
+	}
+	return e.lanes
+}
+
+// NewChains returns the chains for the output and for the input of a process. The owner of the second is 1 more than that of the first.
+func (e *Estate) NewChains() (output, input *arena.Chain, err error) {
+	owner := e.owners.Add(2) - 1
+	if output, err = e.arena.Chain(owner); err != nil {
+		return nil, nil, err
+	}
+	if input, err = e.arena.Chain(owner + 1); err != nil {
+		output.Free()
+		return nil, nil, err
+	}
+	return output, input, nil
+}
+
+// Chains returns the chains of a process that an earlier server has left; nil: there are none. owner is that of the first.
+func (e *Estate) Chains(owner uint64) (output, input *arena.Chain) {
+	output, input = e.arena.Find(owner), e.arena.Find(owner+1)
+	if output == nil || input == nil {
+		return nil, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.chains, owner)
+	delete(e.chains, owner+1)
+	return output, input
+}
+
+// Trim gives memory of output that is not used back to the system. A nil Estate has none.
+func (e *Estate) Trim() error {
+	if e == nil {
+		return nil
+	}
+	return e.arena.Trim()
+}
+
+// count brings the words of a chain of output up to date: the last server may have died before it did so.
+func count(c *arena.Chain) {
+	for e := range c.Entries() {
+		h := e.Header()
+		if got := h.Offset + uint64(len(e.Data())); h.Kind == KindOutput && got > c.Word(int(h.Stream)).Load() {
+			c.Word(int(h.Stream)).Store(got)
+		}
+	}
+}
