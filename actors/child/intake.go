@@ -17,7 +17,7 @@ type Fact struct {
 	Kind   FactKind
 	Stream protocol.Stream // of FactOutput
 	Data   []byte          // of FactOutput; constant once Next has returned it
-	Slab   *slab.Slab      // the memory of Data; Settle releases the slab
+	Slab   slab.Memory     // the memory of Data; Settle releases the slab
 	// Spool holds the same bytes as Data, at offset At; the log should refer to the spool instead
 	// of keeping Data. Nil: the log keeps Data in memory.
 	Spool  *spool.File
@@ -285,7 +285,7 @@ func (in *Intake) Left() bool {
 // Put hands the bytes read over to the intake. data now belongs to the intake; so does lent, the
 // slab of data, unless nil. c is the credit from Take. If c has a spool, the pump has already
 // written data there, at offset at.
-func (in *Intake) Put(s protocol.Stream, data []byte, lent *slab.Slab, c Credit, at int64) {
+func (in *Intake) Put(s protocol.Stream, data []byte, lent slab.Memory, c Credit, at int64) {
 	unused := c
 	unused.N -= len(data)
 	in.put(Fact{Kind: FactOutput, Stream: s, Data: data, Slab: lent, Spool: c.Spool, At: at}, unused)
@@ -450,7 +450,7 @@ func (in *Intake) Settle(retained, pinned int64) {
 	in.mu.Lock()
 	f := &in.facts[0]
 	*in.taken(f.Spool) -= int64(len(f.Data))
-	f.Slab.Release()
+	slab.Release(f.Slab)
 	*f = Fact{}
 	in.facts = in.facts[1:]
 	wake := in.holdLocked(retained, pinned)

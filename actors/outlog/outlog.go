@@ -24,7 +24,7 @@ type Entry struct {
 	Stream  protocol.Stream      // of Output
 	Denied  bool                 // of Exited: a sandbox has probably denied something to the run
 	Data    []byte               // of Output: empty only if Spooled is set, for AppendLost, and after Reopen
-	Slab    *slab.Slab           // the memory of Data
+	Slab    slab.Memory          // the memory of Data
 	Spooled *spool.Extent        // of Output that was read from a log: its place on disk; nil: in memory
 	Status  *protocol.ExitStatus // of Exited
 	Restart *Restart             // of Restarted; of Ready its Run, of Evicted its Reason
@@ -35,7 +35,7 @@ func (e *Entry) Len() int { return len(e.Data) + e.Spooled.Len() }
 
 // Release says that a reader looks at e no more.
 func (e *Entry) Release() {
-	e.Slab.Release()
+	slab.Release(e.Slab)
 	e.Spooled.Release()
 }
 
@@ -178,7 +178,7 @@ func (l *Log) Written() uint64 {
 // Append adds output. From now on the log owns data, and holds slab, the memory of data; nil means no slab.
 // Output unread so far is extended instead. So a child that writes byte by byte does not cost an entry, and a
 // message to each viewer, for each byte.
-func (l *Log) Append(s protocol.Stream, data []byte, lent *slab.Slab) {
+func (l *Log) Append(s protocol.Stream, data []byte, lent slab.Memory) {
 	if n := len(l.items); n > 0 {
 		it := &l.items[n-1]
 		if it.Kind == Output && it.on == nil && it.Stream == s && it.Seq > l.seen && l.young(it, growMs) && len(it.Data)+len(data) <= l.atMost(growMax) {
@@ -188,8 +188,35 @@ func (l *Log) Append(s protocol.Stream, data []byte, lent *slab.Slab) {
 			return
 		}
 	}
-	lent.Hold()
+	slab.Hold(lent)
 	l.push(Entry{Kind: Output, Stream: s, Data: data, Slab: lent})
+}
+
+// Restore has an empty log hold the entries from the seq first to the seq last. Entries has them sorted, without output that nobody can
+// read. written is as Written. The log takes over a hold of the memory of each entry. Nothing grows that was in the log.
+func (l *Log) Restore(first, last, written uint64, entries []Entry) {
+	l.first = first - 1
+	for seq := first; seq <= last; seq++ {
+		e := Entry{AtMs: l.NowMs, Kind: Output, Stream: protocol.Stdout}
+		if len(entries) > 0 && entries[0].Seq == seq {
+			e, entries = entries[0], entries[1:]
+		}
+		l.NowMs = e.AtMs
+		switch e.Kind {
+		case Output:
+		case Closed:
+			l.closed = true
+		default:
+			l.newest[e.Kind] = int32(e.run()) + 1
+		}
+		l.push(e)
+	}
+	_, live := l.before(len(l.items))
+	l.droppedBytes = written - min(written, live)
+	for i := range l.items {
+		l.items[i].bytes += l.droppedBytes
+	}
+	l.seen = last // some may have read the newest
 }
 
 // atMost returns n, or MaxChunk if that is less.
@@ -433,7 +460,7 @@ func (l *Log) Drop(least, most int64, keep uint64) {
 		l.droppedCost, l.droppedBytes = cost, bytes
 		l.spooled -= disk
 		l.first++
-		it.Slab.Release()
+		slab.Release(it.Slab)
 		if on := it.on; on != nil {
 			if on.file != file || on.at != end {
 				file.Free(at, end-at)
@@ -527,7 +554,7 @@ func (l *Log) ReadTo(c *Cursor, to uint64, limit int, dst []Entry) (entries []En
 			break
 		}
 		n += size
-		e.Slab.Hold()
+		slab.Hold(e.Slab)
 		dst = append(dst, *e)
 		if on != nil {
 			dst[len(dst)-1].Spooled = on.file.Extent(on.at, on.n)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"reflect"
 	"runtime"
 	"slices"
 	"testing"
@@ -554,4 +555,76 @@ func TestEventsOnce(t *testing.T) {
 	if l.Reopen(); !l.AppendEvicted("x") || !l.AppendClosed() || l.Last() != 4 {
 		t.Errorf("evicted and closed again make %d entries", l.Last())
 	}
+}
+
+// A log that is made again from its entries is the same log, but for output on disk.
+func TestRestore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := Log{NowMs: 1000}
+		for run, n := 1, rapid.IntRange(0, 30).Draw(t, "entries"); n > 0; n-- {
+			switch l.NowMs += 200; rapid.IntRange(0, 8).Draw(t, "what") {
+			case 0:
+				l.AppendExited(protocol.ExitStatus{Run: run, ExitCode: n}, false)
+			case 1:
+				run++
+				l.AppendRestarted(Restart{Run: run})
+			case 2:
+				l.AppendReady(run)
+			case 3:
+				l.AppendEvicted("why")
+			case 4:
+				l.AppendClosed()
+				l.Reopen()
+			case 5:
+				l.Drop(0, 0, uint64(rapid.IntRange(0, int(l.Last())).Draw(t, "keep")))
+			default:
+				l.Append(protocol.Stderr, make([]byte, n), nil)
+			}
+		}
+		if rapid.Bool().Draw(t, "closed") {
+			l.AppendClosed()
+		}
+		read := func(l *Log) []Entry {
+			c := Cursor{}
+			all, _ := l.Read(&c, math.MaxInt, nil)
+			return all
+		}
+		want := read(&l)
+		var kept []Entry
+		for _, e := range want {
+			if e.Kind != Output || len(e.Data) > 0 {
+				kept = append(kept, e)
+			}
+		}
+		var again Log
+		again.Restore(l.First(), l.Last(), l.Written(), kept)
+		got := read(&again)
+		for i := range want {
+			if e := want[i]; e.Kind == Output && len(e.Data) == 0 { // after Reopen
+				want[i] = Entry{Seq: e.Seq, Kind: Output, Stream: protocol.Stdout}
+				got[i].AtMs = 0
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("the log has\n%+v\nwant\n%+v", got, want)
+		}
+		for seq := l.First() - 1; seq <= l.Last(); seq++ {
+			if again.Bytes(seq) != l.Bytes(seq) {
+				t.Errorf("%d bytes after %d, want %d", again.Bytes(seq), seq, l.Bytes(seq))
+			}
+		}
+		if again.First() != l.First() || again.Last() != l.Last() || again.Written() != l.Written() || again.Dropped() != l.Dropped() {
+			t.Errorf("first %d last %d written %d dropped %d, want %d %d %d %d", again.First(), again.Last(), again.Written(), again.Dropped(), l.First(), l.Last(), l.Written(), l.Dropped())
+		}
+		l.NowMs += 200
+		again.NowMs = l.NowMs
+		for _, e := range kept { // what is there is not added again
+			if e.Kind == Exited && again.AppendExited(*e.Status, e.Denied) != l.AppendExited(*e.Status, e.Denied) {
+				t.Errorf("the exit of run %d", e.Status.Run)
+			}
+		}
+		if again.AppendClosed() != l.AppendClosed() {
+			t.Error("closed")
+		}
+	})
 }

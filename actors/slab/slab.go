@@ -10,6 +10,28 @@ import (
 // Size is the size of a Slab, in bytes.
 const Size = 128 << 10
 
+// Memory has holders, and is used for something else when the last holder has released it. Any goroutine may call its methods.
+type Memory interface {
+	// Hold adds a holder. During the call the caller, or another holder, holds the memory.
+	Hold()
+	// Release takes a holder away. This holder no longer touches the memory.
+	Release()
+}
+
+// Hold holds m. Nil stands for memory that was not lent.
+func Hold(m Memory) {
+	if m != nil {
+		m.Hold()
+	}
+}
+
+// Release releases m. Nil stands for memory that was not lent.
+func Release(m Memory) {
+	if m != nil {
+		m.Release()
+	}
+}
+
 // Slab is a buffer with several holders. When the last holder has released a Slab, Get lends the Slab again. A
 // Slab that is never released is ordinary garbage, so a holder who cannot tell when to release may drop the
 // Slab.
