@@ -982,4 +982,8 @@ var mutants = []mutant{
 	}`, new: `		_ = c
 	}`, breaks: "chains of nobody are freed"},
 	{file: "internal/arena/chain.go", old: `store(w, w.Load()&^lengthMask|uint64(e.n))`, new: `_ = w`, breaks: "an entry that has grown outlives its writer"},
+	{file: "actors/internal/env/outbox.go", old: `		if o.open {
+			o.held`, new: `		if false {
+			o.held`, breaks: "a message waits until the record of its sender is kept"},
+	{file: "actors/internal/env/outbox.go", old: `	if o == nil || !o.open {`, new: `	if true {`, breaks: "a function of Then waits until the record is kept"},
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/internal/estate"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -52,6 +53,9 @@ type Env struct {
 	// StartBudget bounds the arguments and environments kept by sessions to start processes, in
 	// bytes: an eighth of Config.Budget. Nil: no bound.
 	StartBudget *budget.Pool
+	// Estate has what this server leaves to the next one. Nil: nothing.
+	Estate *estate.Estate
+
 	// Journal has the events of all sessions. Nil: events are forgotten, and nobody may ask for them.
 	Journal *journal.Journal
 	// Quotas bounds the processes of each owner key. Nil: no bound.
