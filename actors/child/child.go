@@ -37,6 +37,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/child/confine"
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
+	"github.com/b6f6fdd7/troupe/internal/lane"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
@@ -58,7 +59,7 @@ type Spec struct {
 	Stdin      bool // true: a pipe; false: /dev/null. A TTY always has stdin.
 	StdinQueue int  // most bytes queued for the child to read; 0 or less means 64 KiB
 	// StdinRate holds the bytes queued to a rate; nil: no limit.
-	StdinRate *pace.Meter
+	StdinRate *pace.Meter `lost:"of this server"`
 
 	Merge bool // stderr goes to stdout
 
@@ -76,29 +77,29 @@ type Spec struct {
 	TempDir *string
 	// Rule returns what the policy allows this child, at its start. Rule may wait for files. Nil: there is no
 	// policy, and the start costs nothing more.
-	Rule func() *rules.Rule
+	Rule func() *rules.Rule `lost:"the next server has its policy"`
 	// DefaultSandbox returns the sandbox of a child without Sandbox, from its working directory. The Rule may name another
 	// one. Nil: such a child is not confined.
-	DefaultSandbox func(dir string) *protocol.Sandbox
+	DefaultSandbox func(dir string) *protocol.Sandbox `lost:"the next server has its policy"`
 	// Looks refuses a sandbox of the operator that the client's looks at the child do not agree with. Nil: there are none.
-	Looks func(*protocol.Sandbox) error
+	Looks func(*protocol.Sandbox) error `lost:"made again"`
 	// RequireSandbox refuses a child without a sandbox that confines files.
 	RequireSandbox bool
 	// Watches are the paths at which the server will look for the child. The rule must allow reading them.
-	Watches []string
+	Watches []string `lost:"made again"`
 
 	// Resolved gets the resolved Sandbox, before and after its placeholders were made, at the latest before Start calls done.
 	// The last call counts. Nil: nobody asks.
-	Resolved func(found, held *sandbox.Policy)
+	Resolved func(found, held *sandbox.Policy) `lost:"made again"`
 	// Serve is a socket on which the child, a jail, serves files under Sandbox or as User. Such a child has no Argv. The
 	// caller keeps and closes Serve, after Start has called done. Nil: the child runs a program.
-	Serve       *os.File
+	Serve       *os.File          `lost:"for one start"`
 	mustConfine bool              // the operator demands a policy that confines files
-	policy      *sandbox.Policy   // the resolved Sandbox, from the look-up on, or of a test; nil: the child is not confined
-	held        *placeholder.Held // of policy
+	policy      *sandbox.Policy   `lost:"for one start"` // the resolved Sandbox, from the look-up on, or of a test; nil: the child is not confined
+	held        *placeholder.Held `lost:"for one start"` // of policy
 
 	// dir is the open working directory that the rule has allowed; nil: the child enters Dir by its name.
-	dir *os.File
+	dir *os.File `lost:"for one start"`
 
 	// Name is unique for all time and a valid file name, as a ULID is. The cgroup or marker of the
 	// child carries this name.
@@ -109,7 +110,7 @@ type Spec struct {
 	Owner string
 	// Context, when done, fails the start if the child has not executed its program yet. The error
 	// is the context's cause. Nil: no context limits the start.
-	Context context.Context
+	Context context.Context `lost:"of the session"`
 }
 
 func (s *Spec) closeDir() {
@@ -155,6 +156,8 @@ type HostConfig struct {
 	// Hidden are files and directories of the server that no child with a sandbox may read.
 	Hidden []string
 	Log    *slog.Logger // nil means slog.Default()
+	// Lanes move the output of children whose Intake has a chain. Nil: no Intake has one.
+	Lanes chan *lane.Lane
 	// Fault is for tests. The loops named "pump", "waiter" and "stdin" call Fault before each step;
 	// Fault may panic.
 	Fault func(point string)
@@ -173,6 +176,8 @@ type Handle interface {
 	// used up; Intake.StdinRoom follows when the queue may take more. Without a rate, a p no larger than
 	// the queue is taken whole or not at all, and a larger p in parts. The error is ErrStdinClosed.
 	Write(p []byte) (n int, err error)
+	// WriteAs is Write, and the next server finds id beside the bytes that were queued, if the Intake has a chain for input.
+	WriteAs(id [16]byte, p []byte) (n int, err error)
 	// CloseStdin closes stdin after the queued bytes. A PTY has no end of file; a PTY gets the
 	// character its terminal settings call VEOF instead, and takes later writes. A repeated CloseStdin, without a
 	// Write in between, does nothing.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
+	"github.com/b6f6fdd7/troupe/internal/lane"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -34,6 +35,7 @@ type Host struct {
 	sandboxes       sandboxTrials
 
 	threads pool
+	lanes   chan *lane.Lane // that nobody uses
 	turns   *turns
 	open    context.Context // of all starts: done when the host is closing
 	stop    context.CancelCauseFunc
@@ -58,6 +60,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		noNewPrivs:      cfg.NoNewPrivs,
 		completeSandbox: cfg.CompleteSandbox,
 		hidden:          cfg.Hidden,
+		lanes:           cfg.Lanes,
 		answerTime:      cfg.AnswerTime,
 		live:            make(map[*process]struct{}),
 		closed:          make(chan struct{}),

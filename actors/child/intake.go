@@ -7,7 +7,9 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/slab"
 	"github.com/b6f6fdd7/troupe/actors/spool"
+	"github.com/b6f6fdd7/troupe/internal/arena"
 	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/internal/estate"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -18,6 +20,9 @@ type Fact struct {
 	Stream protocol.Stream // of FactOutput
 	Data   []byte          // of FactOutput; constant once Next has returned it
 	Slab   slab.Memory     // the memory of Data; Settle releases the slab
+	// Kept is the place of Data in the chain of the intake; the log sets its seq. The zero Entry: the bytes end with the server.
+	Kept arena.Entry
+	AtMs int64 // of Kept: when the first byte came, since the Unix epoch
 	// Spool holds the same bytes as Data, at offset At; the log should refer to the spool instead
 	// of keeping Data. Nil: the log keeps Data in memory.
 	Spool  *spool.File
@@ -75,6 +80,10 @@ type Intake struct {
 	rate   *pace.Flow  // nil: no limit
 	// MaxChunk bounds the output in a Fact, in bytes. At first there is no such bound. Fixed before the first Take.
 	MaxChunk int
+	// Chain gets the output, which then outlives the server. Nil: output is kept in memory of this program. Fixed before the first Take.
+	Chain *arena.Chain
+	// Input has the bytes that the child's stdin has taken and the child has not, which then outlive the server. Nil: memory of this program has.
+	Input *arena.Chain
 
 	mu       sync.Mutex
 	credit   sync.Cond // broadcast on changes that may give credit; at most two pumps wait
@@ -89,6 +98,8 @@ type Intake struct {
 	waiting  int           // pumps waiting for credit
 	since    time.Time     // start of the current wait; valid while waiting > 0
 	waited   time.Duration // sum of all earlier waits
+	settled  uint64        // how many Facts were settled
+	grows    uint64        // the number of the Fact to whose room a pump writes, from 1 on: Next does not return the Fact; 0: none
 	aborted  bool
 	left     bool // Leave was called
 }
@@ -291,6 +302,76 @@ func (in *Intake) Put(s protocol.Stream, data []byte, lent slab.Memory, c Credit
 	in.put(Fact{Kind: FactOutput, Stream: s, Data: data, Slab: lent, Spool: c.Spool, At: at}, unused)
 }
 
+// keepRoom is the room of an entry of the chain, in bytes, while the actor does not keep up: later output needs no entry of its own.
+const keepRoom = 4 << 10
+
+// Reserve returns room for n bytes of a stream in the chain. Reserve and PutKept are called in turns.
+func (in *Intake) Reserve(s protocol.Stream, n int) (kept Room, err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	room := n
+	if k := len(in.facts) - 1; k > 0 { // Next may have returned the oldest Fact
+		last := &in.facts[k]
+		if last.Kind == FactOutput && last.Stream == s && last.Kept.Block != nil && n <= last.Kept.Room() && len(last.Data)+n <= in.MaxChunk {
+			in.grows = in.settled + uint64(k) + 1
+			return Room{entry: last.Kept, had: len(last.Data), n: n}, nil
+		}
+		room = max(n, min(keepRoom, in.MaxChunk))
+	}
+	e, err := in.Chain.Reserve(room)
+	return Room{entry: e, n: n}, err
+}
+
+// Room is a place for output in a chain.
+type Room struct {
+	entry  arena.Entry
+	had, n int // bytes: of earlier output in the entry, and of the room
+}
+
+// Data is where the output belongs.
+func (r Room) Data() []byte { return r.entry.All()[r.had:][:r.n] }
+
+// Place is the place of Data in the arena.
+func (r Room) Place() uint64 { return r.entry.Place() + uint64(r.had) }
+
+// PutKept hands the bytes in a Room over to the intake. offset is that of the first byte in the stream. From now on the bytes outlive
+// this program.
+func (in *Intake) PutKept(s protocol.Stream, r Room, offset uint64, c Credit) {
+	unused := c
+	unused.N -= r.n
+	in.mu.Lock()
+	if in.grows == 0 {
+		now := time.Now().UnixMilli()
+		e := in.Chain.CommitWithRoom(r.entry, r.n, arena.Header{Kind: estate.KindOutput, Stream: uint8(s), AtMs: now, Offset: offset})
+		e.Block.Hold()
+		in.mu.Unlock()
+		in.put(Fact{Kind: FactOutput, Stream: s, Data: e.Data(), Slab: e.Block, Kept: e, AtMs: now}, unused)
+		return
+	}
+	f := &in.facts[in.grows-in.settled-1]
+	f.Kept = in.Chain.Extend(f.Kept, r.n)
+	f.Data, in.grows = f.Kept.Data(), 0
+	tell := !in.notified
+	in.notified = true
+	wake := in.returnLocked(unused)
+	in.mu.Unlock()
+	budget.Wake(wake)
+	if tell {
+		in.notify()
+	}
+}
+
+// Found adds output that an earlier server has put into the chain, and not into the log.
+func (in *Intake) Found(e arena.Entry) {
+	h := e.Header()
+	e.SetSeq(0) // of the earlier server, which nobody has seen
+	e.Block.Hold()
+	in.mu.Lock()
+	in.flight += int64(len(e.Data()))
+	in.mu.Unlock()
+	in.put(Fact{Kind: FactOutput, Stream: protocol.Stream(h.Stream), Data: e.Data(), Slab: e.Block, Kept: e, AtMs: h.AtMs}, Credit{})
+}
+
 // Lost adds: n bytes of a stream were dropped, because the intake was aborted.
 func (in *Intake) Lost(s protocol.Stream, n int) {
 	in.put(Fact{Kind: FactLost, Stream: s, Lost: n}, Credit{})
@@ -339,7 +420,7 @@ func (in *Intake) merge(f Fact) bool {
 		return false
 	}
 	last := &in.facts[n-1]
-	if last.Kind != FactOutput || last.Stream != f.Stream || len(last.Data)+len(f.Data) > min(mergeMax, in.MaxChunk) {
+	if last.Kind != FactOutput || last.Kept.Block != nil || f.Kept.Block != nil || last.Stream != f.Stream || len(last.Data)+len(f.Data) > min(mergeMax, in.MaxChunk) {
 		return false
 	}
 	if last.Spool != f.Spool || f.Spool != nil && f.At != last.At+int64(len(last.Data)) {
@@ -436,12 +517,14 @@ func (in *Intake) Abort() {
 func (in *Intake) Next() (f Fact, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if len(in.facts) == 0 {
+	switch {
+	case len(in.facts) == 0:
 		in.facts = nil // an idle process holds no buffer
-		in.notified = false
-		return Fact{}, false
+	case in.grows != in.settled+1:
+		return in.facts[0], true
 	}
-	return in.facts[0], true
+	in.notified = false
+	return Fact{}, false
 }
 
 // Settle removes the Fact returned by Next. The log now has this Fact. retained and pinned are as
@@ -452,7 +535,7 @@ func (in *Intake) Settle(retained, pinned int64) {
 	*in.taken(f.Spool) -= int64(len(f.Data))
 	slab.Release(f.Slab)
 	*f = Fact{}
-	in.facts = in.facts[1:]
+	in.facts, in.settled = in.facts[1:], in.settled+1
 	wake := in.holdLocked(retained, pinned)
 	in.mu.Unlock()
 	budget.Wake(wake)

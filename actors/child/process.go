@@ -59,9 +59,13 @@ func newProcess(h *Host, b Born, tree *trees.Tree, in *Intake, rate *pace.Meter)
 		return p
 	}
 	p.stdin.init(p, b.Stdin, b.StdinQueue, rate)
-	p.out = []*stream{newStream(p, protocol.Stdout, b.Stdout)}
+	if b.Stdout != nil { // else an earlier program has read it to its end
+		p.out = append(p.out, newStream(p, protocol.Stdout, b.Stdout))
+	}
 	if b.Stderr != nil {
 		p.out = append(p.out, newStream(p, protocol.Stderr, b.Stderr))
+	}
+	if len(p.out) == 2 {
 		p.out[0].other, p.out[1].other = p.out[1], p.out[0]
 		h.order.add(p.out[0])
 		h.order.add(p.out[1])
@@ -89,6 +93,7 @@ func (p *process) watch() {
 	for _, s := range p.out {
 		go s.pump()
 	}
+	p.stdin.resume()
 	p.tree.Watch(p.wait)
 }
 
@@ -210,7 +215,9 @@ func (p *process) Stopped() bool { return p.tree.Stopped() }
 
 func (p *process) StdinUnread() int64 { return p.stdin.lost() }
 
-func (p *process) Write(b []byte) (n int, err error) { return p.stdin.write(b) }
+func (p *process) Write(b []byte) (n int, err error) { return p.stdin.write([16]byte{}, b) }
+
+func (p *process) WriteAs(id [16]byte, b []byte) (n int, err error) { return p.stdin.write(id, b) }
 
 func (p *process) CloseStdin() error { return p.stdin.close() }
 

@@ -31,8 +31,9 @@ type stdin struct {
 	wanted  int    // room that the refused write needs; 0: no write was refused
 	midLine bool   // the last byte taken does not end a line
 	atEnd   bool   // a terminal got its end-of-file character, and nothing since
-	counted bool   // unread is known
-	unread  int64  // bytes taken by write but never read by the child
+	kept    keptStdin
+	counted bool  // unread is known
+	unread  int64 // bytes taken by write but never read by the child
 }
 
 // init sets up the queue for file. If file is nil, the child has no stdin.
@@ -46,11 +47,12 @@ func (s *stdin) init(p *process, file *os.File, queue int, rate *pace.Meter) {
 	}
 	s.rate = rate.Flow(s.turn)
 	s.file, s.open = file, true
+	s.restore()
 	s.conn, _ = file.SyscallConn() // fails for a nil file only
 }
 
 // write takes b whole or not at all if b fits into the queue and there is no rate. Otherwise b is taken in parts.
-func (s *stdin) write(b []byte) (n int, err error) {
+func (s *stdin) write(id [16]byte, b []byte) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.open {
@@ -71,7 +73,11 @@ func (s *stdin) write(b []byte) (n int, err error) {
 			s.wanted = 1 // turn calls wake
 			return n, nil
 		}
-		if err := s.put(part); err != nil {
+		part, err := s.keep(id, part)
+		if err == nil {
+			err = s.put(part)
+		}
+		if err != nil {
 			return n, ErrStdinClosed
 		}
 		n += len(part)
@@ -82,10 +88,10 @@ func (s *stdin) write(b []byte) (n int, err error) {
 
 // put writes as much as the kernel takes at once, and queues the rest. The caller holds the lock.
 func (s *stdin) put(b []byte) error {
-	if !s.writing {
+	if !s.writing && len(s.queue) == 0 { // else an earlier program has left a queue, and resume follows
 		var n int
 		var err error
-		open := s.conn.Write(func(fd uintptr) bool { n, err = writeOnce(fd, b); return true })
+		open := s.conn.Write(func(fd uintptr) bool { n, err = s.move(fd, b); return true })
 		if err = errors.Join(open, err); err != nil {
 			s.failed()
 			return err
@@ -110,7 +116,7 @@ func (s *stdin) close() error {
 		return nil
 	}
 	if s.p.tty {
-		if !s.atEnd && s.put(s.eof()) == nil {
+		if !s.atEnd && s.putEOF() == nil {
 			s.midLine, s.atEnd = false, true
 		}
 		return nil
@@ -121,6 +127,14 @@ func (s *stdin) close() error {
 		s.closeFile()
 	}
 	return nil
+}
+
+func (s *stdin) putEOF() error {
+	eof, err := s.keep([16]byte{}, s.eof())
+	if err == nil {
+		err = s.put(eof)
+	}
+	return err
 }
 
 // eof is the input that ends the input of a terminal. Within a line, the first VEOF only delivers
@@ -158,7 +172,7 @@ func (s *stdin) step() bool {
 	var err error
 	if len(head) > 0 {
 		open := s.conn.Write(func(fd uintptr) bool {
-			n, err = writeOnce(fd, head)
+			n, err = s.move(fd, head)
 			return n > 0 || err != nil
 		})
 		err = errors.Join(open, err)
@@ -184,6 +198,14 @@ func (s *stdin) step() bool {
 		s.closeFile()
 	}
 	return false
+}
+
+// move gives the child bytes of the queue. move returns 0 and no error if the kernel takes no bytes now.
+func (s *stdin) move(fd uintptr, b []byte) (n int, err error) {
+	if s.kept.chain != nil {
+		return s.moveKept(fd, b)
+	}
+	return writeOnce(fd, b)
 }
 
 // writeOnce returns 0 and no error if the kernel takes no bytes now.

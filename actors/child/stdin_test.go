@@ -35,7 +35,7 @@ func TestShutLeavesTheRate(t *testing.T) {
 func TestEndWithinALine(t *testing.T) {
 	for text, want := range map[string]string{"": "\x04", "x": "x\x04\x04", "x\n": "x\n\x04", "x\r": "x\r\x04"} {
 		s, read := newStdin(t, true)
-		if n, err := s.write([]byte(text)); n != len(text) || err != nil {
+		if n, err := s.write([16]byte{}, []byte(text)); n != len(text) || err != nil {
 			t.Errorf("%d bytes of %q were taken, %v", n, text, err)
 		}
 		s.close()

@@ -70,6 +70,10 @@ const (
 func newStream(p *process, kind protocol.Stream, file *os.File) *stream {
 	s := &stream{p: p, kind: kind, file: file}
 	s.look = s.lookAt
+	if c := p.in.Chain; c != nil {
+		s.read = c.Word(int(kind)).Load() // by an earlier program
+		s.put = s.read
+	}
 	s.conn, _ = file.SyscallConn() // fails for a nil file only
 	return s
 }
@@ -114,6 +118,9 @@ func (s *stream) moveInTurn() bool {
 //
 //go:noinline // a parked pump must not have the frame of move on its stack
 func (s *stream) move() bool {
+	if s.p.in.Chain != nil {
+		return s.moveKept()
+	}
 	credit, ok := s.p.in.Take(bufferSize)
 	if !ok {
 		s.drop()
@@ -145,6 +152,12 @@ func (s *stream) move() bool {
 	default:
 		s.p.in.Put(s.kind, buf[:n], lent, credit, at)
 	}
+	s.putOut(n)
+	return !eof
+}
+
+// putOut counts n bytes given to the Intake.
+func (s *stream) putOut(n int) {
 	s.mu.Lock()
 	s.put += uint64(n)
 	settle := s.atExit && s.put >= s.due
@@ -152,7 +165,6 @@ func (s *stream) move() bool {
 	if settle {
 		s.p.settle()
 	}
-	return !eof
 }
 
 // drop reads what is left of an abandoned stream, and drops it: the intake was aborted.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
+	"github.com/b6f6fdd7/troupe/internal/arena"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 )
 
@@ -90,6 +91,20 @@ func (h *Host) fork(_ context.Context, b *birth) (pid int, err error) {
 	attr := &syscall.ProcAttr{Dir: b.spec.Dir, Env: b.spec.Env, Files: b.theirs, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: b.spec.TTY}}
 	return syscall.ForkExec(b.path, b.argv, attr)
 }
+
+// Only Linux has lanes: no Intake has a chain.
+
+func (*stream) moveKept() bool { return false }
+
+type keptStdin struct{ chain *arena.Chain }
+
+func (*stdin) restore() {}
+
+func (*stdin) resume() {}
+
+func (*stdin) keep(_ [16]byte, b []byte) ([]byte, error) { return b, nil }
+
+func (*stdin) moveKept(uintptr, []byte) (int, error) { return 0, nil }
 
 // mayHang is always false here: only Linux has another way to fork.
 func mayHang(_, _ string) bool { return false }

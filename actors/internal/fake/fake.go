@@ -109,6 +109,8 @@ func (c *Child) PID() int { return 1 << 30 }
 func (c *Child) Containment() child.Containment { return "fake" }
 
 // Write takes all of b.
+func (c *Child) WriteAs(_ [16]byte, p []byte) (n int, err error) { return c.Write(p) }
+
 func (c *Child) Write(b []byte) (int, error) {
 	if c.Deaf {
 		return 0, syscall.EPIPE

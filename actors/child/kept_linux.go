@@ -1,0 +1,87 @@
+package child
+
+import (
+	"errors"
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/estate"
+	"github.com/b6f6fdd7/troupe/internal/lane"
+)
+
+// ttyMove is how many bytes are moved from a terminal at a time: the kernel takes pages for all that is asked, and has 4 KiB at most.
+const ttyMove = 4 << 10
+
+// moveKept moves available output to the chain of the Intake. This program may be killed at any instruction: the next one goes on with the lane.
+//
+//go:noinline // as for move
+func (s *stream) moveKept() bool {
+	most := lane.Size
+	if s.p.tty {
+		most = ttyMove
+	}
+	credit, ok := s.p.in.Take(most)
+	if !ok {
+		s.drop()
+		return false
+	}
+	l := <-s.p.host.lanes
+	offset, n, err := s.takeBy(l, credit.N)
+	if n > 0 {
+		err = s.keep(l, offset, n, credit)
+	} else {
+		s.p.in.GiveBack(credit)
+	}
+	s.p.host.lanes <- l
+	s.putOut(n)
+	return err == nil || errors.Is(err, unix.EAGAIN)
+}
+
+// takeBy moves up to most bytes to a lane.
+func (s *stream) takeBy(l *lane.Lane, most int) (offset uint64, n int, err error) {
+	err = io.EOF
+	s.conn.Control(func(fd uintptr) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		offset = s.read
+		if s.abandoned {
+			if most = int(min(uint64(most), s.last-s.read)); most == 0 {
+				err = unix.EAGAIN
+				return
+			}
+		}
+		n, err = l.Take(int(fd), most, estate.Stream(s.p.in.Chain.Owner(), uint8(s.kind)), offset)
+		s.read += uint64(n)
+	})
+	return offset, n, err
+}
+
+// keep moves n bytes from a lane to the chain, and frees the lane.
+func (s *stream) keep(l *lane.Lane, offset uint64, n int, credit Credit) error {
+	room, err := s.p.in.Reserve(s.kind, n)
+	if err != nil {
+		return s.keepNot(l, n, credit, err)
+	}
+	l.At(room.Place())
+	if err := l.Read(room.Data()); err != nil {
+		return s.keepNot(l, n, credit, err)
+	}
+	s.p.in.PutKept(s.kind, room, offset, credit)
+	s.p.in.Chain.Word(int(s.kind)).Store(offset + uint64(n))
+	l.Free()
+	return nil
+}
+
+// keepNot takes output that cannot be kept for the next program: viewers of this one get the output.
+func (s *stream) keepNot(l *lane.Lane, n int, credit Credit, why error) error {
+	s.p.host.log.Error("output that the next server will not have", "pid", s.p.PID(), "bytes", n, "err", why)
+	data := make([]byte, n)
+	if err := l.Read(data); err != nil {
+		s.p.in.GiveBack(credit)
+		return err
+	}
+	s.p.in.Put(s.kind, data, nil, credit, 0)
+	l.Free()
+	return nil
+}

@@ -1,0 +1,218 @@
+package child
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/internal/arena"
+	"github.com/b6f6fdd7/troupe/internal/estate"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// noHolder keeps nothing: the estate ends with the test.
+type noHolder struct{}
+
+func (noHolder) KeepNoted(string, string, map[string]int) error { return nil }
+
+func newEstate(t *testing.T) *estate.Estate {
+	t.Helper()
+	e, err := estate.Open(noHolder{}, nil, 64<<20, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// piecesOf returns the bytes that a chain has of a stream, and checks their offsets. Of input skip is the length of the id.
+func piecesOf(t *testing.T, c *arena.Chain, stream uint8, skip int) (all []byte) {
+	t.Helper()
+	for e := range c.Entries() {
+		if h := e.Header(); h.Stream == stream {
+			if h.Offset != uint64(len(all)) {
+				t.Errorf("a piece at %d follows %d bytes", h.Offset, len(all))
+			}
+			all = append(all, e.Data()[skip:]...)
+		}
+	}
+	return all
+}
+
+// Output and input that are kept for the next server are those that the viewers and the program get, and the words of the chains count them.
+func TestKeptStreams(t *testing.T) {
+	text := strings.Repeat("0123456789abcde\n", 20<<10) // more than a queue, a pipe and a lane
+	for name, spec := range map[string]func() Spec{
+		"pipes":    func() Spec { return piped(script("cat; echo wrong >&2; exit 3")) },
+		"terminal": func() Spec { return tty(script("stty -echo -onlcr -icanon min 1; echo ready; head -c 327680")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEstate(t)
+			out, in, err := e.NewChains()
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := newHost(t, HostConfig{Lanes: e.Lanes()})
+			w := newWatched(t, 64<<10) // less than all, so that the pumps wait
+			w.in.Chain, w.in.Input = out, in
+			started := make(chan error)
+			h.Start(spec(), w.in, func(handle Handle, err error) {
+				w.Handle = handle
+				started <- err
+			})
+			if err := <-started; err != nil {
+				t.Fatal(err)
+			}
+			go w.take()
+			if name == "terminal" {
+				w.untilOutput(protocol.PTY, "ready\n")
+			}
+			for rest := []byte(text); len(rest) > 0; {
+				rooms := 0
+				w.until(func() bool { rooms = w.rooms; return true })
+				n, err := w.WriteAs([16]byte{1, 2}, rest[:min(len(rest), 50_000)])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if rest = rest[n:]; n == 0 {
+					w.until(func() bool { return w.rooms > rooms })
+				}
+			}
+			if err := w.CloseStdin(); err != nil {
+				t.Fatal(err)
+			}
+			w.untilClosed()
+			for kind, got := range w.out {
+				if kept := piecesOf(t, out, uint8(kind), 0); !bytes.Equal(kept, got) {
+					t.Errorf("%v: %d bytes are kept, the viewers get %d", kind, len(kept), len(got))
+				}
+				if n := out.Word(int(kind)).Load(); n != uint64(len(got)) {
+					t.Errorf("%v: %d bytes are counted, want %d", kind, n, len(got))
+				}
+			}
+			if got := strings.TrimPrefix(string(w.out[protocol.Stdout])+string(w.out[protocol.PTY]), "ready\n"); got != text {
+				t.Errorf("the program wrote %d bytes, want the %d that it read", len(got), len(text))
+			}
+			if kept := piecesOf(t, in, 0, estate.IDSize); !strings.HasPrefix(string(kept), text) {
+				t.Errorf("%d bytes of input are kept, want %d", len(kept), len(text))
+			}
+			if n := in.Word(estate.WordGiven).Load(); n < uint64(len(text)) {
+				t.Errorf("%d bytes of input are counted as given", n)
+			}
+		})
+	}
+}
+
+// Output that the actor has not taken yet grows in its entry. The actor never sees an entry that grows.
+func TestKeptOutputGrows(t *testing.T) {
+	e := newEstate(t)
+	chain, _, err := e.NewChains()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWatched(t, 1<<20)
+	in := w.in
+	in.Chain = chain
+	put := func(text string, offset int) {
+		t.Helper()
+		credit, ok := in.Take(len(text))
+		if !ok || credit.N != len(text) {
+			t.Fatal("no credit")
+		}
+		room, err := in.Reserve(protocol.Stdout, len(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(room.Data(), text)
+		in.PutKept(protocol.Stdout, room, uint64(offset), credit)
+	}
+	next := func(want string) {
+		t.Helper()
+		f, ok := in.Next()
+		if !ok && want == "" {
+			return
+		}
+		if string(f.Data) != want || want != "" && string(f.Kept.Data()) != want {
+			t.Errorf("the next fact has %q and keeps %q, want %q", f.Data, f.Kept.Data(), want)
+		}
+		in.Settle(0, 0)
+	}
+	put("first", 0)
+	for i, text := range []string{"a", "b", "c"} {
+		put(text, 5+i)
+	}
+	next("first")
+	room, err := in.Reserve(protocol.Stdout, 1) // the actor has yet to look at abc, but Next may have returned it
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(room.Data(), "d")
+	in.PutKept(protocol.Stdout, room, 8, Credit{N: 1})
+	put("e", 9)
+	next("abc")
+	next("de")
+	next("")
+
+	put("x", 10)
+	put("y", 11)
+	credit, _ := in.Take(1)
+	room, _ = in.Reserve(protocol.Stdout, 1)
+	next("x")
+	in.StdinRoom() // comes while the pump writes
+	next("")       // y grows
+	copy(room.Data(), "z")
+	in.PutKept(protocol.Stdout, room, 12, credit)
+	next("yz")
+	if f, ok := in.Next(); !ok || f.Kind != FactStdinRoom {
+		t.Errorf("the next fact is %v", f.Kind)
+	}
+	if got := string(piecesOf(t, chain, uint8(protocol.Stdout), 0)); got != "firstabcdexyz" {
+		t.Errorf("the chain has %q", got)
+	}
+}
+
+// Stdin goes on with what the last server has left in its chain, and not with what the program had taken.
+func TestStdinOfAnEarlierServer(t *testing.T) {
+	e := newEstate(t)
+	_, chain, err := e.NewChains()
+	if err != nil {
+		t.Fatal(err)
+	}
+	offset := 0
+	for _, text := range []string{"taken ", "half ", "left\n"} {
+		entry, err := chain.Reserve(estate.IDSize + len(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(entry.Data()[estate.IDSize:], text)
+		chain.Commit(entry, len(entry.Data()), arena.Header{Kind: estate.KindInput, Offset: uint64(offset)})
+		offset += len(text)
+	}
+	chain.Word(estate.WordGiven).Store(8)
+	h := newHost(t, HostConfig{Lanes: e.Lanes()})
+	w := newWatched(t, 1<<20)
+	w.in.Input = chain
+	var mu sync.Mutex
+	started := make(chan error)
+	h.Start(piped(script("read line; echo \"got $line\"; read line; echo \"got $line\"")), w.in, func(handle Handle, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		w.Handle = handle
+		started <- err
+	})
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	go w.take()
+	if n, err := w.Write([]byte("new\n")); n != 4 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	w.untilClosed()
+	if got := string(w.out[protocol.Stdout]); got != "got lf left\ngot new\n" {
+		t.Errorf("%q", got)
+	}
+	if n := chain.Word(estate.WordGiven).Load(); n != uint64(offset)+4 {
+		t.Errorf("%d bytes are given", n)
+	}
+}
