@@ -21,8 +21,15 @@ type Attr struct {
 	Cgroup     int       // descriptor of the process's cgroup; 0 or less: the cgroup of this program
 	Files      []uintptr // descriptors that become 0, 1, 2 …; none is less than its own new number. Empty: 0 to 2 stay as they are
 
+	// Parent is the pid of this program's parent, which becomes the parent of the process, too (CLONE_PARENT of clone(2)). This program
+	// cannot wait for such a process. 0: this program is the parent.
+	Parent int
+	// PIDSlot gets the pid before the process runs, also if this program is killed meanwhile. It points into memory that this program shares
+	// with others. Nil: nothing is stored.
+	PIDSlot *uint32
+
 	Session     bool // setsid(2)
-	DeathSignal bool // SIGKILL when the calling thread ends
+	DeathSignal bool // SIGKILL when the calling thread ends, or with Parent: when the thread of the parent ends that has started this program
 	Terminal    bool // descriptor 0 becomes the controlling terminal; with Session
 
 	Umask       int // below 0: as this program
@@ -31,8 +38,11 @@ type Attr struct {
 	OOMScoreAdj *int   // of proc_pid_oom_score_adj(5); nil: as this program
 	User        *User  // for Begin alone: a change of ids would make the shared memory undumpable. Nil: the ids of this program
 	NoNewPrivs  bool   // PR_SET_NO_NEW_PRIVS
+	NotAmbient  uint64 // set of capabilities that do not outlive the exec, unless they are in Ambient
 	Ambient     uint64 // set of capabilities that outlive the exec; their process must have them
 	Blocked     uint64 // set of blocked signals: bit n-1 is signal n
+
+	leaves int // the process shares the table of open files with this program until it has a table with the descriptors below leaves; 0: a copy
 }
 
 // User is who a process becomes. Unless the user is root, the process loses all capabilities.

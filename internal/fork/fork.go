@@ -49,14 +49,14 @@ type cloneArgs struct {
 //go:noinline
 //go:norace
 //go:nocheckptr
-func (p *process) start(trap, a1, a2 uintptr) (pid uintptr, errno syscall.Errno) {
+func (p *process) start(trap, a1, a2, a3 uintptr) (pid uintptr, errno syscall.Errno) {
 	var (
 		i    int
 		fd   uintptr
 		step Step
 	)
 	beforeFork() // from here on no stack may grow
-	pid, errno = clone(trap, a1, a2)
+	pid, errno = clone(trap, a1, a2, a3)
 	if errno != 0 || pid != 0 {
 		return pid, errno
 	}
@@ -83,6 +83,11 @@ func (p *process) start(trap, a1, a2 uintptr) (pid uintptr, errno syscall.Errno)
 		}
 	}
 	step = StepOther
+	if p.leaves > 0 { // before any change of the table
+		if _, _, errno = syscall.RawSyscall(unix.SYS_CLOSE_RANGE, p.leaves, math.MaxUint32, unix.CLOSE_RANGE_UNSHARE); errno != 0 {
+			goto failed
+		}
+	}
 	if p.deathSignal {
 		if _, _, errno = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0); errno != 0 {
 			goto failed
@@ -184,6 +189,11 @@ func (p *process) start(trap, a1, a2 uintptr) (pid uintptr, errno syscall.Errno)
 		}
 	}
 	step = StepCapabilities
+	for i = 0; i < 64 && p.notAmbient != 0; i++ {
+		if p.notAmbient&(1<<i) != 0 {
+			syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_LOWER, uintptr(i), 0, 0, 0) // fails before Linux 4.3, which has none
+		}
+	}
 	if p.ambient != 0 {
 		if _, _, errno = syscall.RawSyscall(unix.SYS_CAPGET, uintptr(unsafe.Pointer(&p.capHeader)), uintptr(unsafe.Pointer(&p.caps[0])), 0); errno != 0 {
 			goto failed
@@ -232,16 +242,21 @@ type process struct {
 
 	session, deathSignal, terminal, noNewPrivs bool
 
-	parent    uintptr
-	files     []uintptr
-	above     uintptr // the first descriptor that the exec closes
-	most      int     // how many descriptors this program may have
-	umask     int
-	limits    []Limit
-	nice      *int
-	score     []byte // of oomScoreAdj; empty: keep
-	user      *User
-	ambient   uint64
+	parent   uintptr
+	byParent bool // parent is the parent of this program
+	slot     *uint32
+	leaves   uintptr
+	files    []uintptr
+	above    uintptr // the first descriptor that the exec closes
+	most     int     // how many descriptors this program may have
+	umask    int
+	limits   []Limit
+	nice     *int
+	score    []byte // of oomScoreAdj; empty: keep
+	user     *User
+
+	notAmbient, ambient uint64
+
 	capHeader unix.CapUserHeader
 	caps      [2]unix.CapUserData
 	blocked   uint64
@@ -276,7 +291,8 @@ func Reported(b []byte) error {
 }
 
 // Start starts a. Start returns when the program is executed, or could not be. Start takes no lock, and blocks its thread until
-// the exec. If the error is an *Error, a process was made, has ended, and was reaped.
+// the exec. If the error is an *Error, a process was made, has ended, and was reaped. With Attr.Parent only the parent can reap the process:
+// the error comes with its pid.
 func Start(a *Attr) (pid int, err error) {
 	if !sharing {
 		return startCopy(a)
@@ -293,6 +309,9 @@ func Start(a *Attr) (pid int, err error) {
 		return 0, err
 	}
 	if err := reported(p.report); err != nil {
+		if a.Parent != 0 {
+			return child, err
+		}
 		reap(child)
 		return 0, err
 	}
@@ -330,6 +349,9 @@ func startCopy(a *Attr) (pid int, err error) {
 	report := make([]byte, ReportSize)
 	n, _ := kernel.Retry(func() (int, error) { return unix.Read(pipe[0], report) })
 	if err := Reported(report[:max(n, 0)]); err != nil {
+		if a.Parent != 0 {
+			return pid, err
+		}
 		reap(pid)
 		return 0, err
 	}
@@ -339,8 +361,12 @@ func startCopy(a *Attr) (pid int, err error) {
 func prepare(a *Attr) (p *process, err error) {
 	p = &process{
 		session: a.Session, deathSignal: a.DeathSignal, terminal: a.Terminal, noNewPrivs: a.NoNewPrivs,
-		parent: uintptr(unix.Getpid()), files: a.Files, umask: a.Umask, limits: a.Limits, nice: a.Nice, user: a.User, ambient: a.Ambient, blocked: a.Blocked,
+		parent: uintptr(unix.Getpid()), slot: a.PIDSlot, leaves: uintptr(a.leaves), files: a.Files, umask: a.Umask, limits: a.Limits, nice: a.Nice, user: a.User,
+		notAmbient: a.NotAmbient, ambient: a.Ambient, blocked: a.Blocked,
 		capHeader: unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3},
+	}
+	if a.Parent != 0 {
+		p.parent, p.byParent = uintptr(a.Parent), true
 	}
 	if p.path, err = syscall.BytePtrFromString(a.Path); err != nil {
 		return nil, err
@@ -380,8 +406,19 @@ func (p *process) run(flags uintptr, cgroup int, share bool) (child int, err err
 	if share {
 		flags |= unix.CLONE_VM | unix.CLONE_VFORK
 	}
-	args := &cloneArgs{flags: uint64(flags), exitSignal: uint64(unix.SIGCHLD)}
-	trap, a1, a2 := uintptr(unix.SYS_CLONE), flags|uintptr(unix.SIGCHLD), uintptr(0)
+	if p.leaves > 0 {
+		flags |= unix.CLONE_FILES
+	}
+	signal := uintptr(unix.SIGCHLD)
+	if p.byParent {
+		flags |= unix.CLONE_PARENT
+		signal = 0 // clone3(2) demands that; the kernel sends the signal of this program's own end
+	}
+	if p.slot != nil {
+		flags |= unix.CLONE_PARENT_SETTID
+	}
+	args := &cloneArgs{flags: uint64(flags), exitSignal: uint64(signal), parentTID: uint64(uintptr(unsafe.Pointer(p.slot)))}
+	trap, a1, a2, a3 := uintptr(unix.SYS_CLONE), flags|signal, uintptr(0), uintptr(unsafe.Pointer(p.slot))
 	if cgroup > 0 {
 		args.flags |= unix.CLONE_INTO_CGROUP
 		args.cgroup = uint64(cgroup)
@@ -389,7 +426,7 @@ func (p *process) run(flags uintptr, cgroup int, share bool) (child int, err err
 	if cgroup > 0 || runtime.GOARCH == "s390x" { // there clone(2) has other arguments
 		trap, a1, a2 = unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args)
 	}
-	pid, errno := p.start(trap, a1, a2)
+	pid, errno := p.start(trap, a1, a2, a3)
 	afterFork()
 	runtime.KeepAlive(p)
 	runtime.KeepAlive(args)

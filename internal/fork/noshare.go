@@ -10,7 +10,7 @@ const sharing = false
 // clone is a system call that makes a child with a copy of the memory.
 //
 //go:nosplit
-func clone(trap, a1, a2 uintptr) (pid uintptr, errno syscall.Errno) {
-	pid, _, errno = syscall.RawSyscall6(trap, a1, a2, 0, 0, 0, 0)
+func clone(trap, a1, a2, a3 uintptr) (pid uintptr, errno syscall.Errno) {
+	pid, _, errno = syscall.RawSyscall6(trap, a1, a2, a3, 0, 0, 0)
 	return pid, errno
 }

@@ -1,14 +1,14 @@
 #include "textflag.h"
 
-// func clone(trap, a1, a2 uintptr) (pid uintptr, errno syscall.Errno)
+// func clone(trap, a1, a2, a3 uintptr) (pid uintptr, errno syscall.Errno)
 //
 // The child goes on with the same stack, and its calls overwrite the return address of this call. A register keeps the
 // address: each process has its own registers.
-TEXT ·clone(SB),NOSPLIT|NOFRAME,$0-40
+TEXT ·clone(SB),NOSPLIT|NOFRAME,$0-48
 	MOVQ	trap+0(FP), AX
 	MOVQ	a1+8(FP), DI
 	MOVQ	a2+16(FP), SI
-	XORL	DX, DX
+	MOVQ	a3+24(FP), DX
 	XORL	R10, R10
 	XORL	R8, R8
 	XORL	R9, R9
@@ -17,11 +17,11 @@ TEXT ·clone(SB),NOSPLIT|NOFRAME,$0-40
 	MOVQ	R12, 0(SP)
 	TESTQ	AX, AX
 	JLT	failed
-	MOVQ	AX, pid+24(FP)
-	MOVQ	$0, errno+32(FP)
+	MOVQ	AX, pid+32(FP)
+	MOVQ	$0, errno+40(FP)
 	RET
 failed:
 	NEGQ	AX
-	MOVQ	$0, pid+24(FP)
-	MOVQ	AX, errno+32(FP)
+	MOVQ	$0, pid+32(FP)
+	MOVQ	AX, errno+40(FP)
 	RET
