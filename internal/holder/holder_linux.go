@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 )
 
 // Config describes the server of a holder.
@@ -43,6 +45,7 @@ const (
 type kid struct {
 	pid   int
 	end   *End // nil: the program was not reaped
+	note  string
 	files []file
 }
 
@@ -258,7 +261,7 @@ func (h *holder) start() error {
 // kept returns the messages about an id for a new server.
 func (k *kid) kept(id string) (all []Message) {
 	for files := k.files; ; files = files[MaxFiles:] {
-		m := Message{Kind: Kept, ID: id, PID: k.pid}
+		m := Message{Kind: Kept, ID: id, PID: k.pid, Text: k.note}
 		if k.end != nil {
 			m.End = *k.end
 		}
@@ -321,6 +324,9 @@ func (h *holder) do(m Message) {
 	}
 	switch m.Kind {
 	case Keep:
+		if m.Text != "" {
+			k.note = m.Text
+		}
 		k.files = slices.Grow(k.files, len(m.Names))
 		for i, name := range m.Names {
 			if old := k.find(name); old >= 0 {
@@ -336,7 +342,7 @@ func (h *holder) do(m Message) {
 		}
 	case Born:
 		k.pid = m.PID
-	case Reap:
+	case Reap, Look:
 		h.reap(k, m)
 	case Forget:
 		if k != nil {
@@ -367,49 +373,39 @@ func (h *holder) intern(name string) string {
 	return name
 }
 
-// reap answers Reap. A reaped program keeps its end.
+// reap answers Reap and Look. A reaped program keeps its end.
 func (h *holder) reap(k *kid, m Message) {
 	answer := Message{Kind: Reaped, ID: m.ID, PID: m.PID}
 	switch {
-	case k == nil && m.ID == "" && m.PID > 0:
+	case m.ID == "" && m.PID > 0:
 		answer.End = wait(m.PID, unix.WNOHANG)
-	case k != nil && k.pid > 0:
-		answer.PID = k.pid
-		if k.end == nil {
-			if e := wait(k.pid, unix.WNOHANG); e.Reaped {
-				k.end = &e
-			}
-		}
-		if k.end != nil {
-			answer.End = *k.end
+	case k == nil || k.pid <= 0:
+	case k.end != nil:
+		answer.PID, answer.End = k.pid, *k.end
+	case m.Kind == Look:
+		answer.PID, answer.End = k.pid, wait(k.pid, unix.WNOHANG|unix.WNOWAIT)
+	default:
+		answer.PID, answer.End = k.pid, wait(k.pid, unix.WNOHANG)
+		if answer.End.Ended {
+			k.end = new(answer.End)
 		}
 	}
 	h.out = append(h.out, answer)
 }
 
-// wait reaps a child. The zero End means: the child has not ended, or pid is no child.
+// wait reaps a child; with WNOWAIT of waitid(2) the child stays a zombie. The zero End means: the child has not ended, or pid is no child.
 func wait(pid, options int) (e End) {
-	var usage unix.Rusage
-	var status unix.WaitStatus
-	for {
-		got, err := unix.Wait4(pid, &status, options, &usage)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || got != pid {
-			return End{}
-		}
-		return End{
-			Reaped: true, Status: syscall.WaitStatus(status),
-			User: usage.Utime.Nano(), System: usage.Stime.Nano(), MaxRSS: usage.Maxrss << 10,
-		}
+	got, status, usage, err := kernel.Wait(unix.P_PID, pid, unix.WEXITED|options)
+	if err != nil || got != pid {
+		return End{}
 	}
+	return End{Ended: true, Status: status, User: usage.Utime.Nano(), System: usage.Stime.Nano(), MaxRSS: usage.Maxrss << 10}
 }
 
 // reapServer looks whether the server has ended. If so, reapServer takes the last messages of the server, and sets the time of the next start.
 func (h *holder) reapServer() (status syscall.WaitStatus, ended bool) {
 	e := wait(h.pid, unix.WNOHANG)
-	if !e.Reaped {
+	if !e.Ended {
 		return 0, false
 	}
 	for more := true; more; { // the socket has all messages, and nobody sends any more

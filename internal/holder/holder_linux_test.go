@@ -99,7 +99,7 @@ func dies(s *Server) error {
 			if i%2 == 0 {
 				script = fmt.Sprintf("exit %d", i%100)
 			}
-			if err := s.Keep(id, map[string]int{"stdin": p[1], "other": p[1]}); err != nil {
+			if err := s.KeepNoted(id, "note of "+id, map[string]int{"stdin": p[1], "other": p[1]}); err != nil {
 				return err
 			}
 			pid, err := fork(script, uintptr(p[0]), 1, 2)
@@ -130,7 +130,7 @@ func dies(s *Server) error {
 			return fmt.Errorf("server %d: the last server has ended %v ago", s.Number, ago)
 		}
 		for _, f := range s.Found[1:] {
-			if names := slices.Collect(maps.Keys(f.Files)); f.PID == 0 || len(names) != 1 || names[0] != "stdin" {
+			if names := slices.Collect(maps.Keys(f.Files)); f.PID == 0 || f.Note != "note of "+f.ID || len(names) != 1 || names[0] != "stdin" {
 				return fmt.Errorf("server %d found %+v", s.Number, f)
 			}
 		}
@@ -151,21 +151,33 @@ func dies(s *Server) error {
 		var i int
 		fmt.Sscanf(f.ID, "p%d", &i)
 		if i%2 == 1 {
-			if e, err := s.Reap(f.ID); err != nil || e.Reaped {
+			if e, err := s.Reap(f.ID); err != nil || e.Ended {
 				return fmt.Errorf("%s has ended: %+v, %v", f.ID, e, err)
 			}
 			if _, err := unix.Write(f.Files["stdin"], []byte("line\n")); err != nil {
 				return err
 			}
 		}
-		var e End
-		for !e.Reaped {
+		var seen, e End
+		for !seen.Ended {
 			var err error
-			if e, err = s.Reap(f.ID); err != nil {
+			if seen, err = s.Look(f.ID); err != nil {
 				return err
 			}
 		}
-		if again, err := s.Reap(f.ID); err != nil || again != e || e.Status.ExitStatus() != i%100 || e.MaxRSS == 0 {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", f.PID)); (err == nil) == f.End.Ended || f.End.Ended && f.End != seen {
+			return fmt.Errorf("%s is no zombie, or still one: %v; %+v, %+v", f.ID, err, f.End, seen)
+		}
+		e, err := s.Reap(f.ID)
+		if err != nil {
+			return err
+		}
+		e.User, e.System = seen.User, seen.System // the kernel adds up until the child is reaped
+		if e != seen {
+			return fmt.Errorf("%s has ended as %+v, and was reaped as %+v", f.ID, seen, e)
+		}
+		again, err := s.Reap(f.ID)
+		if again.User, again.System = e.User, e.System; err != nil || again != e || e.Status.ExitStatus() != i%100 || e.MaxRSS == 0 {
 			return fmt.Errorf("%s has ended as %+v, and then as %+v, %v", f.ID, e, again, err)
 		}
 		if err := s.Forget(f.ID); err != nil {
@@ -245,7 +257,7 @@ func waits(s *Server) error {
 		if err != nil {
 			return err
 		}
-		if e.Reaped {
+		if e.Ended {
 			fmt.Println("orphan", e.Status.ExitStatus())
 			break
 		}
@@ -392,7 +404,7 @@ func TestMessages(t *testing.T) {
 		m := Message{
 			Kind: Kind(rapid.IntRange(1, int(last)-1).Draw(t, "kind")), Number: rapid.Uint64().Draw(t, "number"), ID: text.Draw(t, "id"), PID: rapid.Int().Draw(t, "pid"),
 			End: End{
-				Reaped: rapid.Bool().Draw(t, "reaped"), Status: syscall.WaitStatus(rapid.Uint32().Draw(t, "status")),
+				Ended: rapid.Bool().Draw(t, "ended"), Status: syscall.WaitStatus(rapid.Uint32().Draw(t, "status")),
 				User: rapid.Int64().Draw(t, "user"), System: rapid.Int64().Draw(t, "system"), MaxRSS: rapid.Int64().Draw(t, "rss"),
 			},
 			Names: rapid.SliceOfN(text, 0, 5).Draw(t, "names"), Text: text.Draw(t, "text"), Time: rapid.Int64().Draw(t, "time"),

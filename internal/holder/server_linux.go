@@ -14,14 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Found has everything kept under an id.
-type Found struct {
-	ID    string
-	PID   int // 0: no program was born
-	End   End
-	Files map[string]int // descriptors by name, closed on exec; they belong to the server
-}
-
 // Server is the server's end of the connection to its holder. Any goroutine may call its methods.
 type Server struct {
 	// Number counts the servers of the holder, from 1.
@@ -33,6 +25,7 @@ type Server struct {
 	// Found has everything kept by earlier servers.
 	Found []Found
 
+	parent  int
 	socket  int
 	lost    chan struct{}
 	signals chan os.Signal
@@ -70,7 +63,9 @@ func Socket() (fd int, ok bool) {
 
 // Attach takes over the socket of a server to its holder, and returns once Found is complete.
 func Attach(socket int) (*Server, error) {
-	s := &Server{socket: socket, lost: make(chan struct{}), signals: make(chan os.Signal, 16), waits: make(map[target][]chan End)}
+	s := &Server{
+		parent: os.Getppid(), socket: socket, lost: make(chan struct{}), signals: make(chan os.Signal, 16), waits: make(map[target][]chan End),
+	}
 	buf := newBuffer()
 	m, err := receive(socket, buf)
 	switch {
@@ -89,7 +84,7 @@ func Attach(socket int) (*Server, error) {
 	for m, err = receive(socket, buf); err == nil && m.Kind == Kept; m, err = receive(socket, buf) {
 		f := found[m.ID]
 		if f == nil {
-			f = &Found{ID: m.ID, PID: m.PID, End: m.End, Files: make(map[string]int)}
+			f = &Found{ID: m.ID, PID: m.PID, End: m.End, Note: m.Text, Files: make(map[string]int)}
 			found[m.ID] = f
 		}
 		for i, name := range m.Names {
@@ -149,6 +144,9 @@ func (s *Server) listen(buf []byte) {
 	close(s.lost)
 }
 
+// PID is the pid of the holder.
+func (s *Server) PID() int { return s.parent }
+
 // Lost returns a channel, closed at the end of the holder.
 func (s *Server) Lost() <-chan struct{} { return s.lost }
 
@@ -170,17 +168,20 @@ func (s *Server) send(m *Message) error {
 
 // Keep has the holder keep descriptors under an id, by name. A descriptor replaces an earlier descriptor of the same id and name. The server's own stay open. The id "" is the
 // server's own.
-func (s *Server) Keep(id string, files map[string]int) error {
+func (s *Server) Keep(id string, files map[string]int) error { return s.KeepNoted(id, "", files) }
+
+// KeepNoted is Keep, and has the holder keep a note, too, for the next server. An empty note leaves an earlier one as it is. The note has 60 KiB at most.
+func (s *Server) KeepNoted(id, note string, files map[string]int) error {
 	names := slices.Sorted(maps.Keys(files))
-	for len(names) > 0 {
-		m := Message{Kind: Keep, ID: id, Names: names[:min(len(names), MaxFiles)]}
+	for len(names) > 0 || note != "" {
+		m := Message{Kind: Keep, ID: id, Text: note, Names: names[:min(len(names), MaxFiles)]}
 		for _, name := range m.Names {
 			m.files = append(m.files, files[name])
 		}
 		if err := s.send(&m); err != nil {
 			return err
 		}
-		names = names[len(m.Names):]
+		names, note = names[len(m.Names):], ""
 	}
 	return nil
 }
@@ -198,6 +199,11 @@ func (s *Server) Born(id string, pid int) error {
 // Reap has the holder reap the program of an id, if the program has ended. The zero End means: not ended.
 func (s *Server) Reap(id string) (End, error) {
 	return s.reap(target{id: id}, Message{Kind: Reap, ID: id})
+}
+
+// Look says how the program of an id has ended, and leaves it a zombie, unless it was reaped before. The zero End means: not ended.
+func (s *Server) Look(id string) (End, error) {
+	return s.reap(target{id: id}, Message{Kind: Look, ID: id})
 }
 
 // ReapOrphan has the holder reap an orphan, if the orphan has ended. The kernel gives orphans to the holder.

@@ -6,6 +6,7 @@
 // killed at any instant. Its programs go on. Programs without a server end as zombies and keep their exit status. The next server gets
 // all descriptors before its first request.
 //
+//   - kept.go: what a holder keeps
 //   - wire_linux.go: the messages between holder and server
 //   - holder_linux.go: the holder
 //   - server_linux.go: the server's side
@@ -16,14 +17,15 @@
 // message. The messages of a dead server arrive.
 //
 //	holder → server  Hello   the version of the messages, the number of the server, how and when the last server ended
-//	                 Kept    an id with its pid, its descriptors and, after Reap, its end; several for an id with many
+//	                 Kept    an id with its pid, its note, its descriptors and, after Reap, its end; several for an id with many
 //	                 Ready   the last of these
-//	                 Reaped  the answer to Reap
+//	                 Reaped  the answer to Reap and Look
 //	                 Signal  the holder has got this signal
-//	server → holder  Keep    keep these descriptors under this id
+//	server → holder  Keep    keep these descriptors, and this note unless it is empty, under this id
 //	                 Drop    close these descriptors of this id
 //	                 Born    the program of this id has this pid
 //	                 Reap    wait for this id, or for this pid of an orphan, without blocking
+//	                 Look    as Reap, but the program stays a zombie
 //	                 Forget  close everything of this id
 //	                 Up      the server serves
 //	                 Stop    when the server has ended, kill all programs, and end with the status of the server
@@ -55,6 +57,7 @@ const (
 	Drop
 	Born
 	Reap
+	Look
 	Forget
 	Up
 	Stop
@@ -77,18 +80,10 @@ type Message struct {
 	PID    int // of Hello: the number of the server, from 1
 	End    End
 	Names  []string // of descriptors
-	Text   string   // of Hello: how the last server ended; "": there was none
+	Text   string   // of Hello: how the last server ended; "": there was none. Of Keep and Kept: the note
 	Time   int64    // of Hello: when the last server ended, in nanoseconds of CLOCK_BOOTTIME
 
 	files []int // as many as Names, of Keep and Kept
-}
-
-// End is how a program has ended. The zero End means: not reaped.
-type End struct {
-	Reaped       bool
-	Status       syscall.WaitStatus
-	User, System int64 // CPU time, in nanoseconds
-	MaxRSS       int64 // in bytes
 }
 
 // encode returns the bytes of a message.
@@ -97,7 +92,7 @@ func (m *Message) encode() []byte {
 	b = binary.AppendUvarint(b, m.Number)
 	b = appendText(b, m.ID)
 	b = binary.AppendVarint(b, int64(m.PID))
-	if b = append(b, 0); m.End.Reaped {
+	if b = append(b, 0); m.End.Ended {
 		b[len(b)-1] = 1
 	}
 	for _, n := range []int64{int64(m.End.Status), m.End.User, m.End.System, m.End.MaxRSS} {
@@ -121,7 +116,7 @@ func decode(b []byte) (m Message, err error) {
 	m.Number = r.uvarint()
 	m.ID = r.text()
 	m.PID = int(r.varint())
-	m.End.Reaped = r.byte() != 0
+	m.End.Ended = r.byte() != 0
 	m.End.Status = syscall.WaitStatus(r.varint())
 	m.End.User, m.End.System, m.End.MaxRSS = r.varint(), r.varint(), r.varint()
 	for n := r.uvarint(); n > 0 && !r.short; n-- {

@@ -1,0 +1,20 @@
+package holder
+
+import "syscall"
+
+// End is how a program has ended. The zero End means: the program has not ended.
+type End struct {
+	Ended        bool
+	Status       syscall.WaitStatus
+	User, System int64 // CPU time, in nanoseconds
+	MaxRSS       int64 // in bytes
+}
+
+// Found has everything kept under an id.
+type Found struct {
+	ID    string
+	PID   int            // 0: no program was born
+	End   End            // zero: the program was not reaped
+	Note  string         // the server's own
+	Files map[string]int // descriptors by name, closed on exec; they belong to the server
+}
