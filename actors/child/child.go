@@ -22,6 +22,7 @@
 //   - local_linux.go: whether a filesystem may hang
 //   - process.go, stream.go, order_linux.go, stdin.go, ends.go: a running child: its streams with their pumps, and the order of stdout and stderr
 //   - intake.go: facts for the actor, and credit for reading
+//   - held.go, held_linux.go, slots_linux.go: children that outlive this program at a holder: what the holder keeps, and who takes it over
 //   - sandbox.go, cansandbox.go, places_linux.go, jail_linux.go: the sandbox of a child, its placeholders, and its plan
 //   - trees: how a child and its descendants are found, measured, killed and reaped; limits
 //   - confine: the jail of a child, its binary and its reports
@@ -37,6 +38,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/child/confine"
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
+	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/internal/lane"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/rules"
@@ -158,6 +160,13 @@ type HostConfig struct {
 	Log    *slog.Logger // nil means slog.Default()
 	// Lanes move the output of children whose Intake has a chain. Nil: no Intake has one.
 	Lanes chan *lane.Lane
+	// Holder is the parent of the children, and outlives this program; the next Host of the same holder goes on with them. Then children
+	// do not die with this program, and Subreaper is true. Children with Spec.Serve belong to this program as ever. Nil: this program is the parent.
+	// Linux only.
+	Holder Holder
+	// Found is what the holder has from earlier programs. The Host owns its descriptors, except those of the id "" with other names than the
+	// Host's own.
+	Found []holder.Found
 	// Fault is for tests. The loops named "pump", "waiter" and "stdin" call Fault before each step;
 	// Fault may panic.
 	Fault func(point string)

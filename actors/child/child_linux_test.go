@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	if err := SealFiles(); err != nil { // else TestDescriptors would find the files of the caller
 		panic(err)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/b6f6fdd7/troupe/internal/holder.(*Server).listen")) // ends with the holder
 }
 
 // watched is a child whose Facts are taken out and remembered, as by its actor.

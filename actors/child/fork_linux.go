@@ -17,12 +17,27 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 )
 
-type forker = fork.Thread
+// forker is a place for forks: a thread of its own, with which the children die, or a desk for children of a holder.
+type forker struct {
+	ID      int    // of the thread; 0: there is none
+	Blocked uint64 // as fork.Attr.Blocked
+	starter
+}
 
-func newForker() (*forker, error) {
-	f, err := fork.NewThread()
-	f.Do(func() error { dropAmbient(); return nil })
-	return f, err
+type starter interface {
+	Start(a *fork.Attr) (pid int, err error)
+	Begin(a *fork.Attr, status int) (pid int, err error)
+	Close()
+}
+
+func newForker(desk bool) (*forker, error) {
+	if desk {
+		d, err := fork.NewDesk()
+		return &forker{Blocked: d.Blocked, starter: d}, err
+	}
+	t, err := fork.NewThread()
+	t.Do(func() error { dropAmbient(); return nil })
+	return &forker{ID: t.ID, Blocked: t.Blocked, starter: t}, err
 }
 
 // birth is everything that the fork of a child needs.
@@ -34,6 +49,7 @@ type birth struct {
 	tree   *trees.Tree
 	thread *forker // nil: the child may hang, or has steps of its own, and a thread is taken for the fork alone
 	after  time.Duration
+	kept   *kept // by the holder; nil: the child is a child of this program
 
 	// forkJail sets these. Nil and empty: no jail confines files.
 	jail  *os.File // the socket of the jail
@@ -51,6 +67,7 @@ func (h *Host) fork(ctx context.Context, b *birth) (pid int, err error) {
 		return 0, err
 	}
 	b.tree.Mark(a)
+	b.kept.mark(a)
 	if b.thread != nil {
 		a.Blocked = b.thread.Blocked
 		pid, err = h.newborn(b, func(f *forker) (int, error) { return f.Start(a) })
@@ -64,18 +81,26 @@ func (h *Host) fork(ctx context.Context, b *birth) (pid int, err error) {
 		err = trees.ScoreLate(pid, b.spec.Limits)
 	}
 	if err != nil && pid != 0 {
-		h.trees.Bury(pid)
+		b.bury(pid)
 	}
 	return pid, stepError(err, b.spec)
 }
 
+// bury ends the child of a failed start, and returns how it has ended.
+func (b *birth) bury(pid int) syscall.WaitStatus {
+	unix.Kill(pid, unix.SIGKILL) // before the holder forgets whose it is
+	b.kept.unborn()
+	return b.tree.Bury(pid)
+}
+
 // newborn calls fork with a thread, and notes the child that it returns.
 func (h *Host) newborn(b *birth, fork func(*forker) (int, error)) (pid int, err error) {
+	defer strike("forked")
 	if b.thread != nil {
 		return h.trees.Fork(func() (int, error) { return fork(b.thread) })
 	}
 	forked := make(chan struct{})
-	h.threads.use(func(thread *forker) {
+	h.poolFor(b.spec).use(func(thread *forker) {
 		pid, err = h.trees.Fork(func() (int, error) { return fork(thread) })
 		close(forked)
 	})
@@ -103,7 +128,7 @@ func (h *Host) forkApart(ctx context.Context, b *birth, a *fork.Attr) (pid int, 
 	})
 	unix.Close(w)
 	if err != nil {
-		return 0, err
+		return pid, err
 	}
 	report := make([]byte, fork.ReportSize)
 	n, err := io.ReadFull(status, report)

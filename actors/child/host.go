@@ -18,7 +18,7 @@ import (
 // threads 2,390.
 const defaultSpawners = 2
 
-// Host starts children and ensures that no child outlives the Host.
+// Host starts children and ensures that no child outlives the Host, or the holder if there is one.
 //
 // The threads of a Host that fork end only when no child is left.
 type Host struct {
@@ -36,6 +36,8 @@ type Host struct {
 
 	threads pool
 	lanes   chan *lane.Lane // that nobody uses
+	serving pool            // of a Host with a holder: for children with Spec.Serve
+	serve   sync.Once
 	turns   *turns
 	open    context.Context // of all starts: done when the host is closing
 	stop    context.CancelCauseFunc
@@ -45,6 +47,10 @@ type Host struct {
 	answerTime time.Duration // of new starts
 	closing    bool          // there are no new starts
 	live       map[*process]struct{}
+	found      map[string]*found // by name: children of earlier programs that nobody has adopted
+
+	holder Holder // nil: there is none
+	slots  *slots // of the holder
 
 	close  sync.Once
 	closed chan struct{} // closed when shutdown is over
@@ -63,6 +69,8 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		lanes:           cfg.Lanes,
 		answerTime:      cfg.AnswerTime,
 		live:            make(map[*process]struct{}),
+		found:           make(map[string]*found),
+		holder:          cfg.Holder,
 		closed:          make(chan struct{}),
 	}
 	if h.answerTime <= 0 {
@@ -76,7 +84,16 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	if h.null, err = os.Open(os.DevNull); err != nil {
 		return nil, fmt.Errorf("child: %w", err)
 	}
-	if h.trees, err = trees.New(trees.Config{Containment: cfg.Containment, Subreaper: cfg.Subreaper, Log: h.log}); err != nil {
+	if h.slots, err = openSlots(cfg); err != nil {
+		h.null.Close()
+		return nil, fmt.Errorf("child: memory of starts: %w", err)
+	}
+	settings := trees.Config{Containment: cfg.Containment, Subreaper: cfg.Subreaper || h.holder != nil, Log: h.log, Runs: h.slots.runs()}
+	if h.holder != nil {
+		settings.Holder = h.holder
+	}
+	if h.trees, err = trees.New(settings); err != nil {
+		h.slots.close()
 		h.null.Close()
 		return nil, fmt.Errorf("child: %w", err)
 	}
@@ -85,19 +102,34 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	if cfg.Spawners <= 0 {
 		cfg.Spawners = defaultSpawners
 	}
-	h.threads.free = make(chan *forker, cfg.Spawners)
+	h.fill(&h.threads, cfg.Spawners, h.holder != nil && !h.trees.ByThread())
+	h.turns = newTurns(h.trees.Kept())
+	h.find(cfg.Found)
+	return h, nil
+}
+
+// fill gives a pool its forkers.
+func (h *Host) fill(p *pool, n int, desks bool) {
+	p.free = make(chan *forker, n)
 	var tids []int
-	for range cfg.Spawners {
-		f, err := newForker()
+	for range n {
+		f, err := newForker(desks)
 		if err != nil {
 			h.log.Debug("each start copies the table of open files", "err", err)
 		}
 		tids = append(tids, f.ID)
-		h.threads.free <- f
+		p.free <- f
 	}
 	h.trees.Enclose(tids...)
-	h.turns = newTurns(h.trees.Kept())
-	return h, nil
+}
+
+// poolFor returns the pool for a child. A child that serves files dies with a thread of this program.
+func (h *Host) poolFor(spec *Spec) *pool {
+	if h.holder == nil || spec.Serve == nil {
+		return &h.threads
+	}
+	h.serve.Do(func() { h.fill(&h.serving, 1, false) })
+	return &h.serving
 }
 
 // Containment is the method used for all children of this host.

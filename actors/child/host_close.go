@@ -30,6 +30,7 @@ func (h *Host) shutdown() {
 	h.mu.Unlock()
 	h.stop(ErrClosed)
 	h.starts.Wait()
+	h.adoptStrays()
 	h.mu.Lock()
 	all := slices.Collect(maps.Keys(h.live))
 	h.mu.Unlock()
@@ -53,6 +54,8 @@ func (h *Host) shutdown() {
 	h.null.Close()
 	h.order.close()
 	h.threads.close()
+	h.serving.close()
+	h.slots.close()
 }
 
 // awaitLeaving waits until the placeholders are removed, for answerTime at most: a filesystem may hang.
@@ -70,6 +73,9 @@ func (h *Host) awaitLeaving() {
 }
 
 func (h *Host) forget(p *process) {
+	if p.kept {
+		h.holder.Forget(p.tree.Name()) // as of process.drop
+	}
 	h.mu.Lock()
 	delete(h.live, p)
 	h.mu.Unlock()

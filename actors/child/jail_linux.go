@@ -35,12 +35,22 @@ func (h *Host) forkJail(ctx context.Context, b *birth) (pid int, err error) {
 	}()
 	over := cutting(ctx, j.Socket, b.after)
 	defer over(&err)
+	if err := b.kept.jail(j.Socket); err != nil {
+		return 0, err
+	}
+	if b.kept != nil {
+		j.Sending = b.kept.sending
+	}
 	a := j.Attr(b.theirs)
 	a.Session, a.DeathSignal, a.Terminal = true, true, spec.TTY
 	b.tree.Mark(a)
+	b.kept.mark(a)
 	pid, err = h.newborn(b, func(f *forker) (int, error) { return f.Start(a) })
 	j.Forked()
 	if err != nil {
+		if pid != 0 {
+			b.bury(pid)
+		}
 		return 0, j.ExplainFork(err)
 	}
 	level, err := j.Enter(pid, spec.Serve)
@@ -54,7 +64,7 @@ func (h *Host) forkJail(ctx context.Context, b *birth) (pid int, err error) {
 		unix.Kill(pid, unix.SIGKILL)
 		return pid, noAnswer(fmt.Sprintf("sandbox and execution of %q in working directory %q", b.path, spec.Dir), b.after)
 	}
-	return 0, j.Explain(err, h.trees.Bury(pid))
+	return 0, j.Explain(err, b.bury(pid))
 }
 
 // planOf returns the Plan of a jail.

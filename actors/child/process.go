@@ -33,6 +33,7 @@ type process struct {
 
 	sandbox, sandboxLevel string // see Handle.Sandbox
 	isInit                bool   // the child is process 1 of a sandbox, and the program its first child
+	kept                  bool   // a holder has the child, and copies of its streams
 
 	closed chan struct{} // closed after Intake.Closed
 
@@ -73,12 +74,11 @@ func newProcess(h *Host, b Born, tree *trees.Tree, in *Intake, rate *pace.Meter)
 	return p
 }
 
-// adopt makes the host answer for a child: the host waits for its exit, and ends it at the latest at its own end. held are the placeholders of
-// the sandbox.
-func (h *Host) adopt(b Born, tree *trees.Tree, in *Intake, rate *pace.Meter, held *placeholder.Held) *process {
+// adopt makes the host answer for a child: the host waits for its exit, and ends it at the latest at its own end.
+func (h *Host) adopt(b Born, tree *trees.Tree, in *Intake, rate *pace.Meter) *process {
 	p := newProcess(h, b, tree, in, rate)
-	p.held = held
-	if b.Jail != nil {
+	p.held, p.kept = b.held, tree.Held()
+	if b.Jail != nil && tree.Ending == nil {
 		tree.Ending = confine.Ending(b.Jail)
 	}
 	tree.Begin(b.PID)
@@ -197,8 +197,16 @@ func (p *process) settle() {
 			// Not before the exit: closing the PTY hangs up every process using it as terminal.
 			p.out[0].file.Close()
 		}
+		p.drop("tty", "stdin", "stdout", "stderr")
 		p.in.Closed()
 		close(p.closed)
+	}
+}
+
+// drop has the holder close its copies of streams of a child that it keeps.
+func (p *process) drop(names ...string) {
+	if p.kept {
+		p.host.holder.Drop(p.tree.Name(), names...) // fails at the end of the holder, and so of its copies
 	}
 }
 

@@ -15,19 +15,25 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
 )
 
 // Start starts a child and calls done with the child, or with the reason for the failure. Nothing
 // of the child reaches in before done is called. done must not block. Start never blocks either;
 // the caller must have at most one outstanding start for each process.
+//
+// If a holder has a child with this name, nothing is started: done gets that child.
 func (h *Host) Start(spec Spec, in *Intake, done func(Handle, error)) {
+	if h.startFound(&spec, in, done) {
+		return
+	}
 	h.enter(&spec, func(ctx context.Context, t *turn, after time.Duration, answer func(func())) {
 		h.start(ctx, t, after, &spec, in, func(b Born, tree *trees.Tree, err error) {
 			if err != nil {
 				answer(func() { done(nil, err) })
 				return
 			}
-			p := h.adopt(b, tree, in, spec.StdinRate, spec.held)
+			p := h.adopt(b, tree, in, spec.StdinRate)
 			answer(func() {
 				done(p, nil)
 				p.watch()
@@ -91,6 +97,8 @@ type Born struct {
 	TTY, Stdin, Stdout, Stderr *os.File
 	StdinQueue                 int // as Spec.StdinQueue
 
+	held *placeholder.Held // of the sandbox; nil: none
+
 	// Jail is the socket on which the jail of the child tells how the program has ended; nil: the child has none.
 	Jail *os.File
 	// Sandbox and SandboxLevel are as of Handle.Sandbox.
@@ -133,7 +141,7 @@ func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Sp
 		bear(nil)
 	default: // the number of threads bounds the starts from here on, and that of turns those that may hang
 		t.leave()
-		h.threads.use(bear)
+		h.poolFor(spec).use(bear)
 	}
 }
 
@@ -191,7 +199,20 @@ func (h *Host) bear(ctx context.Context, t *turn, after time.Duration, spec *Spe
 	if spec.Arg0 != nil {
 		argv[0] = *spec.Arg0
 	}
-	f := &birth{spec: spec, path: path, argv: argv, theirs: ends.theirs[:], tree: tree, after: after, thread: thread}
+	b = Born{
+		Trace: tree.Trace(), TTY: ends.tty, Stdin: ends.stdin, Stdout: ends.stdout, Stderr: ends.stderr, StdinQueue: spec.StdinQueue,
+		Sandbox: mode.Of(spec.Sandbox), IsInit: spec.policy != nil && spec.policy.Files, held: spec.held,
+	}
+	restrain := spec.Limits.Processes == nil && spec.policy == nil // a jail is restrained before its program runs
+	kept, err := h.keep(&b, spec, restrain)
+	if err != nil {
+		return b, nil, err
+	}
+	back.add(kept.forget)
+	if kept == nil {
+		tree.Own()
+	}
+	f := &birth{spec: spec, path: path, argv: argv, theirs: ends.theirs[:], tree: tree, after: after, thread: thread, kept: kept}
 	pid, err := h.fork(ctx, f)
 	if errors.Is(err, ErrNoAnswer) {
 		hangs = true
@@ -201,22 +222,24 @@ func (h *Host) bear(ctx context.Context, t *turn, after time.Duration, spec *Spe
 	if err != nil {
 		return b, nil, startError(err, spec, h.trees.NoRoom)
 	}
-	if spec.Limits.Processes == nil && spec.policy == nil { // a jail is restrained before its program runs
+	if restrain {
 		h.trees.Restrain(pid)
 	}
 
 	// What is left of the start.
-	b = Born{
-		Trace: tree.Trace(), PID: pid,
-		TTY: ends.tty, Stdin: ends.stdin, Stdout: ends.stdout, Stderr: ends.stderr, StdinQueue: spec.StdinQueue,
-		Jail: f.jail, Sandbox: mode.Of(spec.Sandbox), SandboxLevel: f.level, IsInit: spec.policy != nil && spec.policy.Files,
-	}
+	b.PID, b.Jail, b.SandboxLevel = pid, f.jail, f.level
+	kept.born(&b)
 	return b, tree, nil
 }
 
-// Adopt takes over a child that an earlier start has left. Everything of the child that nobody has read reaches in. rate is as Spec.StdinRate.
+// Adopt takes over a child that an earlier start has left, also one of Found. Everything of the child that nobody has read reaches in. rate is as
+// Spec.StdinRate.
 func (h *Host) Adopt(b Born, in *Intake, rate *pace.Meter) Handle {
-	p := h.adopt(b, h.trees.Adopt(b.Trace, b.PID), in, rate, nil)
+	tree := h.takeFound(&b)
+	if tree == nil {
+		tree = h.trees.Adopt(b.Trace, b.PID)
+	}
+	p := h.adopt(b, tree, in, rate)
 	p.watch()
 	return p
 }

@@ -289,7 +289,7 @@ func (s *stdin) wake() {
 // closeFile ends a pipe. A PTY stays open, because the output uses it too. closeFile may be
 // repeated.
 func (s *stdin) closeFile() {
-	if !s.p.tty {
-		s.file.Close()
+	if !s.p.tty && s.file.Close() == nil {
+		s.p.drop("stdin") // else the child would see no end
 	}
 }

@@ -315,6 +315,9 @@ func (s *stream) end() {
 	}
 	if !s.p.tty { // stdin needs the PTY too: settle closes the PTY
 		s.file.Close()
+		if s.p.kept && !s.p.Exited() { // else settle drops all at once
+			s.p.drop(s.kind.String())
+		}
 	}
 	s.mu.Lock()
 	s.ended = true

@@ -4,9 +4,11 @@ package child
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/arena"
+	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 )
 
@@ -67,7 +70,7 @@ func (*order) first(a, b *stream) bool { return false }
 // forker forks on the calling thread.
 type forker struct{ ID int }
 
-func newForker() (*forker, error) { return new(forker), nil }
+func newForker(bool) (*forker, error) { return new(forker), nil }
 
 func (*forker) Close() {}
 
@@ -79,6 +82,7 @@ type birth struct {
 	theirs []uintptr
 	tree   *trees.Tree
 	thread *forker
+	kept   *kept
 	after  time.Duration
 	jail   *os.File
 	level  string
@@ -105,6 +109,26 @@ func (*stdin) resume() {}
 func (*stdin) keep(_ [16]byte, b []byte) ([]byte, error) { return b, nil }
 
 func (*stdin) moveKept(uintptr, []byte) (int, error) { return 0, nil }
+
+// Only Linux has holders.
+type (
+	slots struct{}
+	kept  struct{}
+)
+
+func openSlots(cfg HostConfig) (*slots, error) {
+	if cfg.Holder != nil {
+		return nil, errors.ErrUnsupported
+	}
+	return nil, nil
+}
+
+func (*slots) runs() *atomic.Uint64                    { return nil }
+func (*slots) close()                                  {}
+func (h *Host) keep(*Born, *Spec, bool) (*kept, error) { return nil, nil }
+func (*kept) forget()                                  {}
+func (*kept) born(*Born)                               {}
+func (h *Host) find([]holder.Found)                    {}
 
 // mayHang is always false here: only Linux has another way to fork.
 func mayHang(_, _ string) bool { return false }

@@ -39,6 +39,14 @@ func dropAmbient() {
 	}
 }
 
+// notAmbient are the capabilities of dropAmbient, as fork.Attr has them.
+func notAmbient() (set uint64) {
+	for _, need := range becoming {
+		set |= 1 << need.bit
+	}
+	return set
+}
+
 // mayBecome refuses u if this program lacks a capability.
 func mayBecome(u *User) error {
 	var data [2]unix.CapUserData

@@ -250,12 +250,19 @@ func TestDesk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	before, err := os.Readlink("/proc/self/fd/0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	a := &Attr{Path: "/bin/true", Argv: []string{"true"}, Files: []uintptr{r.Fd(), w.Fd(), w.Fd()}, Umask: -1, Blocked: d.Blocked}
 	pid, err := d.Start(a)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wait(t, pid)
+	if after, err := os.Readlink("/proc/self/fd/0"); err != nil || after != before {
+		t.Fatalf("descriptor 0 of this program was %s, and is %s, %v", before, after, err)
+	}
 	w.Close()
 	if n, _ := r.Read(make([]byte, 1)); n != 0 { // blocks while somebody has the other end
 		t.Error("the pipe has bytes")

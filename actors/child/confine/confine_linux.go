@@ -32,6 +32,8 @@ type Jail struct {
 	Limits   protocol.ProcessLimits // of the program
 	Restrain func(pid int)          // limits the processes of the jail if Limits does not; may be nil
 	Socket   *os.File               // the server's end; the caller closes Socket
+	// Sending is called before the plan is sent: from then on the program may run, and a holder has Socket, too. Nil: there is no holder.
+	Sending func()
 
 	binary int // the file to execute; 0: /proc/self/exe, or closed here
 	memory int // a file with the plan
@@ -117,10 +119,13 @@ func (j *Jail) Enter(pid int, serve *os.File) (level string, err error) {
 	if err := j.prepare(pid); err != nil {
 		return "", err
 	}
+	if j.Sending != nil {
+		j.Sending()
+	}
 	if err := sendPlan(j.Socket, j.memory, serve); err != nil {
 		return "", err
 	}
-	return awaitJail(j.Socket, j.Plan)
+	return awaitJail(j.Socket, j.Plan, j.Sending != nil)
 }
 
 // jailEnv is the environment of a jail's runtime. A jail makes the sandbox, and then waits: one thread runs Go at a time,
@@ -151,18 +156,35 @@ func Ending(socket *os.File) func() (trees.Ending, bool) {
 	}
 }
 
-// lastReport returns the report of an ended jail about the end of its program; nil: there is none.
+// lastReport returns the report of an ended jail about the end of its program; nil: there is none. The report stays in the socket, for the next server if a
+// holder has the socket. The first report may still be there, too.
 func lastReport(socket *os.File) (exit *jail.Exit) {
-	nonblock.Control(socket, func(fd uintptr) {
-		buf := make([]byte, 4<<10)
-		n, err := kernel.Retry(func() (int, error) { n, _, err := unix.Recvfrom(int(fd), buf, unix.MSG_DONTWAIT); return n, err })
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := receive(socket, buf, unix.MSG_PEEK)
 		var r jail.Report
-		if err == nil && n > 0 && json.Unmarshal(buf[:n], &r) == nil {
-			exit = r.Exit
+		if err != nil || n == 0 || json.Unmarshal(buf[:n], &r) != nil || r.Exit != nil {
+			return r.Exit
 		}
-	})
-	return exit
+		Drain(socket)
+	}
 }
+
+// receive is recv(2), without waiting.
+func receive(socket *os.File, buf []byte, flags int) (n int, err error) {
+	if !nonblock.Control(socket, func(fd uintptr) {
+		n, err = kernel.Retry(func() (int, error) {
+			n, _, err := unix.Recvfrom(int(fd), buf, flags|unix.MSG_DONTWAIT)
+			return n, err
+		})
+	}) {
+		err = os.ErrClosed
+	}
+	return n, err
+}
+
+// Drain removes the oldest report from the socket of a jail. Enter leaves the first report there for the next server.
+func Drain(socket *os.File) { receive(socket, make([]byte, 1), 0) }
 
 // MostFiles is how many descriptors a confined program may have, unless its client names a limit. The kernel counts the descriptors that a
 // user has sent over sockets and nobody has received. It refuses to send more to whoever may not have as many open. So a program

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/fork"
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/internal/nonblock"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -38,16 +41,19 @@ func sendPlan(socket *os.File, plan int, serve *os.File) (err error) {
 	return err
 }
 
-// awaitJail waits until the program of a jail runs, and returns the level of its sandbox, also if only the exec has failed.
-func awaitJail(socket *os.File, plan *jail.Plan) (level string, err error) {
-	r, err := readReport(socket)
+// awaitJail waits until the program of a jail runs, and returns the level of its sandbox, also if only the exec has failed. With keep, the report
+// of a jail that confines files stays in the socket.
+func awaitJail(socket *os.File, plan *jail.Plan, keep bool) (level string, err error) {
+	flags := 0
+	if keep && plan.Policy.Files {
+		flags = unix.MSG_PEEK
+	}
+	r, err := readReport(socket, flags)
 	if err != nil {
 		return "", err
 	}
 	if plan.Policy.Files {
-		if level = protocol.SandboxComplete; r.OldProc {
-			level = protocol.SandboxOldProc
-		}
+		level = levelOf(r)
 	}
 	if r.Failure != nil {
 		return level, r.Failure
@@ -56,7 +62,7 @@ func awaitJail(socket *os.File, plan *jail.Plan) (level string, err error) {
 		return level, nil
 	}
 	// The jail becomes the program: the socket ends with the exec.
-	r, err = readReport(socket)
+	r, err = readReport(socket, 0)
 	switch {
 	case errors.Is(err, io.EOF):
 		return "", nil
@@ -68,11 +74,76 @@ func awaitJail(socket *os.File, plan *jail.Plan) (level string, err error) {
 	return "", errors.New("two reports of a jail")
 }
 
-func readReport(socket *os.File) (r jail.Report, err error) {
-	buf := make([]byte, jail.MaxReport)
-	n, err := socket.Read(buf)
+// levelOf returns the level of a sandbox that confines files.
+func levelOf(r jail.Report) string {
+	if r.OldProc {
+		return protocol.SandboxOldProc
+	}
+	return protocol.SandboxComplete
+}
+
+// Resume waits until a jail says whether its program runs. The server of the jail has died just before or after it sent the plan: a jail that has no plan
+// after the time soon gets none, and any other answers in the time most. files: the jail confines files. The report of such a jail stays in the
+// socket. Another jail becomes the program; then the socket ends, as it does at the end of the jail.
+func Resume(socket *os.File, pid int, files bool, soon, most time.Duration) (level string, runs bool) {
+	begun := time.Now()
+	for wait := time.Millisecond; !planned(socket, pid); wait *= 2 {
+		if time.Since(begun) > soon {
+			return "", false
+		}
+		time.Sleep(wait)
+	}
+	defer socket.SetReadDeadline(time.Time{})
+	socket.SetReadDeadline(begun.Add(most))
+	if files {
+		r, err := readReport(socket, unix.MSG_PEEK)
+		return levelOf(r), err == nil && r.Failure == nil
+	}
+	for {
+		r, err := readReport(socket, 0)
+		switch {
+		case errors.Is(err, io.EOF):
+			return "", !named(pid)
+		case err != nil || r.Failure != nil:
+			return "", false
+		}
+	}
+}
+
+// planned reports whether a jail has got its plan.
+func planned(socket *os.File, pid int) (yes bool) {
+	nonblock.Control(socket, func(fd uintptr) {
+		unread, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+		yes = err == nil && unread > 0 || nonblock.Poll(fd, unix.POLLIN) != 0 || named(pid)
+	})
+	return yes
+}
+
+// named reports whether a process has the name that a jail gives itself once it has its plan. A zombie has it, too.
+func named(pid int) bool {
+	name, _ := kernel.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	return strings.TrimSpace(string(name)) == jail.Name
+}
+
+// readReport waits for the next report. flags are those of recv(2).
+func readReport(socket *os.File, flags int) (r jail.Report, err error) {
+	conn, err := socket.SyscallConn()
 	if err != nil {
 		return r, err
+	}
+	buf := make([]byte, jail.MaxReport)
+	n := 0
+	waitErr := conn.Read(func(fd uintptr) bool {
+		n, err = kernel.Retry(func() (int, error) { n, _, err := unix.Recvfrom(int(fd), buf, flags|unix.MSG_DONTWAIT); return n, err })
+		return err != unix.EAGAIN
+	})
+	switch {
+	case waitErr != nil:
+		return r, waitErr
+	case err != nil:
+		return r, err
+	case n == 0:
+		return r, io.EOF
 	}
 	return r, json.Unmarshal(buf[:n], &r)
 }

@@ -12,7 +12,7 @@ import (
 func TestParseStat(t *testing.T) {
 	const after = " T 7 8 9 34816 4242 4194304 10 11 12 13 14 15 16 17 18 19 20 21 123456789 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 0\n"
 	got, err := parseStat(42, []byte("42 (a) R (b c)"+after))
-	want := stat{pid: 42, ppid: 7, group: 8, session: 9, start: 123456789}
+	want := stat{pid: 42, ppid: 7, group: 8, session: 9, start: 123456789, halted: true}
 	copy(want.name[:], "a) R (b c")
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)

@@ -33,7 +33,8 @@ type cgroups struct {
 	controllers []string // controllers of dir; the leaves have the controllers used for limits
 }
 
-func newCgroups(kin *searches, log *slog.Logger) (*cgroups, error) {
+// newCgroups makes the directory of the server. found: an earlier server of the holder may have made it.
+func newCgroups(kin *searches, found bool, log *slog.Logger) (*cgroups, error) {
 	self := kin.server
 	own, _, err := ownCgroup("")
 	if err != nil {
@@ -41,7 +42,7 @@ func newCgroups(kin *searches, log *slog.Logger) (*cgroups, error) {
 	}
 	killCgroupLeftovers(own, self, log)
 	c := &cgroups{kin: kin, dir: filepath.Join(own, cgroupPrefix+self.String())}
-	if err := os.Mkdir(c.dir, 0o755); err != nil {
+	if err := os.Mkdir(c.dir, 0o755); err != nil && !(found && errors.Is(err, fs.ErrExist)) {
 		return nil, err
 	}
 	if err := c.check(own); err != nil {
@@ -107,14 +108,31 @@ func killCgroupLeftovers(own string, self server, log *slog.Logger) {
 	entries, _ := os.ReadDir(own) // the caller's Mkdir reports an unreadable own
 	for _, entry := range entries {
 		name, ours := strings.CutPrefix(entry.Name(), cgroupPrefix)
-		s, ok := parseServer(name)
-		if !ours || !ok || !s.dead(self) {
-			continue
+		if s, ok := parseServer(name); ours && ok && s.dead(self) {
+			(&leaf{dir: filepath.Join(own, entry.Name())}).killLeftovers(log)
 		}
-		left := leaf{dir: filepath.Join(own, entry.Name())}
-		_, err := killUntilEmpty(left.vacant, left.killMembers, (*Backoff).Wait)
-		if err := errors.Join(err, left.remove()); err != nil {
-			log.Error("some processes of a dead server may still be running", "cgroup", left.dir, "members", left.members(), "err", err)
+	}
+}
+
+// killLeftovers kills the processes in the cgroup, which no tree has, and removes the cgroup.
+func (l *leaf) killLeftovers(log *slog.Logger) {
+	_, err := killUntilEmpty(l.vacant, l.killMembers, (*Backoff).Wait)
+	if err := errors.Join(err, l.remove()); err != nil {
+		log.Error("some processes of a dead server may still be running", "cgroup", l.dir, "members", l.members(), "err", err)
+	}
+}
+
+// endLost is searches.endLost, and removes the cgroups of children that have no tree.
+func (c *cgroups) endLost() {
+	c.kin.endLost()
+	names := make(map[string]bool)
+	for _, t := range c.kin.trees.Range {
+		names[t.(*search).name] = true
+	}
+	entries, _ := os.ReadDir(c.dir) // newCgroups has made it
+	for _, entry := range entries {
+		if entry.IsDir() && !names[entry.Name()] {
+			(&leaf{dir: filepath.Join(c.dir, entry.Name())}).killLeftovers(c.kin.log)
 		}
 	}
 }

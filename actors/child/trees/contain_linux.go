@@ -14,24 +14,30 @@ import (
 // cfg, or the best available.
 func (ts *Trees) newContainment(cfg Config) (containment, error) {
 	log := ts.log
-	self, err := self()
+	self, err := ts.self()
 	if err != nil {
 		return nil, err
 	}
-	c := &searches{mode: cfg.Containment, server: self, spare: ts.spare, tags: newTags(self), reaped: &ts.reaped}
+	c := &searches{mode: cfg.Containment, server: self, spare: ts.spare, log: log, tags: newTags(self, ts.runs), reaped: &ts.reaped}
 	if cfg.Subreaper {
 		c.isStranger = ts.isStranger
 	}
 	ts.endAll = c.endAll
+	if ts.holder != nil {
+		ts.endLost = c.endLost
+	}
 	if c.tags.off {
 		log.Info("RLIMIT_LOCKS is in use: descendants are found without a tag", "reason", "another server of ours started this one, or a limit is set")
 	}
 	switch c.mode {
 	case ContainCgroup, "":
-		groups, err := newCgroups(c, log)
+		groups, err := newCgroups(c, ts.holder != nil, log)
 		if err == nil {
+			if ts.holder != nil {
+				ts.endLost = groups.endLost
+			}
 			c.mode = ContainCgroup
-			c.killLeftovers(log)
+			c.killLeftovers()
 			return groups, nil
 		}
 		if c.mode == ContainCgroup {
@@ -48,12 +54,13 @@ func (ts *Trees) newContainment(cfg Config) (containment, error) {
 			log.Info("RLIMIT_RTTIME is set: descendants are found without a marker")
 		}
 	}
-	c.killLeftovers(log)
+	c.killLeftovers()
 	return c, nil
 }
 
 // server identifies one Host for as long as the machine runs. A pid is valid only in its namespace
-// and may be reused; so the namespace, the start time and the count of the Host are added.
+// and may be reused; so the namespace, the start time and the count of the Host are added. All servers of a holder are one: the process is
+// the holder, whose children outlive a server, and the count is 1.
 type server struct {
 	pidns uint64 // inode of the PID namespace
 	pid   int
@@ -63,18 +70,25 @@ type server struct {
 
 var hosts atomic.Uint64
 
-func self() (server, error) {
+func (ts *Trees) self() (s server, err error) {
+	if ts.holder == nil {
+		return identify(os.Getpid(), hosts.Add(1))
+	}
+	return identify(ts.holder.PID(), 1)
+}
+
+func identify(pid int, host uint64) (server, error) {
 	ns, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
 		return server{}, err
 	}
-	s := server{pid: os.Getpid(), host: hosts.Add(1)}
+	s := server{pid: pid, host: host}
 	if _, err := fmt.Sscanf(ns, "pid:[%d]", &s.pidns); err != nil {
 		return server{}, fmt.Errorf("/proc/self/ns/pid is %q: %w", ns, err)
 	}
 	// With another number for this process, no process that a search finds in /proc would be the one that a signal reaches.
-	if own, _ := os.Readlink("/proc/self"); own != strconv.Itoa(s.pid) {
-		return server{}, fmt.Errorf("/proc is of another PID namespace: it calls this process %q, and not %d; run the server where /proc is of its own namespace", own, s.pid)
+	if own, _ := os.Readlink("/proc/self"); own != strconv.Itoa(os.Getpid()) {
+		return server{}, fmt.Errorf("/proc is of another PID namespace: it calls this process %q, and not %d; run the server where /proc is of its own namespace", own, os.Getpid())
 	}
 	st, err := lookStat(s.pid)
 	if err != nil {
@@ -110,6 +124,8 @@ type stat struct {
 	start          uint64 // clock ticks since boot; pid and start together identify the process
 	zombie         bool
 	stopped        bool     // by its tracer
+	halted         bool     // by a signal
+	forked         bool     // the process has executed nothing since its fork
 	kernel         bool     // a kernel thread
 	name           [15]byte // as in the kernel, padded with zeros
 	tag            tag      // set only if read
@@ -160,7 +176,7 @@ func parseStat(pid int, raw []byte) (stat, error) {
 	if !eachField(raw[shut+1:], 22, func(n int, field []byte) {
 		switch n {
 		case 3:
-			s.zombie, s.stopped = field[0] == 'Z' || field[0] == 'X', field[0] == 't'
+			s.zombie, s.stopped, s.halted = field[0] == 'Z' || field[0] == 'X', field[0] == 't', field[0] == 'T'
 		case 4:
 			s.ppid = int(number(field))
 		case 5:
@@ -169,6 +185,7 @@ func parseStat(pid int, raw []byte) (stat, error) {
 			s.session = int(number(field))
 		case 9:
 			s.kernel = number(field)&0x200000 != 0 // PF_KTHREAD
+			s.forked = number(field)&0x40 != 0     // PF_FORKNOEXEC
 		case 22:
 			s.start = uint64(number(field))
 		}

@@ -1,8 +1,9 @@
 package trees
 
 import (
+	"errors"
 	"fmt"
-	"log/slog"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -39,14 +40,14 @@ type fence struct {
 	tids  []int      // of the forking threads
 }
 
-func newFence(c containment, log *slog.Logger) *fence {
+func (ts *Trees) newFence() *fence {
 	f := &fence{limit: math.MaxInt64}
-	v2, ok := c.(*cgroups)
+	v2, ok := ts.containment.(*cgroups)
 	if ok && slices.Contains(v2.controllers, "pids") {
 		f.dir = v2.dir
-	} else if err := f.make(); err != nil {
+	} else if err := f.make(ts); err != nil {
 		f.why = fmt.Sprintf("programs share the limits of processes and threads with the server, so a program that forks without end can end the server: no cgroup of the pids controller: %v", err)
-		log.Info(f.why) // no warning: most users can change nothing about it
+		ts.log.Info(f.why) // no warning: most users can change nothing about it
 		return f
 	}
 	var err error
@@ -57,13 +58,13 @@ func newFence(c containment, log *slog.Logger) *fence {
 	return f
 }
 
-// make makes the cgroup v1.
-func (f *fence) make() error {
+// make makes the cgroup v1, unless an earlier server of the holder has made it.
+func (f *fence) make(ts *Trees) error {
 	own, _, err := ownCgroup("pids")
 	if err != nil {
 		return err
 	}
-	self, err := self()
+	self, err := ts.self()
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func (f *fence) make() error {
 		}
 	}
 	dir := filepath.Join(own, cgroupPrefix+self.String())
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.Mkdir(dir, 0o755); err != nil && !(ts.holder != nil && errors.Is(err, fs.ErrExist)) {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, "tasks")); err != nil {
@@ -85,6 +86,9 @@ func (f *fence) make() error {
 	f.dir, f.outside = dir, own
 	return nil
 }
+
+// byThread reports whether only the children of enclosed threads are in the fence.
+func (f *fence) byThread() bool { return f.outside != "" }
 
 // enclose puts all children forked by thread tid into the fence.
 func (f *fence) enclose(tid int) {
@@ -136,9 +140,12 @@ func (f *fence) check(r room) error {
 // the exec: if the limit came before the exec, the child would be traced and would run without its
 // set-user-ID bit (ptrace(2)).
 func (f *fence) restrain(pid int) {
-	var limit unix.Rlimit
+	var limit, own unix.Rlimit
 	if f.used != nil || os.Geteuid() == 0 || unix.Prlimit(pid, unix.RLIMIT_NPROC, nil, &limit) != nil || limit.Cur == unix.RLIM_INFINITY {
 		return
+	}
+	if unix.Getrlimit(unix.RLIMIT_NPROC, &own) == nil && limit.Cur < own.Cur {
+		return // an earlier server of the holder has restrained the child
 	}
 	limit.Cur -= uint64(kept(int64(min(limit.Cur, math.MaxInt64))))
 	limit.Max = min(limit.Max, limit.Cur)

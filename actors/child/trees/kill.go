@@ -49,7 +49,7 @@ func (t *Tree) BuryLate(pid int, slow func()) (left, err error) {
 	if empty, err := killUntilEmpty(func() (bool, error) { return t.tree.empty(false) }, t.tree.kill, (*Backoff).Wait); !empty {
 		left = survivorsError(t.tree.members(), err)
 	}
-	t.trees.Bury(pid) // after the kills: the tree may know its members by the child's pid
+	t.Bury(pid) // after the kills: the tree may know its members by the child's pid
 	return left, t.Remove()
 }
 

@@ -40,7 +40,7 @@ func TestCgroupLimits(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(own, "troupe-x"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := &cgroups{kin: new(searches), dir: filepath.Join(own, "troupe-x")}
+	c := &cgroups{kin: &searches{tags: tags{runs: &runs}}, dir: filepath.Join(own, "troupe-x")}
 	all := protocol.ProcessLimits{NoFile: new(uint64(5)), MemoryBytes: new(uint64(1 << 40)), PIDs: new(uint64(7)), CPUs: new(1.5)}
 
 	if err := c.enable(); err == nil {

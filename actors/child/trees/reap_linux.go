@@ -3,9 +3,10 @@ package trees
 import (
 	"errors"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 )
 
 const maxRSSUnit = 1 << 10 // ru_maxrss is in KiB
@@ -19,39 +20,8 @@ type ending struct {
 // wait is the only wait for processes of this program but that of package fork for a process that has executed nothing. kind, id and options are
 // those of waitid(2). With WNOWAIT the process stays a zombie.
 func wait(kind, id, options int) (e ending, err error) {
-	var info childInfo
-	for {
-		err = unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(&info)), options, &e.Usage)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	e.pid = int(info.pid)
-	switch status := syscall.WaitStatus(info.status); info.code {
-	case cldExited:
-		e.Status = status << 8
-	case cldDumped:
-		e.Status = status | 0x80
-	default:
-		e.Status = status
-	}
+	e.pid, e.Status, e.Usage, err = kernel.Wait(kind, id, options)
 	return e, err
-}
-
-// Values of si_code. (sigaction(2))
-const (
-	cldExited = 1
-	cldDumped = 3
-)
-
-// childInfo is siginfo_t as filled by waitid(2).
-type childInfo struct {
-	signo, errno, code int32
-	_                  [unsafe.Sizeof(uintptr(0)) - 4]byte // a union of pointers follows
-	pid                int32
-	uid                uint32
-	status             int32
-	_                  [100]byte
 }
 
 // reap removes an exited child from the process table.
@@ -65,11 +35,7 @@ func (t *Tree) Wait() bool {
 	if t.status != nil {
 		return true
 	}
-	options := unix.WEXITED | unix.WNOHANG
-	if t.tree.pins() {
-		options |= unix.WNOWAIT
-	}
-	e, err := t.ask(options)
+	e, err := t.end()
 	lost := errors.Is(err, unix.ECHILD)
 	if !lost && (err != nil || e.pid == 0) {
 		return false
@@ -83,11 +49,46 @@ func (t *Tree) Wait() bool {
 		t.status = lostStatus()
 	}
 	t.status.OOMKilled = e.Status.Signaled() && e.Status.Signal() == syscall.SIGKILL && t.tree.oomKilled()
-	if t.pidfd >= 0 {
-		unix.Close(t.pidfd) // also removes the pidfd from the epoll set
-		t.pidfd = -1
-	}
+	t.closePidfd()
 	return true
+}
+
+// end asks how the unreaped child has ended, and reaps it unless the tree pins its pid. The error ECHILD means: somebody else has reaped it,
+// or the holder is gone. The caller holds the lock.
+func (t *Tree) end() (e ending, err error) {
+	if t.holder == nil {
+		options := unix.WEXITED | unix.WNOHANG
+		if t.tree.pins() {
+			options |= unix.WNOWAIT
+		}
+		return t.ask(options)
+	}
+	ask := t.holder.Reap
+	if t.tree.pins() {
+		ask = t.holder.Look
+	}
+	held, err := ask(t.name)
+	switch {
+	case err != nil:
+		return e, unix.ECHILD
+	case !held.Ended:
+		if _, err := lookStat(t.pid); gone(err) { // a zombie has its files in /proc until somebody reaps it
+			return e, unix.ECHILD
+		}
+		return e, nil
+	}
+	e.pid, e.Status = t.pid, held.Status
+	e.Usage = unix.Rusage{Utime: unix.NsecToTimeval(held.User), Stime: unix.NsecToTimeval(held.System), Maxrss: held.MaxRSS / maxRSSUnit}
+	return e, nil
+}
+
+// reap removes the exited child from the process table.
+func (t *Tree) reap() {
+	if t.holder == nil {
+		reap(t.pid)
+		return
+	}
+	t.holder.Reap(t.name) // fails at the end of the holder, and so of the child
 }
 
 // ask asks for the state of the unreaped child. The caller holds the lock, so the pid still
@@ -106,8 +107,40 @@ func (t *Tree) Stopped() bool {
 	if t.status != nil {
 		return false
 	}
+	if t.holder != nil { // only a parent can wait
+		s, err := lookStat(t.pid)
+		return err == nil && s.halted
+	}
 	e, err := t.ask(unix.WSTOPPED | unix.WNOHANG | unix.WNOWAIT)
 	return err == nil && e.pid != 0
+}
+
+// endHeld is End for a child of a holder.
+func endHeld(h Holder, pid int) syscall.WaitStatus {
+	syscall.Kill(pid, syscall.SIGKILL)
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == nil {
+		defer unix.Close(fd)
+	}
+	var pause Backoff
+	for {
+		if err == nil {
+			unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) // after EINTR, the holder says that the child runs
+		} else {
+			pause.Wait()
+		}
+		e, err := h.ReapOrphan(pid)
+		if _, look := lookStat(pid); err != nil || e.Ended || gone(look) {
+			return e.Status
+		}
+	}
+}
+
+// Executed reports whether the process has executed a program since its fork. A zombie still tells. ended: it has ended, and perhaps nobody knows it
+// any more.
+func Executed(pid int) (executed, ended bool) {
+	s, err := lookStat(pid)
+	return err == nil && !s.forked, err != nil || s.zombie
 }
 
 // End kills a child that has no tree, waits for its end, and returns how it has ended.

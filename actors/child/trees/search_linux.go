@@ -24,6 +24,7 @@ type searches struct {
 	server server
 	tags   tags
 	spare  *spare
+	log    *slog.Logger
 	// isStranger reports whether a process is an orphan adopted by this program; nil: this program
 	// adopts no orphans.
 	isStranger func(*stat) bool
@@ -296,11 +297,22 @@ func killAll(spare *spare, find func() ([]*stat, error)) error {
 
 // killLeftovers kills processes with the tag or marker of a dead server. This server itself may
 // have been started by a child of a dead server.
-func (c *searches) killLeftovers(log *slog.Logger) {
-	var leftovers pack
-	of := func(s *stat) bool {
-		return s.marker.dead(c.server) || s.tag.dead(c.server)
+func (c *searches) killLeftovers() {
+	c.killThose(func(s *stat) bool { return s.marker.dead(c.server) || s.tag.dead(c.server) })
+}
+
+// endLost kills processes with a tag of this server's holder, if no tree has the tag.
+func (c *searches) endLost() {
+	if c.tags.off {
+		return // the tags are another server's
 	}
+	own := c.server.tagged(0).server
+	c.killThose(func(s *stat) bool { return s.tag.given() && s.tag.server == own && !c.tells(s) })
+}
+
+// killThose kills the processes for which of returns true, and their descendants.
+func (c *searches) killThose(of func(*stat) bool) {
+	var leftovers pack
 	err := killAll(c.spare, func() (found []*stat, err error) {
 		err = c.spare.do(func() error {
 			seen, err := takeCensus(0, true, func(*stat) bool { return false })
@@ -312,7 +324,7 @@ func (c *searches) killLeftovers(log *slog.Logger) {
 		return found, err
 	})
 	if err != nil {
-		log.Error("some processes of a dead server may still be running", "err", err)
+		c.log.Error("some processes of a dead server may still be running", "err", err)
 	}
 }
 

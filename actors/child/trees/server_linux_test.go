@@ -14,7 +14,7 @@ import (
 )
 
 func TestDeadServer(t *testing.T) {
-	me, err := self()
+	me, err := new(Trees).self()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestLeftoversOfAKilledServer(t *testing.T) {
 			if mode == ContainCgroup {
 				// Only an outer server with a cgroup of its own would find this descendant.
 				inner := h.containment.(*cgroups).dir + "/" + name
-				self, err := self()
+				self, err := new(Trees).self()
 				if err != nil {
 					t.Fatal(err)
 				}

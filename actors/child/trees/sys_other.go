@@ -63,7 +63,9 @@ func (t *Tree) Wait() bool {
 // Stopped reports false: nobody knows.
 func (t *Tree) Stopped() bool { return false }
 
-func reap(int) {}
+func (t *Tree) reap() {}
+
+func endHeld(Holder, int) (status syscall.WaitStatus) { return status }
 
 func (ts *Trees) startReaper() (stop func() error) { return func() error { return nil } }
 
@@ -91,9 +93,10 @@ type fence struct {
 	limit int64
 }
 
-func newFence(containment, *slog.Logger) *fence {
+func (ts *Trees) newFence() *fence {
 	return &fence{why: "programs share the limits of processes and threads with the server: this system has no cgroups"}
 }
+func (*fence) byThread() bool          { return false }
 func (*fence) enclose(int)             {}
 func (*fence) check(room) error        { return nil }
 func (*fence) restrain(int)            {}

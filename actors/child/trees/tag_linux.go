@@ -131,20 +131,19 @@ func (c *carrier) free(s server) bool {
 // tags makes the marks for the children of a host.
 type tags struct {
 	self server
+	runs *atomic.Uint64
 	off  bool // this server itself has the tag of another server, and keeps it
 	mark bool // children get a marker, too
 }
 
-var runs atomic.Uint64
-
-func newTags(self server) tags {
+func newTags(self server, runs *atomic.Uint64) tags {
 	own, err := locks.read(self.pid)
-	return tags{self: self, off: err != nil || !locks.free(self) || own.given() && own.server != self.tagged(0).server}
+	return tags{self: self, runs: runs, off: err != nil || !locks.free(self) || own.given() && own.server != self.tagged(0).server}
 }
 
 // next is the mark of the next child.
 func (t *tags) next() mark {
-	next := t.self.tagged(runs.Add(1))
+	next := t.self.tagged(t.runs.Add(1))
 	var m mark
 	if !t.off {
 		m.tag = next

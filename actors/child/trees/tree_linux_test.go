@@ -22,7 +22,7 @@ import (
 )
 
 func TestTag(t *testing.T) {
-	me, err := self()
+	me, err := new(Trees).self()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,11 +150,11 @@ func TestMarkerOfTheInnerServer(t *testing.T) {
 
 // A child has its own tag before its program begins, and the tag of no other child. The server's own limit stays.
 func TestTagsAreApart(t *testing.T) {
-	me, err := self()
+	me, err := new(Trees).self()
 	if err != nil {
 		t.Fatal(err)
 	}
-	tags := newTags(me)
+	tags := newTags(me, &runs)
 	needsTags(t, tags)
 	before, err := locks.read(me.pid)
 	if err != nil {
@@ -312,7 +312,7 @@ func TestCgroupKillFails(t *testing.T) {
 // An unreadable tree does not count as empty, and an invisible process does not count as dead.
 func TestWithoutDescriptors(t *testing.T) {
 	leavesBehind(t, func(t *testing.T, h *Trees, w *watched, left int) {
-		me, err := self()
+		me, err := new(Trees).self()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -381,7 +381,7 @@ func TestCgroupGoesBeforeTag(t *testing.T) {
 
 // A program started by another server keeps the other server's tag.
 func TestTagOfAnotherServer(t *testing.T) {
-	me, err := self()
+	me, err := new(Trees).self()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,14 +396,14 @@ func TestTagOfAnotherServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := server{pidns: me.pidns, pid: st.pid, start: st.start}
-	if own, _ := locks.read(st.pid); own.server == tagInfinity && newTags(other).off {
+	if own, _ := locks.read(st.pid); own.server == tagInfinity && newTags(other, &runs).off {
 		t.Error("a server without a tag gives none")
 	}
 	outer := server{pidns: me.pidns, pid: me.pid, start: 1}.tagged(1) // less than any hard limit of ours
 	if err := unix.Prlimit(st.pid, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: outer.run, Max: outer.server}, nil); err != nil {
 		t.Fatal(err)
 	}
-	tags := newTags(other)
+	tags := newTags(other, &runs)
 	if m := tags.next(); !tags.off || m.given() {
 		t.Errorf("a server with the tag of another gives the tag %v", m.tag)
 	}

@@ -14,6 +14,7 @@
 package trees
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +26,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -53,6 +55,8 @@ var (
 // Trees has the trees of all children of a host. Any goroutine may call its methods.
 type Trees struct {
 	log         *slog.Logger
+	holder      Holder // nil: the children are children of this program
+	runs        *atomic.Uint64
 	containment containment
 	spare       *spare
 	exits       *exits
@@ -60,6 +64,7 @@ type Trees struct {
 	fence       *fence
 	stopReaper  func() error
 	endAll      func()         // see searches.endAll
+	endLost     func()         // see EndLost
 	looking     sync.WaitGroup // goroutines that search for descendants
 	begun       chan struct{}  // capacity 1; full: a child was started
 	reaped      atomic.Int64   // strangers, by the reaper
@@ -73,16 +78,32 @@ type Trees struct {
 	live   map[*Tree]struct{}
 }
 
+// runs counts the trees of this program.
+var runs atomic.Uint64
+
 // Config configures Trees.
 type Config struct {
 	Containment Containment // the method to use; empty: the best available
 	Subreaper   bool        // adopt, reap and at the end kill orphans of the whole program
 	Log         *slog.Logger
+
+	Holder Holder         // nil: there is none
+	Runs   *atomic.Uint64 // how many trees all servers of the holder have made; nil: counted here
+}
+
+// Holder is the parent of the children, in the place of this program, and outlives this program. The kernel gives orphans to the holder.
+// Package holder has one.
+type Holder interface {
+	PID() int
+	// Look says how the child with this name has ended. Look leaves the child a zombie, and Reap reaps the child.
+	Look(name string) (holder.End, error)
+	Reap(name string) (holder.End, error)
+	ReapOrphan(pid int) (holder.End, error)
 }
 
 // New kills the processes left behind by dead servers of this machine in the same kind of containment.
 func New(cfg Config) (*Trees, error) {
-	ts := &Trees{log: cfg.Log, begun: make(chan struct{}, 1), unborn: make(map[int]struct{}), live: make(map[*Tree]struct{})}
+	ts := &Trees{log: cfg.Log, holder: cfg.Holder, runs: cmp.Or(cfg.Runs, &runs), endLost: func() {}, begun: make(chan struct{}, 1), unborn: make(map[int]struct{}), live: make(map[*Tree]struct{})}
 	var err error
 	// newExits makes the runtime open its poller; newSpare needs an open poller.
 	if ts.exits, err = newExits(); err != nil {
@@ -94,14 +115,20 @@ func New(cfg Config) (*Trees, error) {
 		ts.exits.close()
 		return nil, err
 	}
-	ts.fence = newFence(ts.containment, ts.log)
+	ts.fence = ts.newFence()
 	ts.room = newRoom()
 	ts.stopReaper = func() error { return nil }
 	if cfg.Subreaper {
 		ts.stopReaper = ts.startReaper()
 	}
+	if ts.holder != nil {
+		ts.begun <- struct{}{} // earlier servers may have left orphans
+	}
 	return ts, nil
 }
+
+// EndLost kills what earlier servers of the holder have started, and what belongs to no tree any more. No child is being started.
+func (ts *Trees) EndLost() { ts.endLost() }
 
 // EndAll begins the end of all trees: from now on no search waits for its share of the time, and nobody asks whose a stray is.
 func (ts *Trees) EndAll() { ts.endAll() }
@@ -165,6 +192,9 @@ func (ts *Trees) Enclose(tids ...int) {
 	ts.fence.check(ts.room)
 }
 
+// ByThread reports whether only the children of the threads of Enclose are in the fence.
+func (ts *Trees) ByThread() bool { return ts.fence.byThread() }
+
 // Restrain limits the processes of a new child, if nothing limits those of all children together.
 func (ts *Trees) Restrain(pid int) { ts.fence.restrain(pid) }
 
@@ -180,7 +210,7 @@ func (ts *Trees) Kept() int { return int(ts.fence.kept(ts.room)) }
 func (ts *Trees) Fork(fork func() (pid int, err error)) (pid int, err error) {
 	ts.forking.RLock()
 	defer ts.forking.RUnlock()
-	if pid, err = fork(); err == nil {
+	if pid, err = fork(); pid != 0 { // also after a failure, if the holder has to reap the child
 		ts.mu.Lock()
 		ts.unborn[pid] = struct{}{}
 		ts.mu.Unlock()
@@ -188,21 +218,29 @@ func (ts *Trees) Fork(fork func() (pid int, err error)) (pid int, err error) {
 	return pid, err
 }
 
-// Bury kills a child of Fork that has no Tree, and waits for its end. The result is how the child has ended, also if
-// that was before the kill.
-func (ts *Trees) Bury(pid int) syscall.WaitStatus {
-	status := End(pid)
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	delete(ts.unborn, pid)
+// Bury kills the child of a failed start, and waits for its end. The result is how the child has ended, also if that was before the kill.
+func (t *Tree) Bury(pid int) (status syscall.WaitStatus) {
+	if t.holder == nil {
+		status = End(pid)
+	} else {
+		status = endHeld(t.holder, pid)
+	}
+	t.mu.Lock()
+	t.closePidfd()
+	t.mu.Unlock()
+	t.trees.mu.Lock()
+	defer t.trees.mu.Unlock()
+	delete(t.trees.unborn, pid)
 	return status
 }
 
 // Tree is one child with its descendants.
 type Tree struct {
-	trees *Trees
-	tree  tree
-	pid   int // fixed by Begin
+	trees  *Trees
+	tree   tree
+	holder Holder // the parent of the child; nil: this program
+	name   string
+	pid    int // fixed by Begin
 	// Ending returns how the program has ended, as the child says; ok is false if the child does not say it. Fixed before Watch; nil: the child
 	// is the program.
 	Ending func() (e Ending, ok bool)
@@ -220,23 +258,45 @@ func (ts *Trees) Make(name string, limits protocol.ProcessLimits) (*Tree, error)
 	if err != nil {
 		return nil, fmt.Errorf("containment: %w", err)
 	}
-	return &Tree{trees: ts, tree: place, pidfd: -1}, nil
+	return &Tree{trees: ts, tree: place, holder: ts.holder, name: name, pidfd: -1}, nil
 }
+
+// Held reports whether the child is a child of the holder. Name is its name there.
+func (t *Tree) Held() bool { return t.holder != nil }
+
+// Name is the name of the child.
+func (t *Tree) Name() string { return t.name }
+
+// Own says, before the fork, that this program will be the parent of the child, although there is a holder.
+func (t *Tree) Own() { t.holder = nil }
 
 // Adopt returns the tree of a child that was forked earlier. Its caller calls Begin.
 func (ts *Trees) Adopt(trace Trace, pid int) *Tree {
-	return &Tree{trees: ts, tree: ts.containment.adopt(trace, pid), pidfd: -1}
+	return &Tree{trees: ts, tree: ts.containment.adopt(trace, pid), holder: ts.holder, name: trace.Name, pidfd: -1}
 }
 
 // Trace returns what Adopt needs.
 func (t *Tree) Trace() Trace { return t.tree.trace() }
 
-// Begin is called with the pid of the child, whose program runs.
+// Begin is called with the pid of the child, whose program runs. A second call does nothing.
 func (t *Tree) Begin(pid int) {
+	if t.pid == 0 {
+		t.tree.started(pid)
+		t.pidfd = t.trees.exits.reserve(pid)
+		t.begin(pid)
+	}
+}
+
+// BeginReaped is Begin for a child that an earlier server has had reaped. Its pid may be another process's. Ending is fixed before.
+func (t *Tree) BeginReaped(pid int) {
+	t.empty = t.tree.pins() // else it was not reaped
+	t.begin(pid)
+	t.Wait()
+}
+
+func (t *Tree) begin(pid int) {
 	ts := t.trees
 	t.pid = pid
-	t.tree.started(pid)
-	t.pidfd = ts.exits.reserve(pid)
 	ts.mu.Lock()
 	ts.live[t] = struct{}{}
 	delete(ts.unborn, pid)
@@ -248,7 +308,13 @@ func (t *Tree) Begin(pid int) {
 }
 
 // Watch calls seen once, on a goroutine, when the child seems to have exited. Wait tells.
-func (t *Tree) Watch(seen func()) { t.trees.exits.watch(t, seen) }
+func (t *Tree) Watch(seen func()) {
+	if t.Status() != nil {
+		go seen()
+		return
+	}
+	t.trees.exits.watch(t, seen)
+}
 
 // PID is the pid of the child.
 func (t *Tree) PID() int { return t.pid }
@@ -329,7 +395,7 @@ func (t *Tree) Search(canWait bool) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.empty && t.tree.pins() {
-		reap(t.pid)
+		t.reap()
 	}
 	t.empty = true
 	return true, nil
@@ -362,9 +428,16 @@ type Ending struct {
 	Usage  unix.Rusage
 }
 
-// lostStatus is the status of a child reaped by other code of this program.
+// lostStatus is the status of a child reaped by other code of this program, or of the holder.
 func lostStatus() *protocol.ExitStatus {
 	return &protocol.ExitStatus{ExitCode: -1, Reason: "exit status unknown: another wait in the server took it"}
+}
+
+func (t *Tree) closePidfd() {
+	if t.pidfd >= 0 {
+		unix.Close(t.pidfd) // also removes the pidfd from the epoll set
+		t.pidfd = -1
+	}
 }
 
 // exitStatus converts the result of wait(2) to the wire's status. If a signal killed the process,

@@ -1,0 +1,107 @@
+package child
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
+	"github.com/b6f6fdd7/troupe/internal/budget"
+)
+
+// Holder keeps what must outlive this program, and is the parent of the children. It is a holder.Server.
+type Holder interface {
+	trees.Holder
+	KeepNoted(id, note string, files map[string]int) error
+	Drop(id string, names ...string) error
+	Born(id string, pid int) error
+	Forget(id string) error
+}
+
+// found is a child of an earlier program, at the holder.
+type found struct {
+	Born
+	tree *trees.Tree
+}
+
+// Found lists the children of earlier programs that nobody has adopted yet, by name. Everything of them that is no descriptor comes from a note at
+// the holder. Adopt, or Start with the same name, takes such a child over.
+func (h *Host) Found() (list []Born) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.found {
+		list = append(list, f.Born)
+	}
+	slices.SortFunc(list, func(a, b Born) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// EndStrays kills the children that nobody has adopted, with their descendants, and has the holder forget them. EndStrays returns when they are
+// seen gone. The error is as of Handle.Finish.
+func (h *Host) EndStrays() error {
+	strays := h.adoptStrays()
+	errs := make([]error, len(strays))
+	var gone sync.WaitGroup
+	for i, p := range strays {
+		gone.Go(func() { errs[i] = p.finish() })
+	}
+	gone.Wait()
+	return errors.Join(errs...)
+}
+
+// adoptStrays adopts the children that nobody has adopted. Nobody reads their output.
+func (h *Host) adoptStrays() (all []*process) {
+	for _, b := range h.Found() {
+		if tree := h.takeFound(&b); tree != nil {
+			in := NewIntake(0, budget.NewOutput(0, func() {}), nil, func() {})
+			in.Abort()
+			p := h.adopt(b, tree, in, nil)
+			p.watch()
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// takeFound completes b if its name is that of a found child, and returns the tree; nil: there is none.
+func (h *Host) takeFound(b *Born) *trees.Tree {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.found[b.Name]
+	if f == nil {
+		return nil
+	}
+	delete(h.found, b.Name)
+	*b = f.Born
+	return f.tree
+}
+
+// startFound answers a start of a child that the holder has already; false: there is none.
+func (h *Host) startFound(spec *Spec, in *Intake, done func(Handle, error)) bool {
+	h.mu.Lock()
+	closing := h.closing
+	if h.found[spec.Name] == nil || closing {
+		h.mu.Unlock()
+		return false
+	}
+	h.starts.Add(1) // until then the host does not close
+	h.mu.Unlock()
+	b := Born{}
+	b.Name = spec.Name
+	tree := h.takeFound(&b)
+	if tree == nil {
+		h.starts.Done()
+		return false
+	}
+	go func() {
+		defer h.starts.Done()
+		if err := in.OpenSpool(); err != nil {
+			h.log.Warn("no spool for a child of an earlier server: its output stays in memory", "name", b.Name, "err", err)
+		}
+		p := h.adopt(b, tree, in, spec.StdinRate)
+		done(p, nil)
+		p.watch()
+	}()
+	return true
+}
