@@ -633,6 +633,18 @@ var mutants = []mutant{
 	{file: "internal/fork/fork.go", old: `Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID`, new: `Attr_set: unix.MOUNT_ATTR_NOSUID`, breaks: "the binary of a jail is on a read-only mount"},
 	{file: "internal/fork/fork.go", old: `		reap(child)
 		return 0, err`, new: `		return 0, err`, breaks: "a process that executes nothing is reaped"},
+	{file: "internal/fork/fork.go", old: `		flags |= unix.CLONE_PARENT
+`, new: ``, breaks: "held: a process with a Parent is a child of that parent", run: "^TestParent$"},
+	{file: "internal/fork/fork.go", old: `		flags |= unix.CLONE_PARENT_SETTID
+`, new: ``, breaks: "held: the kernel stores the pid of a process", run: "^TestParent$"},
+	{file: "internal/fork/fork.go", old: `	if p.leaves > 0 { // before`, new: `	if false { // before`, breaks: "held: a process changes no table of open files but its own", run: "^TestDesk$"},
+	{file: "internal/holder/holder_linux.go", old: `		if m.Text != "" {`, new: `		if true {`, breaks: "held: more descriptors leave the note of a child as it is", in: "actors/child", run: "^TestDeathWithinAStart$/^jail_runs$"},
+	{file: "actors/child/held_linux.go", old: `	k.slot.send()
+`, new: ``, breaks: "held: a jail that may have its plan is not started again", run: "^TestDeathWithinAStart$/^jail_runs$"},
+	{file: "actors/child/held_linux.go", old: `runs = h.settleExec(f.PID)`, new: `runs = false`, breaks: "held: a program that runs is not started again", run: "^TestDeathWithinAStart$/^pipes_runs$"},
+	{file: "actors/child/confine/confine_linux.go", old: `receive(socket, buf, unix.MSG_PEEK)`, new: `receive(socket, buf, 0)`, breaks: "held: the next server hears how a jail has ended", in: "actors/child", run: "^TestHeldLives$/^group_jail_reaped$"},
+	{file: "actors/child/trees/search_linux.go", old: `s.tag.server == own && !c.tells(s)`, new: `s.tag.server == own`, breaks: "held: found children are not lost ones", in: "actors/child", run: "^TestHeldLives$/^marker_pipes_lives$"},
+	{file: "actors/child/trees/trees.go", old: `runs: cmp.Or(cfg.Runs, &runs)`, new: `runs: cmp.Or(&runs, cfg.Runs)`, breaks: "held: no two children of a holder have the same tag", in: "actors/child", run: "^TestHeldTags$"},
 	{file: "internal/fork/fork.go", old: `if p.noNewPrivs {`, new: `if false {`, breaks: "no_new_privs holds for the program"},
 	{file: "internal/fork/fork.go", old: `p.report = uint64(step)<<32 | uint64(errno)`, new: `p.report = uint64(StepExec)<<32 | uint64(step)&0 | uint64(errno)`, breaks: "the step that failed is told"},
 	{file: "actors/child/fork_linux.go", old: `nofile != nil && spec.Limits.NoFile == nil`, new: `false && nofile != nil`, breaks: "a program has the limit of descriptors with which the server was started"},
