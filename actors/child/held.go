@@ -39,8 +39,8 @@ func (h *Host) Found() (list []Born) {
 
 // EndStrays kills the children that nobody has adopted, with their descendants, and has the holder forget them. EndStrays returns when they are
 // seen gone. The error is as of Handle.Finish.
-func (h *Host) EndStrays() error {
-	strays := h.adoptStrays()
+func (h *Host) EndStrays(wanted map[string]bool) error {
+	strays := h.adoptStrays(wanted)
 	errs := make([]error, len(strays))
 	var gone sync.WaitGroup
 	for i, p := range strays {
@@ -51,8 +51,11 @@ func (h *Host) EndStrays() error {
 }
 
 // adoptStrays adopts the children that nobody has adopted. Nobody reads their output.
-func (h *Host) adoptStrays() (all []*process) {
+func (h *Host) adoptStrays(wanted map[string]bool) (all []*process) {
 	for _, b := range h.Found() {
+		if wanted[b.Name] {
+			continue
+		}
 		if tree := h.takeFound(&b); tree != nil {
 			in := NewIntake(0, budget.NewOutput(0, func() {}), nil, func() {})
 			in.Abort()

@@ -139,7 +139,11 @@ func TestServerOfHolder(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		t.Fatal(err)
 	}
-	s, err := holder.Attach(holder.SocketFD)
+	socket, ok := holder.Socket()
+	if !ok {
+		t.Fatal("no holder")
+	}
+	s, err := holder.Attach(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -451,7 +455,7 @@ func straysPlay(t *testing.T, s *holder.Server, h *Host, p play) {
 	if p.Kind == "terminal" {
 		return // Close ends them, too
 	}
-	if err := h.EndStrays(); err != nil || len(h.Found()) > 0 || h.Live() > 0 {
+	if err := h.EndStrays(nil); err != nil || len(h.Found()) > 0 || h.Live() > 0 {
 		t.Errorf("%v; %d are found and %d live", err, len(h.Found()), h.Live())
 	}
 	nothingLeft(t, s)

@@ -18,7 +18,7 @@ func newStdin(t *testing.T, tty bool) (s *stdin, read *os.File) {
 		write.Close()
 	})
 	s = new(stdin)
-	s.init(&process{tty: tty}, write, 0, pace.NewMeter(pace.MinRate))
+	s.init(&process{tty: tty, in: newWatched(t, 1<<20).in}, write, 0, pace.NewMeter(pace.MinRate))
 	return s, read
 }
 

@@ -108,9 +108,10 @@ func (c *Child) PID() int { return 1 << 30 }
 // Containment returns a name that no real containment has.
 func (c *Child) Containment() child.Containment { return "fake" }
 
-// Write takes all of b.
+// WriteAs is Write.
 func (c *Child) WriteAs(_ [16]byte, p []byte) (n int, err error) { return c.Write(p) }
 
+// Write takes all of b.
 func (c *Child) Write(b []byte) (int, error) {
 	if c.Deaf {
 		return 0, syscall.EPIPE
