@@ -1,8 +1,8 @@
-// Package estate has what a server leaves to the next one when it is killed: the records of its actors, and the output and input of programs.
+// Package estate has everything that a killed server leaves to the next server: the records of actors, and the output and input of programs.
 //
 //   - estate.go: the records
 //   - output.go: the chains of output and input
-//   - open_linux.go: what the holder keeps of an estate, and the moves that the last server had begun
+//   - open_linux.go: the files of an estate at the holder, and the moves under way when the last server died
 package estate
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/record"
 )
 
-// A Ledger has records that outlive this process. It is package ledger's, or the double of a test.
+// A Ledger has records, which outlive this process. A Ledger is package ledger's, or the double of a test.
 type Ledger interface {
 	Append(record []byte) error
 	Replay(do func(record []byte) error) error
@@ -35,17 +35,17 @@ type Estate struct {
 	// Fixed.
 	arena  *arena.Arena
 	owners *atomic.Uint64  // the owner of the newest chain, in memory that outlives this process
-	lanes  chan *lane.Lane // that nobody uses
+	lanes  chan *lane.Lane // free ones
 
 	mu        sync.Mutex
 	ledger    Ledger
 	compactAt int                     // the size at which the ledger is compacted
 	found     record.Reader           // of earlier servers, until DropRest
-	names     map[string]bool         // of found, without those that have an Owner
-	chains    map[uint64]*arena.Chain // of earlier servers that nobody has asked for
+	names     map[string]bool         // of found, without an Owner yet
+	chains    map[uint64]*arena.Chain // of earlier servers, and nobody has asked for them yet
 }
 
-// of returns the estate of a ledger. log gets what nobody else can be told.
+// of returns the estate of a ledger. log gets errors that no caller gets.
 func of(l Ledger, log *slog.Logger) (*Estate, error) {
 	e := &Estate{ledger: l, log: log, compactAt: max(compactFrom, 2*l.Size()), names: make(map[string]bool), chains: make(map[uint64]*arena.Chain)}
 	if err := l.Replay(e.found.Read); err != nil {
@@ -57,7 +57,7 @@ func of(l Ledger, log *slog.Logger) (*Estate, error) {
 	return e, nil
 }
 
-// Names returns the names of the owners that earlier servers have left, if they begin with prefix. A nil Estate has none.
+// Names returns the names of owners of earlier servers, if the names begin with prefix. A nil Estate has none.
 func (e *Estate) Names(prefix string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if e == nil {
@@ -71,10 +71,10 @@ func (e *Estate) Names(prefix string) iter.Seq[string] {
 	}
 }
 
-// Fill sets the struct to which v points to what an earlier server has left under a name.
+// Fill fills the struct at v from the record of an earlier server under a name.
 func (e *Estate) Fill(name string, v any) error { return e.found.Fill(name, v) }
 
-// DropRest drops what earlier servers have left and nobody has asked for, by Owner or Chains. From now on there is nothing to fill.
+// DropRest drops all records and chains of earlier servers for which nobody has called Owner or Chains. Fill is not called any more.
 func (e *Estate) DropRest() {
 	e.mu.Lock()
 	names, chains := e.names, e.chains
@@ -88,7 +88,7 @@ func (e *Estate) DropRest() {
 	}
 }
 
-// Owner returns the owner with a name, who goes on with the record of an earlier server, or begins one. A nil Estate returns nil.
+// Owner returns the owner with a name. The owner goes on with the record of an earlier server, or begins a record. A nil Estate returns nil.
 func (e *Estate) Owner(name string) *Owner {
 	if e == nil {
 		return nil
@@ -106,7 +106,7 @@ type Owner struct {
 	ended  bool
 }
 
-// Keep writes what has changed in the struct to which v points since the last Keep. From then on the changes outlive this process.
+// Keep writes the fields of the struct at v that have changed since the last Keep. From then on the changes outlive this process.
 func (o *Owner) Keep(v any) {
 	if o == nil || o.ended {
 		return
@@ -141,7 +141,7 @@ func (e *Estate) append(b []byte) bool {
 	return true
 }
 
-// compact replaces the records of each owner by one. The caller holds mu.
+// compact replaces the records of each owner by a single record. The caller holds mu.
 func (e *Estate) compact() error {
 	var all record.Reader
 	if err := e.ledger.Replay(all.Read); err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/ledger"
 )
 
-// lanes is how many streams are moved at a time.
+// lanes bounds the streams that are moved at the same time.
 const lanes = 16
 
-// state is memory that outlives the server.
+// state is memory, and outlives the server.
 type state struct {
 	which  atomic.Uint32 // of the ledger
 	_      uint32
@@ -30,14 +30,14 @@ type state struct {
 	}
 }
 
-// Holder keeps the descriptors of an estate. It is a holder.Server.
+// Holder keeps the descriptors of an estate. A holder.Server is a Holder.
 type Holder interface {
 	// KeepNoted keeps descriptors by name under an id; the caller's own stay open.
 	KeepNoted(id, note string, files map[string]int) error
 }
 
-// Open returns the estate that a holder has, or makes one. found are the descriptors that the holder has under the id "", those of others
-// among them. size is more than all output and input takes, in bytes: it is address space. log gets what nobody else can be told.
+// Open returns the estate of a holder, or makes an estate. found are the descriptors of the holder under the id "", also for other uses.
+// size, in bytes, is address space for all output and input; four times their memory is enough. log gets errors that no caller gets.
 func Open(h Holder, found map[string]int, size int64, log *slog.Logger) (*Estate, error) {
 	files := found
 	if _, ok := found["state"]; !ok {
@@ -102,8 +102,8 @@ func create() (map[string]int, error) {
 	return files, unix.Ftruncate(files["state"], int64(unsafe.Sizeof(state{})))
 }
 
-// finish ends the move that the last server had begun. Output that has left its program gets into its chain, and input that the program has
-// taken is counted. The rest of the input comes again from its chain.
+// finish ends the move of a lane, after the death of the mover. Output in the lane gets into its chain. The input taken by the program is
+// counted, and the rest of the input comes again from its chain.
 func (e *Estate) finish(l *lane.Lane) error {
 	step, m, err := l.Found()
 	if err != nil || step == lane.Free {

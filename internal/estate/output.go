@@ -7,12 +7,12 @@ import (
 
 // A process has two chains in the arena.
 //
-// The chain of output has an entry of KindOutput for each piece of output. Stream of its Header is the kind of the stream, from 1 to 3, Offset
-// that of the first byte in the stream, and AtMs when the byte came. The word of the chain with the number of a kind is how many bytes of the
-// stream the chain has got. The other words, from 4 on, are for the process.
+// The chain of output has an entry of KindOutput for each piece of output. In the Header of the entry, Stream is the kind of the stream, from 1 to 3,
+// Offset is the offset of the first byte in the stream, and AtMs the time of the first byte. The word of the chain with the number of a kind counts
+// the bytes of the stream in the chain so far. The other words, from 4 on, are for the process.
 //
-// The chain of input has an entry of KindInput for each piece that the queue of stdin has taken: the id of the write, and the bytes. Offset is
-// that of the first byte in the stream. WordGiven of the chain is how many bytes the program has taken.
+// The chain of input has an entry of KindInput for each piece of input in the queue of stdin: the id of the write, and the bytes. Offset is
+// the offset of the first byte in the stream. WordGiven of the chain counts the bytes taken by the program.
 const (
 	KindOutput = 1
 	KindInput  = 2
@@ -22,13 +22,13 @@ const (
 	WordGiven = 0
 )
 
-// streamBits is how many of the lowest bits of the number of a stream are its kind; the others are the owner of the chain.
+// In the number of a stream, the lowest streamBits bits are the kind, and the others are the owner of the chain.
 const streamBits = 2
 
-// Stream returns the number of a stream for a lane: that of a kind in the chain of an owner; kind 0 is input.
+// Stream returns the number of a stream for a lane: a kind in the chain of an owner; kind 0 is input.
 func Stream(owner uint64, kind uint8) uint64 { return owner<<streamBits | uint64(kind) }
 
-// Lanes returns the lanes that nobody uses. Whoever takes a lane puts it back. A nil Estate has none.
+// Lanes returns the free lanes. Whoever takes a lane puts the lane back. A nil Estate has none.
 func (e *Estate) Lanes() chan *lane.Lane {
 	if e == nil {
 		return nil
@@ -36,7 +36,7 @@ func (e *Estate) Lanes() chan *lane.Lane {
 	return e.lanes
 }
 
-// NewChains returns the chains for the output and for the input of a process. The owner of the second is 1 more than that of the first.
+// NewChains returns the chains for the output and for the input of a process. The owner of the second is the owner of the first plus 1.
 func (e *Estate) NewChains() (output, input *arena.Chain, err error) {
 	owner := e.owners.Add(2) - 1
 	if output, err = e.arena.Chain(owner); err != nil {
@@ -49,7 +49,7 @@ func (e *Estate) NewChains() (output, input *arena.Chain, err error) {
 	return output, input, nil
 }
 
-// Chains returns the chains of a process that an earlier server has left; nil: there are none. owner is that of the first.
+// Chains returns the chains of a process of an earlier server; nil: there are none. owner is the owner of the first.
 func (e *Estate) Chains(owner uint64) (output, input *arena.Chain) {
 	output, input = e.arena.Find(owner), e.arena.Find(owner+1)
 	if output == nil || input == nil {
@@ -62,7 +62,7 @@ func (e *Estate) Chains(owner uint64) (output, input *arena.Chain) {
 	return output, input
 }
 
-// Trim gives memory of output that is not used back to the system. A nil Estate has none.
+// Trim gives unused memory of the chains back to the system. A nil Estate has none.
 func (e *Estate) Trim() error {
 	if e == nil {
 		return nil

@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -44,10 +45,19 @@ func swap[M any](t *rapid.T, m *M) {
 	if err := record.Decode(b, &fresh); err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(fresh, *m) {
-		t.Fatalf("%+v\nwant\n%+v", fresh, *m)
+	switch any(m).(type) {
+	case *stdin.Queue[string], *access.Access: // have lost fields
+		if again := record.Encode(nil, &fresh); !bytes.Equal(again, b) {
+			t.Fatalf("%+v\nwant\n%+v", fresh, *m)
+		}
+	default:
+		if !reflect.DeepEqual(fresh, *m) {
+			t.Fatalf("%+v\nwant\n%+v", fresh, *m)
+		}
 	}
-	*m = fresh
+	if err := record.Decode(b, m); err != nil { // lost fields keep their values
+		t.Fatal(err)
+	}
 }
 
 // run does random inputs of a machine, which is swapped between any two of them.
