@@ -32,6 +32,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/registry"
+	"github.com/b6f6fdd7/troupe/actors/session"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/identity"
@@ -98,7 +99,13 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	}
 	t.env, t.log = e, loglimit.New(e.Log.Handler())
 	e.Log = slog.New(t.log)
+	if err := openEstate(e); err != nil {
+		return nil, nil, err
+	}
 	host, err := child.NewHost(child.HostConfig{
+		Holder:          e.Holder,
+		Found:           e.Found,
+		Lanes:           e.Estate.Lanes(),
 		Spawners:        e.Spawners,
 		Containment:     e.Containment,
 		Subreaper:       e.Subreaper,
@@ -112,7 +119,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	e.Host, e.StartChild = host, host.Start
+	e.Host, e.StartChild, e.AdoptChild = host, host.Start, host.AdoptNamed
 	e.Info, e.Started = env.EnvironmentInfo(e.Config), time.Now()
 	e.App = env.AppOf(e.Info)
 	e.Workers = env.NewWorkers(t.stopped)
@@ -277,6 +284,27 @@ func (r *root) Receive(ctx actor.Context) {
 	}
 }
 
+// revive has the sessions spawned that an earlier server has left, before the registry asks for the list. Children that belong to no process are
+// killed.
+func (r *root) revive(ctx actor.Context, registry *actor.PID) {
+	if r.env.Estate == nil || r.pid != nil { // nothing is left a second time
+		return
+	}
+	left := session.Revive(r.env, r.sessions, registry)
+	for _, m := range left.Sessions {
+		ctx.Request(r.sessions, m)
+	}
+	e := r.env
+	if n := len(left.Sessions); n > 0 {
+		e.Log.Info("goes on with what the last server has left", "sessions", n, "processes", len(left.Children))
+	}
+	go func() {
+		if err := e.Host.EndStrays(left.Children); err != nil {
+			e.Log.Error("programs of the last server that belong to nobody are left", "err", err)
+		}
+	}()
+}
+
 func (r *root) start(ctx actor.Context) {
 	spawn := func(name string, props *actor.Props) *actor.PID {
 		pid, err := ctx.SpawnNamed(props, name)
@@ -290,6 +318,7 @@ func (r *root) start(ctx actor.Context) {
 		r.letters = r.env.WatchDeadLetters(ctx.ActorSystem(), troupe)
 	}
 	r.sessions = spawn("sessions", r.env.Props(func() actor.Actor { return &sessions{r.env} }, env.Contained))
+	r.revive(ctx, actor.NewPID(troupe.Address, troupe.Id+"/registry"))
 	r.registry = spawn("registry", registry.New(r.env, r.sessions, sync.OnceFunc(func() { close(r.drained) })))
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
 	retiring := &retiring{quiet: time.Now()}

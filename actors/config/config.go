@@ -7,6 +7,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
+	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -35,6 +36,11 @@ type Config struct {
 	// Log gets errors, and sessions that give way to others; nil means slog.Default(). Clients can cause most messages, so Log
 	// gets the same message 10 times in a minute at most, and then the number of the others.
 	Log *slog.Logger
+
+	// Holder is the parent of the programs, and keeps what the next server needs of this one. Found is what it has from the last server. Nil: programs
+	// end with this process. Only troupe serve has a holder.
+	Holder child.Holder
+	Found  []holder.Found
 
 	// DetachedTTL is how long a session lives without an owner, unless its client asks for another
 	// time. 0 means 5 min; negative means no limit.

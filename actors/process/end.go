@@ -67,7 +67,8 @@ func (p *process) forgetChild(h child.Handle) {
 	p.trees.at = time.Time{}
 	p.run.containment = h.Containment()
 	p.run.handle, p.run.forgot = nil, true
-	p.finish(h, nil, nil)
+	r := p.processRecord
+	p.outbox.Then(func() { r.finish(h, nil, nil) })
 }
 
 // lives reports whether the program runs. A program may have ended before its exit is in the log:
@@ -149,7 +150,8 @@ func (r *processRecord) destroy() {
 	}
 	switch {
 	case handle != nil:
-		r.finish(handle, r.run.intake, r.place)
+		in := r.run.intake
+		r.outbox.Then(func() { r.finish(handle, in, r.place) })
 	default:
 		r.place.leave()
 		if unused { // else orphan closes the intake, or no run was asked for

@@ -57,7 +57,7 @@ func (unprobed) IgnoreDeadLetterLogging() {}
 // watch is the machine, and what its goroutines use.
 type watch struct {
 	health.Health
-	*watcher // nil: the process has neither ready nor liveness
+	*watcher `lost:"goroutines end with the server"` // nil: the process has neither ready nor liveness
 }
 
 type watcher struct {
@@ -73,11 +73,14 @@ type watcher struct {
 }
 
 func newWatch(params *protocol.ProcessStartParams) watch {
-	w := watch{Health: health.New(params.Ready, params.Liveness)}
-	if params.Ready != nil || params.Liveness != nil {
-		w.watcher = &watcher{blind: new(atomic.Int64)}
+	return watch{health.New(params.Ready, params.Liveness), newWatcher(params)}
+}
+
+func newWatcher(params *protocol.ProcessStartParams) *watcher {
+	if params.Ready == nil && params.Liveness == nil {
+		return nil
 	}
-	return w
+	return &watcher{blind: new(atomic.Int64)}
 }
 
 // isProbing reports whether a probe goes on.
@@ -87,14 +90,19 @@ func (w *watch) isProbing() bool { return w.watcher != nil && w.probing.Load() }
 func (w *watch) begin(now health.Now, r *protocol.Ready) {
 	w.end()
 	if w.watcher != nil {
-		w.watched, w.stop = context.WithCancel(context.Background())
-		w.unlook = nil
-		w.blind = new(atomic.Int64)
-		if r != nil && r.Line != "" {
-			w.pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(r.Line) }) // checked by the decoder
-		}
+		w.watcher.begin(r)
 	}
 	w.Begin(now)
+}
+
+// begin begins with a run.
+func (w *watcher) begin(r *protocol.Ready) {
+	w.watched, w.stop = context.WithCancel(context.Background())
+	w.unlook = nil
+	w.blind = new(atomic.Int64)
+	if r != nil && r.Line != "" {
+		w.pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(r.Line) }) // checked by the decoder
+	}
 }
 
 // end ends what begin began: the run has ended.

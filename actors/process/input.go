@@ -5,6 +5,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/actors/process/stdin"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -30,7 +31,7 @@ func (p *process) acceptStdin(ctx actor.Context) {
 		case again:
 			result = answer.Result
 		case step.Do == stdin.Write:
-			if room := p.writeStdin(step.Chunk); !room {
+			if room := p.writeStdin(step.ID, step.Chunk); !room {
 				return
 			}
 			continue
@@ -76,8 +77,8 @@ func (p *process) stdinState() stdin.State {
 }
 
 // writeStdin gives the child a part of a write. room is false if the rest has to wait.
-func (p *process) writeStdin(chunk []byte) (room bool) {
-	n, err := p.run.handle.Write(chunk)
+func (p *process) writeStdin(id repeat.ID, chunk []byte) (room bool) {
+	n, err := p.run.handle.WriteAs(id, chunk)
 	if err == nil {
 		return p.stdin.Wrote(n) // else the intake says when there is room
 	}

@@ -270,17 +270,21 @@ func (p *process) spawn(ctx actor.Context, run int) {
 	}
 	r, in := p.processRecord, p.run.intake
 	p.run.asked = run
-	p.launch.Start(ctx.ActorSystem().Root, ctx.Self(), run, in, func(h child.Handle, err error) {
-		if !in.Started(h, err) {
-			r.orphan(h, in)
-		}
+	p.kept.dropInput()
+	root, self := ctx.ActorSystem().Root, ctx.Self()
+	p.outbox.Then(func() {
+		p.launch.Start(root, self, run, in, func(h child.Handle, err error) {
+			if !in.Started(h, err) {
+				r.orphan(h, in)
+			}
+		})
 	})
 }
 
 // renew makes an intake for the next run, unless no run has used the present one. The new intake takes
 // over the charge for the log before the old one closes: otherwise nothing would be charged for the log.
 func (p *process) renew(ctx actor.Context) {
-	old := p.run
+	r, old := p.processRecord, p.run
 	if old.intake != nil && !old.answered() {
 		return
 	}
@@ -292,7 +296,7 @@ func (p *process) renew(ctx actor.Context) {
 	in.Hold(p.holds())
 	switch {
 	case old.handle != nil:
-		p.finish(old.handle, old.intake, nil)
+		p.outbox.Then(func() { r.finish(old.handle, old.intake, nil) })
 	case old.intake != nil:
 		old.intake.Close()
 	}

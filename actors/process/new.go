@@ -107,10 +107,13 @@ func dependsError(o Options) *protocol.Error {
 
 // request asks for the actor of a process.
 func (r *processRecord) request() message.SpawnRequest {
+	if r.mayKeep() {
+		r.outbox = r.env.NewOutbox(r.keep)
+	}
 	return message.SpawnRequest{
 		Spawn: message.Spawn{
 			Name:  r.name,
-			Props: r.env.Props(func() actor.Actor { return &process{r} }, env.Escalated),
+			Props: r.env.Props(func() actor.Actor { return &process{r} }, env.Escalated, r.outbox.Props),
 			Label: "process " + r.id,
 		},
 		Refused: func(err *protocol.Error) any { return message.ProcessStarted{ID: r.id, Name: r.name, Err: err} },

@@ -53,6 +53,7 @@ func (p *process) held() {
 		most = child.ShortLog
 	}
 	p.feed.Trim(most)
+	p.kept.drop(p.feed.Log.First())
 	p.run.intake.Hold(p.holds())
 }
 

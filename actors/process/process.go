@@ -59,42 +59,45 @@ const turnBytes = 128 << 10
 // record.
 type processRecord struct {
 	// Fixed at spawn.
-	env          *env.Env
-	id, name     string         // the client's, and the actor's
-	launch       *launch.Launch // what the process runs
-	spool        *spool.File    // nil: output beyond the retention waits
-	session      *actor.PID
-	group        *actor.PID      // nil: the process has no group
-	gauge        share           // of the session
-	events       *journal.Source // of the session; nil: nobody is told
-	place        *place          // among the running processes of the owner key; nil: none is counted
+	env          *env.Env        `lost:"of this server"`
+	id, name     string          // the client's, and the actor's
+	launch       *launch.Launch  // what the process runs
+	spool        *spool.File     `lost:"the files end with the server, and no process with a spool is kept yet"` // nil: output beyond the retention waits
+	session      *actor.PID      `lost:"of this server"`
+	group        *actor.PID      `lost:"of this server"` // nil: the process has no group
+	gauge        share           `lost:"counted again"`  // of the session
+	events       *journal.Source `lost:"of this server"` // of the session; nil: nobody is told
+	place        *place          `lost:"taken again"`    // among the running processes of the owner key; nil: none is counted
 	created      time.Time
 	ownIntensity bool // its own restart.intensity counts: it has no group, or an independent one
 
 	// Owned by Receive.
 	life   life.Life   // decides; act does its actions
-	acting bool        // act is on the stack of this instance
-	wakeAt env.Alarm   // at wake
+	acting bool        `lost:"the next actor begins to act"` // act is on the stack of this instance
+	wakeAt env.Alarm   `lost:"of this server"`               // at wake
 	run    run         // the present one, or else the last
 	feed   processFeed // its log and its viewers
 
 	health watch // readiness and liveness of the run
 	trees  trees // process/terminate, and the descendants of the closed process
 
-	reads   reads          // process/read and process/wait
+	reads   reads          `lost:"clients ask again"` // process/read and process/wait
 	stdin   input          // process/write and process/closeStdin
 	answers repeat.Answers // to requests with a requestId
+
+	kept   kept        // what outlives the server beside the record
+	outbox *env.Outbox `lost:"of this server"` // nil: nothing of the process outlives the server
 }
 
 // A run is the child of one run of the program, with the intake of its facts.
 type run struct {
-	asked  int // the number of the run whose child was asked for; 0: none was
-	intake *child.Intake
-	handle child.Handle  // nil before FactStarted, after forgetChild, and if the run could not be started
+	asked  int           // the number of the run whose child was asked for; 0: none was
+	intake *child.Intake `lost:"of this server"`
+	handle child.Handle  `lost:"adopted again"` // nil before FactStarted, after forgetChild, and if the run could not be started
 	err    error         // why the run could not be started
 	forgot bool          // forgetChild was called
 	begun  bool          // server/events has its start
-	logged *child.Intake // its oldest fact is in the log, and not settled; nil: none
+	logged *child.Intake `lost:"the intake is lost"` // its oldest fact is in the log, and not settled; nil: none
 
 	// What stays known after the run, until the next one has a child.
 	sandbox     *denial.Sandbox
@@ -207,6 +210,7 @@ func (p *process) receiveViewer(ctx actor.Context) bool {
 func (p *process) start(ctx actor.Context) {
 	p.acting = false
 	if !p.life.Begun() {
+		p.keepChain()
 		if p.group != nil { // requests come before the first run
 			p.run.intake = p.newIntake(ctx)
 		}
@@ -215,6 +219,9 @@ func (p *process) start(ctx actor.Context) {
 		p.life.Start()
 		p.awaitHolder()
 		return
+	}
+	if p.run.intake == nil {
+		p.revive(ctx)
 	}
 	// Whatever message was lost, and whatever the last instance had only begun: look at
 	// everything again.
@@ -248,6 +255,7 @@ func (p *process) newIntake(ctx actor.Context) *child.Intake {
 	if n := p.feed.Log.MaxChunk; n > 0 {
 		in.MaxChunk = n
 	}
+	in.Chain, in.Input = p.kept.chain, p.kept.input
 	if p.place != nil {
 		in.Share(p.place.in.Output)
 	}
@@ -299,7 +307,9 @@ func (p *process) takeFacts(ctx actor.Context) {
 		if f, more = in.Next(); !more {
 			break
 		}
-		p.feed.Log.NowMs = time.Now().UnixMilli()
+		if p.feed.Log.NowMs = f.AtMs; f.AtMs == 0 {
+			p.feed.Log.NowMs = time.Now().UnixMilli()
+		}
 		switch f.Kind {
 		case child.FactStarted:
 			p.run.handle, p.run.err = f.Handle, f.Err
@@ -312,6 +322,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 				p.feed.Log.AppendSpooled(f.Stream, f.Spool, f.At, len(f.Data))
 			default:
 				p.feed.Log.Append(f.Stream, f.Data, f.Slab)
+				p.kept.number(f.Kept, p.feed.Log.Last())
 			}
 			if p.run.logged != in {
 				p.run.sandbox.Output(f.Stream, f.Data)

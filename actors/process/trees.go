@@ -18,7 +18,7 @@ const (
 // trees are the waiting process/terminate, each until the tree was seen empty or could not be killed, and the time of the next look
 // for descendants.
 type trees struct {
-	waiting []*parked
+	waiting []*parked `lost:"clients ask again"`
 	at      time.Time // the next look for descendants of the closed process; zero: there is none
 }
 

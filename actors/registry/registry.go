@@ -52,6 +52,7 @@ type registry struct {
 	// Owned by Receive.
 	ready bool                  // the list of sessions has come
 	known map[string]*actor.PID // the supervisor of each session, by session id
+	asked map[string]bool       // sessions that have not answered TellStanding: their actors may not be spawned yet
 
 	roster  *roster.Roster // of the known sessions
 	leaving string         // the session that is being ended to make room; "": none
@@ -75,7 +76,7 @@ func New(e *env.Env, sessions *actor.PID, drained func()) *actor.Props {
 func (r *registry) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		r.known = make(map[string]*actor.PID)
+		r.known, r.asked = make(map[string]*actor.PID), make(map[string]bool)
 		r.roster = roster.New(r.env.MaxSessions, r.env.MaxSessionsEach)
 		r.relief = roster.NewRelief()
 		ctx.Request(r.sessions, message.ListSessions{})
@@ -158,6 +159,7 @@ func (r *registry) rebuilt(ctx actor.Context, supervisors []*actor.PID) {
 		r.roster.Take(message.LastName(s), "") // the answer to TellStanding names the owner key
 		r.env.Watch(ctx, s)
 		ctx.Send(s, message.TellStanding{})
+		r.asked[message.LastName(s)] = true
 	}
 	r.count()
 	r.ready = true
@@ -178,7 +180,11 @@ func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
 	switch {
 	case m.SessionID != "":
 		if s := r.known[m.SessionID]; s != nil && r.mayExist(m.SessionID, m.Identity) {
-			ctx.RequestWithCustomSender(actor.NewPID(s.Address, s.Id+"/"+message.SessionName), m.Attach, m.Sender)
+			to := s
+			if !r.asked[m.SessionID] {
+				to = actor.NewPID(s.Address, s.Id+"/"+message.SessionName)
+			}
+			ctx.RequestWithCustomSender(to, m.Attach, m.Sender)
 			return
 		}
 		ctx.Send(m.Sender, m.Failed(wireerr.UnknownSession(m.SessionID)))
@@ -267,6 +273,7 @@ func atMost(member string, ms *uint64, limit time.Duration, flag string) (time.D
 // terminated forgets a session that has ended, or that could not be spawned.
 func (r *registry) terminated(ctx actor.Context, id string) {
 	delete(r.known, id)
+	delete(r.asked, id)
 	r.openings.forget(id)
 	r.count()
 	r.roster.Leave(id)
@@ -282,6 +289,7 @@ func (r *registry) standing(ctx actor.Context, m message.Standing) {
 	if r.known[m.ID] == nil {
 		return
 	}
+	delete(r.asked, m.ID)
 	if m.Since.IsZero() {
 		if r.relief.Back(m.ID) { // its owner was faster than Evict
 			r.relieve(ctx)

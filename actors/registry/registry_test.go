@@ -3,6 +3,7 @@ package registry
 import (
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -113,7 +114,7 @@ func (s *stage) wants(session int, want ...any) {
 			evict.Reason = ""
 			a = evict
 		}
-		return a == b
+		return reflect.DeepEqual(a, b)
 	}) {
 		s.t.Errorf("session %d got %+v, want %+v", session, got, want)
 	}
@@ -239,7 +240,11 @@ func TestListOfSessionsIsAwaited(t *testing.T) {
 		if known := slices.Collect(maps.Keys(next.known)); !slices.Equal(known, []string{kept}) {
 			t.Errorf("knows %v, want %v", known, kept)
 		}
-		s.wants(0, message.TellStanding{}, message.Drain{})
+		// The session's actor may not be spawned yet: its supervisor gets the Attach, until there is an answer.
+		s.wants(0, message.TellStanding{}, message.Drain{}, message.Attach{SessionID: kept})
+		s.send(message.Standing{ID: kept})
+		s.send(message.Attach{SessionID: kept})
+		s.wants(0)
 		s.refused(1, "shutting down")
 		s.wait(func() { s.root.StopFuture(s.registry).Wait() })
 	})

@@ -99,7 +99,9 @@ func (s *session) end(ctx actor.Context) {
 		}
 	}
 	for p := range s.processes.Lingering() {
-		ctx.Send(p.PID, message.Stop{Reason: reason})
+		if p.PID != nil {
+			ctx.Send(p.PID, message.Stop{Reason: reason})
+		}
 	}
 	s.mayEnd(ctx)
 }

@@ -33,13 +33,13 @@ type group struct {
 	ended time.Time // zero: the group has not ended
 
 	// Lost with the server, which says everything again. A process follows only orders with a higher serial than its last one.
-	orders   map[string]supervision.MemberStatus // the last to each process; cleared to repeat all
+	orders   map[string]supervision.MemberStatus `lost:"given again"` // the last to each process; cleared to repeat all
 	serial   uint64                              // of the newest order
-	state    supervision.GroupState              // as everybody was told, like reason; "": nobody was told
-	reason   string
-	failures supervision.Tally // panics over this group
-	repairAt time.Time         // zero: all is well since the last panic
-	wakeAt   env.Alarm
+	state    supervision.GroupState              `lost:"told again"` // as everybody was told, like reason; "": nobody was told
+	reason   string                              `lost:"told again"`
+	failures supervision.Tally                   `lost:"of this server"` // panics over this group
+	repairAt time.Time                           `lost:"of this server"` // zero: all is well since the last panic
+	wakeAt   env.Alarm                           `lost:"of this server"`
 }
 
 // groupMember has the facts about a member that the machine does not need.
@@ -56,6 +56,7 @@ const (
 	reasonGroupFailed = "its group failed too often"
 	reasonReplaced    = "another process has its id now"
 	reasonActorFailed = "its actor failed too often"
+	reasonLost        = "lost when the server was replaced"
 )
 
 // Bounds of a group. Every event in a group costs a look at each process and at each of its dependencies.
@@ -339,7 +340,7 @@ func (s *session) repair(ctx actor.Context, g *group) func(time.Time) {
 		g.repairAt = time.Time{}
 		clear(g.orders)
 		for id, m := range g.members {
-			switch p := s.processes.Known(m.actor); {
+			switch p := s.processes.Find(m.actor); {
 			case p == nil:
 				g.machine.Gone(now, id, reasonActorFailed, true)
 			case p.PID != nil:
@@ -371,22 +372,22 @@ func (s *session) groupDue(ctx actor.Context, name string) {
 func (s *session) member(ctx actor.Context, m any) {
 	switch m := m.(type) {
 	case message.MemberReady:
-		s.inGroup(ctx, s.processes.Known(m.Name), func(g *group, now time.Time) { g.machine.Ready(now, m.ID, m.Run) })
+		s.inGroup(ctx, s.processes.Find(m.Name), func(g *group, now time.Time) { g.machine.Ready(now, m.ID, m.Run) })
 	case message.MemberEnded:
-		s.inGroup(ctx, s.processes.Known(m.Name), func(g *group, now time.Time) {
+		s.inGroup(ctx, s.processes.Find(m.Name), func(g *group, now time.Time) {
 			if m.Anew {
 				g.machine.Forget(m.ID)
 			}
 			g.machine.Ended(now, m.ID, m.Run, m.End, m.Restart, rand.Float64())
 		})
 	case message.MemberGone:
-		s.inGroup(ctx, s.processes.Known(m.Name), func(g *group, now time.Time) {
+		s.inGroup(ctx, s.processes.Find(m.Name), func(g *group, now time.Time) {
 			g.machine.Gone(now, m.ID, cmp.Or(m.Reason, supervision.EndedByRequest), m.GivenUp)
 		})
 	case message.MemberRejoins:
-		s.inGroup(ctx, s.processes.Known(m.Name), func(g *group, now time.Time) { g.machine.Rejoin(now, m.ID, m.N) })
+		s.inGroup(ctx, s.processes.Find(m.Name), func(g *group, now time.Time) { g.machine.Rejoin(now, m.ID, m.N) })
 	case message.MemberBack:
-		s.inGroup(ctx, s.processes.Known(m.Name), func(g *group, _ time.Time) { delete(g.orders, m.ID) })
+		s.inGroup(ctx, s.processes.Find(m.Name), func(g *group, _ time.Time) { delete(g.orders, m.ID) })
 	}
 }
 
@@ -408,7 +409,7 @@ func (s *session) tellGroup(ctx actor.Context, g *group, now time.Time) {
 		if st := g.machine.Status(id); st != g.orders[id] {
 			g.orders[id] = st
 			g.serial++
-			if p := s.processes.Known(g.members[id].actor); p != nil {
+			if p := s.processes.Find(g.members[id].actor); p != nil {
 				ctx.Send(p.PID, message.Order{Serial: g.serial, Status: st})
 				s.env.At(ctx, env.GroupOrdered)
 			}
@@ -447,7 +448,7 @@ func (s *session) tellGroup(ctx actor.Context, g *group, now time.Time) {
 // anyLeft reports whether the actor of some process of a group is there.
 func (s *session) anyLeft(g *group) bool {
 	for _, m := range g.members {
-		if s.processes.Known(m.actor) != nil {
+		if s.processes.Find(m.actor) != nil {
 			return true
 		}
 	}

@@ -25,7 +25,6 @@ type Options struct {
 
 func newRecord(e *env.Env, o Options) *sessionRecord {
 	record := &sessionRecord{
-		env:      e,
 		id:       o.ID,
 		name:     o.Name,
 		from:     o.From,
@@ -34,32 +33,43 @@ func newRecord(e *env.Env, o Options) *sessionRecord {
 		commands: o.First.Ephemeral,
 		life:     o.Life,
 		access:   access.New(o.ID, o.First.Identity.Name),
-		registry: o.Registry,
 		first:    &o.First,
-		gauge:    &message.Gauge{Account: e.StartBudget.Account()},
-		waiting:  make(map[string][]request),
-		groups:   make(map[string]*group),
-		groupIDs: make(map[string]*group),
 	}
-	if !o.Life.Limits().Ephemeral {
-		record.events = e.Journal.Source(record.identity, o.ID, o.Name)
-	}
-	record.closes, record.giveUp = context.WithCancelCause(context.Background())
+	record.tie(e, o.Registry)
 	return record
+}
+
+// tie gives the record what belongs to this server.
+func (r *sessionRecord) tie(e *env.Env, registry *actor.PID) {
+	r.env, r.registry = e, registry
+	r.gauge = &message.Gauge{Account: e.StartBudget.Account()}
+	r.waiting, r.groupIDs = make(map[string][]request), make(map[string]*group)
+	if r.groups == nil {
+		r.groups = make(map[string]*group)
+	}
+	if !r.life.Limits().Ephemeral {
+		r.events = e.Journal.Source(r.identity, r.id, r.name)
+		r.estate = e.Estate.Owner(prefix + r.id)
+	}
+	r.closes, r.giveUp = context.WithCancelCause(context.Background())
 }
 
 // New returns the request for the supervisor of a new session, which spawns the session.
 func New(e *env.Env, o Options) message.SpawnRequest {
-	record := newRecord(e, o)
+	return newRecord(e, o).request(func(err *protocol.Error) any { return o.First.Failed(err) })
+}
+
+// request asks for the supervisor of a session.
+func (r *sessionRecord) request(refused func(*protocol.Error) any) message.SpawnRequest {
 	return message.SpawnRequest{
 		Spawn: message.Spawn{
-			Name:  o.ID,
-			Props: e.Props(func() actor.Actor { return &sessionSupervisor{record} }, env.Contained),
-			Label: "session " + o.ID,
+			Name:  r.id,
+			Props: r.env.Props(func() actor.Actor { return &sessionSupervisor{r} }, env.Contained),
+			Label: "session " + r.id,
 		},
-		Refused: func(err *protocol.Error) any { return o.First.Failed(err) },
+		Refused: refused,
 		Ended:   wireerr.ErrShutdown,
-		Unused:  record.gauge.Account.Close,
+		Unused:  r.gauge.Account.Close,
 	}
 }
 
@@ -73,7 +83,11 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		s.record.supervisor = ctx.Self()
-		props := e.Props(func() actor.Actor { return &session{s.record} }, env.Escalated)
+		var outbox *env.Outbox
+		if s.record.estate != nil {
+			outbox = e.NewOutbox(func() { s.record.estate.Keep(s.record) })
+		}
+		props := e.Props(func() actor.Actor { return &session{s.record} }, env.Escalated, outbox.Props)
 		if err := (message.Spawn{Name: message.SessionName, Props: props, Label: "session " + s.record.id}).Under(ctx); err != nil {
 			panic(err) // no other actor has this name
 		}
@@ -82,6 +96,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 		s.record.gauge.Account.Close()
 		s.record.endShares()
 		s.record.recordEnd()
+		s.record.estate.End()
 	case message.SpawnRequest:
 		if s.ended(ctx, logic) {
 			m.GiveBack()

@@ -99,27 +99,30 @@ func (s *session) ask(ctx actor.Context, m *members.Process) {
 
 // processOptions returns the options of a process without a group, for the client that sent the message.
 func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStartParams, place *quota.Place) process.Options {
-	o := process.Options{
-		Request: process.Request{
-			Name:      message.NewName("p-"),
-			Params:    params,
-			Session:   ctx.Self(),
-			By:        s.clientOf(ctx.Sender()),
-			Closes:    s.closes,
-			Owner:     s.id,
-			Identity:  s.identity,
-			Gauge:     s.gauge,
-			Ephemeral: s.commands,
-			Shells:    &s.shells,
-		},
-		MaxChunk: s.maxChunk,
-		Events:   s.events,
-		Place:    place,
-	}
+	o := s.options(ctx.Self(), place)
+	o.Name, o.Params, o.By = message.NewName("p-"), params, s.clientOf(ctx.Sender())
 	if owner := s.access.Owner(); o.Ephemeral && owner != (access.ID{}) {
 		o.Owner = path.Dir(owner.Name) // the connection: all of its commands, each in a session of its own, count as one owner
 	}
 	return o
+}
+
+// options returns the part of the options that all processes of the session have. self is the session's actor.
+func (r *sessionRecord) options(self *actor.PID, place *quota.Place) process.Options {
+	return process.Options{
+		Request: process.Request{
+			Session:   self,
+			Closes:    r.closes,
+			Owner:     r.id,
+			Identity:  r.identity,
+			Gauge:     r.gauge,
+			Ephemeral: r.commands,
+			Shells:    &r.shells,
+		},
+		MaxChunk: r.maxChunk,
+		Events:   r.events,
+		Place:    place,
+	}
 }
 
 // processStarted takes the news that a process can be asked, or could not be started.
@@ -143,12 +146,19 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 	}
 	s.env.Watch(ctx, m.Ref.PID)
 	p.Result.SandboxType = m.Sandbox
+	if s.processes.Named(p.Name) == nil { // an earlier server has retired the process, and its programs have not ended
+		p.PID = m.Ref.PID
+		if reason, closing := s.life.Closing(); closing {
+			ctx.Send(p.PID, message.Stop{Reason: reason})
+		}
+		return
+	}
 	if p.Group == "" {
 		s.tellOthers(ctx, s.waiting[p.Name], message.ProcessAdded{Process: m.Ref})
 		s.answer(ctx, p.Name, message.StartResult{ProcessStartResult: p.Result, Process: m.Ref}, nil)
 	}
 	s.env.At(ctx, env.StartTold)
-	p.PID = m.Ref.PID
+	p.PID, p.Began = m.Ref.PID, true
 	s.announced(ctx, p)
 	if reason, closing := s.life.Closing(); closing {
 		ctx.Send(p.PID, message.Stop{Reason: reason, Shutdown: s.life.Grace()})

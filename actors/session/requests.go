@@ -193,9 +193,15 @@ func (s *session) share(r request, p protocol.SessionShareParams) (any, *protoco
 	if err := s.access.Share(made); err != nil {
 		return nil, err
 	}
-	book.Add(digest, identity.Identity{Name: made.Guest(), Guest: &identity.Guest{Session: s.id, Host: s.identity, Types: p.Access == protocol.AccessType}}, made.Until)
+	s.admit(made)
 	s.env.Audit.Put(audit.ShareMade{Who: s.clientOf(r.sender), Share: made.ID, Access: string(p.Access), Name: audit.Text(p.Name), DurationMs: lasts.Milliseconds()})
 	return protocol.SessionShareResult{ShareID: made.ID, Token: token, Access: made.Access, ExpiresAtMs: made.Until.UnixMilli()}, nil
+}
+
+// admit makes the token of a share valid.
+func (s *sessionRecord) admit(made access.Share) {
+	guest := identity.Identity{Name: made.Guest(), Guest: &identity.Guest{Session: s.id, Host: s.identity, Types: made.Access == protocol.AccessType}}
+	s.env.Shares.Add(made.Digest, guest, made.Until)
 }
 
 // update handles session/update: it changes everything or, with an error, nothing.

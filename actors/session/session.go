@@ -27,6 +27,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/internal/audit"
+	"github.com/b6f6fdd7/troupe/internal/estate"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -36,15 +37,15 @@ type wakeDue struct{}
 // sessionRecord is the part of a session's state that survives a restart of the actor. Receive owns it.
 type sessionRecord struct {
 	// Fixed at spawn.
-	env        *env.Env
+	env        *env.Env `lost:"of this server"`
 	id         string
 	from       string          // the owner key, as in Attach
 	identity   string          // the name of the identity that opened the session
 	maxChunk   *uint64         // as in protocol.SessionOptions
-	events     *journal.Source // nil: nobody is told, since the session ends with its connection
+	events     *journal.Source `lost:"of this server"` // nil: nobody is told, since the session ends with its connection
 	commands   bool            // the session is for a program of the sister APIs
-	registry   *actor.PID
-	supervisor *actor.PID
+	registry   *actor.PID      `lost:"of this server"`
+	supervisor *actor.PID      `lost:"of this server"`
 
 	// Made by inputs, which are values: whoever has kept the inputs can make the session again.
 	name      string
@@ -52,21 +53,26 @@ type sessionRecord struct {
 	life      *lifetime.Life
 	processes members.Table
 	groups    map[string]*group // by name
-	groupIDs  map[string]*group // by the client's id: a group that has ended gives way to another with its id
+	groupIDs  map[string]*group `lost:"made again from groups"` // by the client's id: a group that has ended gives way to another with its id
 
 	// Lost with the server. Clients repeat requests without an answer.
-	first   *message.AttachRequest // of the client that opens the session; nil once attached
-	waiting map[string][]request   // requests without an answer, by the news for which they wait
+	first   *message.AttachRequest `lost:"the client attaches again"` // of the client that opens the session; nil once attached
+	waiting map[string][]request   `lost:"clients ask again"`         // requests without an answer, by the news for which they wait
 	answers repeat.Answers         // for clients who repeat a request after a cut
-	gauge   *message.Gauge
-	shells  shellstate.Cache
-	told    message.Standing // the last to the registry
-	wakeAt  env.Alarm        // set to the earlier Wake of life and access
-	left    []error          // names programs of ended processes, not seen gone; maxLeft at most
-	over    bool             // all were told of the end, and the actor stops once its queue is empty
+	gauge   *message.Gauge         `lost:"counted again"`
+	shells  shellstate.Cache       `lost:"the state of a shell ends with the server"`
+	told    message.Standing       `lost:"told again"`     // the last to the registry
+	wakeAt  env.Alarm              `lost:"of this server"` // set to the earlier Wake of life and access
+	left    []error                // names programs of ended processes, not seen gone; maxLeft at most
+	// revived has the actors of processes that an earlier server has left and that have not said that they are there. Until then early has the clients
+	// who want to be attached: they would take the processes for new ones.
+	revived map[string]bool         `lost:"of this server"`
+	early   []message.AttachRequest `lost:"the client attaches again"`
+	over    bool                    `lost:"told again"`     // all were told of the end, and the actor stops once its queue is empty
+	estate  *estate.Owner           `lost:"of this server"` // nil: the session ends with its connection
 	// closes is done when the session closes: starts without a child are given up.
-	closes context.Context
-	giveUp context.CancelCauseFunc
+	closes context.Context         `lost:"of this server"`
+	giveUp context.CancelCauseFunc `lost:"of this server"`
 }
 
 // session is the actor of a session.
@@ -89,14 +95,16 @@ func (s *session) Receive(ctx actor.Context) {
 	case message.Gone:
 		if !s.access.Gone(idOf(m.Who)) {
 			s.processGone(ctx, message.LastName(m.Who))
+			s.isThere(ctx, message.LastName(m.Who))
 		}
 
 	case message.Attach:
-		s.attach(ctx, message.AttachRequest{Attach: m, Sender: ctx.Sender()})
+		s.mayAttach(ctx, message.AttachRequest{Attach: m, Sender: ctx.Sender()})
 	case message.Request:
 		s.request(ctx, m)
 	case message.ProcessStarted:
 		s.processStarted(ctx, m)
+		s.isThere(ctx, m.Name)
 	case message.ProcessClosed:
 		s.processes.Close(m.Name)
 	case message.ProcessReopened:
@@ -159,6 +167,10 @@ func (s *session) start(ctx actor.Context) {
 		ctx.Send(m.PID, message.Announce{})
 	}
 	for p := range s.processes.Lingering() {
+		if p.PID == nil {
+			s.ask(ctx, p)
+			continue
+		}
 		s.env.Watch(ctx, p.PID)
 	}
 	for _, g := range s.groups {

@@ -28,6 +28,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/estate"
+	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -41,6 +42,8 @@ type Env struct {
 	Host *child.Host
 	// StartChild is Host.Start, or the double of a test.
 	StartChild func(child.Spec, *child.Intake, func(child.Handle, error))
+	// AdoptChild is Host.AdoptNamed, or the double of a test.
+	AdoptChild func(name string, in *child.Intake, rate *pace.Meter) child.Handle
 
 	// OutputBudget bounds the output held by processes, in bytes: half of Config.Budget.
 	OutputBudget *budget.Output

@@ -120,7 +120,7 @@ func (q *Quotas) Start(key string, n int, now time.Time) ([]*Place, *protocol.Er
 	s.running += n
 	q.shares[key] = s
 	for i := range places {
-		places[i] = &Place{of: q, key: key, Output: s.output, Stdin: s.stdin, Memory: s.memory, Disk: s.disk}
+		places[i] = q.place(key, s)
 	}
 	if len(q.shares) >= q.sweep {
 		for key, s := range q.shares {
@@ -131,6 +131,23 @@ func (q *Quotas) Start(key string, n int, now time.Time) ([]*Place, *protocol.Er
 		q.sweep = max(minSweep, 2*len(q.shares))
 	}
 	return places, nil
+}
+
+// Restore returns a place for a process that an earlier server has started. It counts no start, and takes the place even beyond the limit.
+func (q *Quotas) Restore(key string) *Place {
+	if q == nil {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.share(key)
+	s.running++
+	q.shares[key] = s
+	return q.place(key, s)
+}
+
+func (q *Quotas) place(key string, s *share) *Place {
+	return &Place{of: q, key: key, Output: s.output, Stdin: s.stdin, Memory: s.memory, Disk: s.disk}
 }
 
 // room says why n more processes of an owner key, with its share s, are too many. The caller holds mu.

@@ -44,12 +44,12 @@ type Feed[K comparable, A any] struct {
 	// cut means: Cut was called.
 	cut bool
 	// Log is for appending. Only Trim and Close drop entries, and Trim none after the pin.
-	Log outlog.Log
+	Log outlog.Log `lost:"the arena has the entries"`
 
 	// viewers are all who subscribed and were not removed. Nil until the first.
-	viewers map[K]*Viewer[A]
+	viewers map[K]*Viewer[A] `lost:"clients subscribe again"`
 	// barred are viewers that have lost the session and have not ended yet: the process ignores their messages.
-	barred map[K]bool
+	barred map[K]bool `lost:"viewers end with the server"`
 	owner  ownership[K]
 	// last is the last seq of the log when Close was called. Zero before.
 	last uint64

@@ -19,7 +19,7 @@ type ownership[K comparable] struct {
 	// output until it has the missed output, and the log keeps the output after sorted.
 	sorted uint64
 	// by is the attached owner. Zero: there is none.
-	by K
+	by K `lost:"viewers end with the server"`
 	// since is when the last owner subscribed.
 	since time.Time
 }

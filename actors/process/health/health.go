@@ -192,6 +192,19 @@ func (h *Health) Resume(now Now) {
 	}
 }
 
+// Revive is the begin of the first shell in another server, before Resume: nobody looks for readiness any more, and no time is excused yet.
+func (h *Health) Revive(now Now) {
+	h.held, h.granted = now.Held, 0
+	if now.Runs && !h.ready && h.looks() {
+		h.do(Look{})
+	}
+}
+
+// looks reports whether the server looks from outside whether a run is ready.
+func (h *Health) looks() bool {
+	return h.wants != nil && !h.wants.Exit && h.wants.DelayMs == nil && h.wants.Line == ""
+}
+
 // Found is news of Look: the run is ready.
 func (h *Health) Found(now Now) { h.isReady(now) }
 

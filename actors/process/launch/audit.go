@@ -100,6 +100,9 @@ func (l *Launch) Runs() {
 	if l.origin != nil {
 		l.origin.ranAt = time.Now()
 	}
+	if l.user != nil {
+		l.user.is = l.user.now.Load()
+	}
 }
 
 // RecordEnd records the end of a run that had a child. A repeated RecordEnd does nothing.

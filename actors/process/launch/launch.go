@@ -11,6 +11,7 @@ package launch
 
 import (
 	"context"
+	"strconv"
 	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -46,7 +47,7 @@ type Request struct {
 // Launch is what a process runs. Receive of the process owns Params and Spec. Start and the methods about the audit log may
 // be called by goroutines of the process, too.
 type Launch struct {
-	Env *env.Env // fixed
+	Env *env.Env `lost:"of this server"` // fixed
 	// Params are the client's, without what Spec has. They are kept for long: New has dropped the large ones.
 	Params *protocol.ProcessStartParams
 	// Restart is the policy at the start; nil: the process is run once. Fixed: life has the present policy.
@@ -56,11 +57,11 @@ type Launch struct {
 
 	// Fixed by New.
 	user  *choice           // nil: the server has no policy for users
-	shell *shellstate.Start // the state that each run starts from; nil: none
+	shell *shellstate.Start `lost:"the state of a shell ends with the server"` // the state that each run starts from; nil: none
 
 	origin        *origin   // nil: the process has no group, and there is no audit log
-	argv, environ hold      // the memory of the arguments and of the environment in Spec and Params
-	shellOnce     sync.Once // releases shell.Capture
+	argv, environ hold      `lost:"counted again"` // the memory of the arguments and of the environment in Spec and Params
+	shellOnce     sync.Once `lost:"of shell"`      // releases shell.Capture
 }
 
 // New prepares a launch, or says why the process cannot be started. The caller calls Release once no run can follow.
@@ -87,8 +88,8 @@ func New(e *env.Env, r Request) (*Launch, *protocol.Error) {
 	if err != nil {
 		return nil, err
 	}
-	spec.Owner, spec.Context, spec.StdinRate = r.Owner, r.Closes, r.StdinRate
-	prepareRule(e, r, &spec)
+	spec.Owner = r.Owner
+	tie(e, r, &spec)
 	l := &Launch{Env: e, Params: &params, Restart: restart, Spec: spec, user: user, shell: shellOf(r, spec), origin: originOf(r, e.Audit != nil)}
 	// The spec has them: the launch is kept for long.
 	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
@@ -103,6 +104,34 @@ func New(e *env.Env, r Request) (*Launch, *protocol.Error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// tie gives spec what belongs to this server and to the session of r.
+func tie(e *env.Env, r Request, spec *child.Spec) {
+	spec.Context, spec.StdinRate = r.Closes, r.StdinRate
+	prepareRule(e, r, spec)
+}
+
+// Revive makes a Launch complete that an earlier server has left. r is the Request of New, but for what l has.
+func (l *Launch) Revive(e *env.Env, r Request) *protocol.Error {
+	l.Env, r.Params = e, *l.Params
+	tie(e, r, &l.Spec)
+	if l.user != nil {
+		l.user.now.Store(l.user.is)
+	}
+	l.Spec.DefaultSandbox = e.DefaultSandbox
+	if l.Spec.Sandbox == nil {
+		l.Spec.Looks = looksOf(l.Params.Ready, l.Params.Liveness)
+	}
+	return l.keep(r.Gauge, r.Shares)
+}
+
+// NameOf returns the name of the child of a run: of its cgroup, and its mark.
+func (l *Launch) NameOf(run int) string {
+	if run > 1 {
+		return l.Spec.Name + "." + strconv.Itoa(run)
+	}
+	return l.Spec.Name
 }
 
 // probes reports whether the server runs commands beside the process, with its environment.

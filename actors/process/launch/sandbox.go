@@ -13,13 +13,7 @@ func confine(spec *child.Spec, params *protocol.ProcessStartParams) *protocol.Er
 		return wireerr.From(err)
 	}
 	if s == nil {
-		ready, liveness := params.Ready, params.Liveness
-		spec.Looks = func(s *protocol.Sandbox) error {
-			if err := looksError(s, ready, liveness); err != nil { // a nil *Error is no nil error
-				return err
-			}
-			return nil
-		}
+		spec.Looks = looksOf(params.Ready, params.Liveness)
 		return nil
 	}
 	spec.Sandbox = s
@@ -35,6 +29,16 @@ func confine(spec *child.Spec, params *protocol.ProcessStartParams) *protocol.Er
 		}
 	}
 	return looksError(s, params.Ready, params.Liveness)
+}
+
+// looksOf returns looksError for a sandbox of the operator.
+func looksOf(ready *protocol.Ready, liveness *protocol.Liveness) func(*protocol.Sandbox) error {
+	return func(s *protocol.Sandbox) error {
+		if err := looksError(s, ready, liveness); err != nil { // a nil *Error is no nil error
+			return err
+		}
+		return nil
+	}
 }
 
 // looksError refuses readiness and liveness checks that the server makes outside the sandbox, if the program may not go there

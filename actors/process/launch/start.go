@@ -2,7 +2,6 @@ package launch
 
 import (
 	"cmp"
-	"strconv"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -44,9 +43,7 @@ type start struct {
 // does not block.
 func (l *Launch) Start(root *actor.RootContext, self *actor.PID, run int, in *child.Intake, done func(child.Handle, error)) {
 	spec := l.Spec
-	if run > 1 {
-		spec.Name += "." + strconv.Itoa(run) // of its cgroup, and its mark
-	}
+	spec.Name = l.NameOf(run)
 	s := &start{l, spec, run, in, self, root, done}
 	if l.user == nil && l.Env.Audit == nil {
 		s.begin()

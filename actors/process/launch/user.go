@@ -29,7 +29,8 @@ type choice struct {
 	home      bool     // the working directory is in the home of the user
 
 	// now is the choice for the present run, or else the last; nil: no run has begun.
-	now atomic.Pointer[chosen]
+	now atomic.Pointer[chosen] `lost:"kept as is"`
+	is  *chosen                // now, since the run has begun; owned by Receive
 }
 
 // chosen is the choice for a run.

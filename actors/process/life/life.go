@@ -279,6 +279,9 @@ func (l *Life) Idle() bool {
 // Begun reports whether Start was called.
 func (l *Life) Begun() bool { return l.begun }
 
+// Over reports whether End was called.
+func (l *Life) Over() bool { return l.over }
+
 // Phase returns the current phase.
 func (l *Life) Phase() Phase { return l.phase }
 

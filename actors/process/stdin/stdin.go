@@ -65,14 +65,15 @@ const (
 // Step is the next work for the oldest request.
 type Step[T any] struct {
 	Do    Do
-	For   T // of the request, but of Wait
+	For   T         // of the request, but of Wait
+	ID    repeat.ID // of Write
 	Chunk []byte
 }
 
 // Queue has the unanswered requests, and remembers answered writes. The zero Queue is empty.
 type Queue[T any] struct {
 	// waiting are the unanswered requests, oldest first.
-	waiting []Request[T]
+	waiting []Request[T] `lost:"clients write again"`
 	// taken is how many bytes of a write the program has taken, or whole. Within a run, taken does
 	// not shrink. The next run gets a partly taken write from its beginning.
 	taken repeat.Memory[int]
@@ -126,7 +127,7 @@ func (q *Queue[T]) Next(s State) Step[T] {
 		step.Do = Ended
 		return step
 	default:
-		step.Do, step.Chunk = Write, r.Chunk[min(taken, len(r.Chunk)):] // less of another chunk with the same id
+		step.Do, step.ID, step.Chunk = Write, r.ID, r.Chunk[min(taken, len(r.Chunk)):] // less of another chunk with the same id
 		return step
 	}
 }
@@ -162,6 +163,16 @@ func (q *Queue[T]) took(n int, open bool) (all bool) {
 		memory.Put(r.ID, taken, most)
 	}
 	return taken == whole
+}
+
+// Found records that the program has got n bytes more of a write, of which an earlier server has told nobody. Guests write again under the same id, too.
+func (q *Queue[T]) Found(id repeat.ID, n int) {
+	if taken, _ := q.taken.Get(id); taken != whole {
+		q.taken.Put(id, taken+n, maxWrites)
+	}
+	if taken, _ := q.guests.Get(id); taken != whole {
+		q.guests.Put(id, taken+n, maxGuestWrites)
+	}
 }
 
 // memory returns the memory that has the write r, and how many writes it has at most.

@@ -46,8 +46,11 @@ const (
 	ShareExpired = "the share has expired"
 )
 
-// leftLost is how an owner has left whose connection broke.
-const leftLost = "the connection was lost"
+// How an owner has left whose connection broke, or whose server.
+const (
+	leftLost     = "the connection was lost"
+	leftReplaced = "the server was replaced"
+)
 
 // MaxShares is how many shares a session may have at once.
 const MaxShares = 16
@@ -90,9 +93,9 @@ type Access struct {
 	session  string
 	identity string // of the client that opened the session
 
-	owner   ID            // zero: detached
-	clients map[ID]Client // everybody attached, with the owner
-	former  map[ID]bool   // clients that have lost the session, until they end
+	owner   ID            `lost:"clients end with the server"` // zero: detached
+	clients map[ID]Client `lost:"clients end with the server"` // everybody attached, with the owner
+	former  map[ID]bool   `lost:"clients end with the server"` // clients that have lost the session, until they end
 	last    audit.Who     // the owner, or the last one
 	// departure says how the owner leaves, or has left. "": it closes its connection.
 	departure string
@@ -262,6 +265,16 @@ func (a *Access) evict(id ID, reason string) {
 	a.do(Evict{id, reason})
 	a.former[id] = true
 	a.detach(id)
+}
+
+// Revive is the first input in another server: nobody is attached. admit makes the token of a share valid.
+func (a *Access) Revive(admit func(Share)) {
+	for _, s := range a.shares {
+		admit(s)
+	}
+	a.clients, a.former = make(map[ID]Client), make(map[ID]bool)
+	a.departure = leftReplaced
+	a.Recount()
 }
 
 // Recount has the session tell the lifetime again who is attached.

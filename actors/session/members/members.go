@@ -17,11 +17,12 @@ import (
 type Process struct {
 	ID, Name string                // the client's id, and the name of its actor
 	Token    string                // startToken
-	Start    *message.SpawnRequest // nil once its actor has been asked for
-	PID      *actor.PID            // nil while it is being started
+	Start    *message.SpawnRequest `lost:"asked for again"` // nil once its actor has been asked for
+	PID      *actor.PID            `lost:"of this server"`  // nil while it is being started
 	Result   protocol.ProcessStartResult
 	Ended    message.ProcessEnded
 	Group    string // the name of its group; "": none
+	Began    bool   // its actor has announced itself
 	Closed   bool   // no program of it runs; set by Table.Close
 }
 
@@ -36,11 +37,11 @@ type removal struct {
 
 // Table holds the processes of one session. The zero Table is empty.
 type Table struct {
-	// live has the names of the processes that clients can name, by the client's id. A client may use an id
+	// live has the names of the processes known to clients, by the client's id. A client may use an id
 	// again once its process is not live.
 	live map[string]string
 	// known holds all processes whose actors have not stopped, by the names of the actors: the live ones, and
-	// those that linger since they have retired.
+	// the lingering ones since their retirement.
 	known map[string]*Process
 	// closed counts the live processes that are Closed.
 	closed int
@@ -60,6 +61,14 @@ func (t *Table) Add(p *Process) {
 	t.live[p.ID], t.known[p.Name] = p.Name, p
 }
 
+// Drop takes a process of an earlier server from the table: there will be no actor for the process.
+func (t *Table) Drop(p *Process) {
+	if t.isLive(p) {
+		t.Forget(p)
+	}
+	delete(t.known, p.Name)
+}
+
 // Get returns the live process with the client's id; nil: there is none.
 func (t *Table) Get(id string) *Process { return t.known[t.live[id]] }
 
@@ -73,8 +82,8 @@ func (t *Table) Named(name string) *Process {
 
 func (t *Table) isLive(p *Process) bool { return t.live[p.ID] == p.Name }
 
-// Known returns the process whose actor has the name, live or lingering; nil: there is none.
-func (t *Table) Known(name string) *Process { return t.known[name] }
+// Find returns the process whose actor has the name, live or lingering; nil: there is none.
+func (t *Table) Find(name string) *Process { return t.known[name] }
 
 // Len returns how many processes are live.
 func (t *Table) Len() int { return len(t.live) }
@@ -123,6 +132,9 @@ func (t *Table) All() iter.Seq[*Process] {
 		}
 	}
 }
+
+// Known are the live and the lingering processes, in no order.
+func (t *Table) Known() iter.Seq[*Process] { return maps.Values(t.known) }
 
 // Lingering are the retired processes, in no order.
 func (t *Table) Lingering() iter.Seq[*Process] {

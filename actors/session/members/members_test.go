@@ -111,7 +111,7 @@ func TestTable(t *testing.T) {
 			},
 			"gone": func(t *rapid.T) {
 				name := name(t)
-				known := table.Known(name)
+				known := table.Find(name)
 				p, lives := table.Gone(name)
 				if _, was := live[name]; p != known || lives != was || (p != nil) != (was || lingering[name]) || p != nil && p.Name != name {
 					t.Fatalf("%s is gone: %v, live: %v, want %v, live: %v", name, p, lives, known, was)
