@@ -3,6 +3,7 @@ package tests
 import (
 	"bufio"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -130,24 +131,88 @@ func TestServerIsKilled(t *testing.T) {
 	}
 }
 
-// TestKilledServerLosesSessions: so far the next server knows nothing of the sessions of a server that was killed, and their programs have
-// ended.
-func TestKilledServerLosesSessions(t *testing.T) {
+// TestSessionOfKilledServer: a client resumes its session at the next server. The program has gone on, with the same stdin, and wrote while there was no
+// server. A write that is repeated is not done twice.
+func TestSessionOfKilledServer(t *testing.T) {
+	t.Parallel()
+	for name, params := range map[string]obj{"pipes": {"pipeStdin": true}, "terminal": {"tty": true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := startHeld(t, nil)
+			c := h.session(nil)
+			stream, end := "stdout", "\n"
+			if name == "terminal" {
+				stream, end = "pty", "\r\n"
+			}
+			params["argv"] = sh("test -t 0 && stty -echo; echo begin; read line; echo got $line; sleep 0.2; echo meanwhile; read line; echo got $line; exit 7")
+			p := c.start("p", params)
+			p.awaitOutput(stream, "begin"+end)
+			pid := p.pid()
+			write := p.writeParams("first\n")
+			if result := c.call("process/write", write); result["status"] != "accepted" {
+				t.Fatalf("write: %v", result)
+			}
+			p.awaitOutput(stream, "got first"+end)
+			seq := p.lastSeq()
+			for range 2 {
+				h.kill()
+			}
+			<-c.done
+			c = h.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": seq}})
+			p = c.process("p")
+			p.awaitOutput(stream, "meanwhile"+end)
+			if p.pid() != pid {
+				t.Errorf("the program is process %d, and was %d", p.pid(), pid)
+			}
+			if result := c.call("process/write", write); result["status"] != "accepted" {
+				t.Errorf("the same write: %v", result)
+			}
+			p.write("second\n")
+			code, _ := p.awaitClosed()
+			if got := p.output(stream); code != 7 || got != "meanwhile"+end+"got second"+end {
+				t.Errorf("exit code %d, output after the kills %q", code, got)
+			}
+			h.session(nil).start("p", obj{"argv": sh("echo hi")}).awaitOutput("stdout", "hi\n")
+		})
+	}
+}
+
+// TestKilledServerLosesNothing: the oracle of a load sees each byte, each exit and each event once, and each byte of stdin is read once, although
+// the server is killed again and again.
+func TestKilledServerLosesNothing(t *testing.T) {
+	for _, profile := range []string{"mixed", "flood,upload", "spawn,restart,lines"} {
+		t.Run(profile, func(t *testing.T) {
+			h := startHeld(t, nil)
+			load := startTroupe(t, nil, "load", "--url", h.url, "--sessions", "3", "--processes", "3", "--profile", profile, "--duration", "5s",
+				"--seed", "3", "--quiet", "--findings", t.TempDir(), "--slo", "resumes>=1")
+			for range 4 { // after the fifth death of a minute the next server waits
+				time.Sleep(time.Duration(300+rand.IntN(700)) * time.Millisecond)
+				h.kill()
+			}
+			if code := load.exitCode(); code != 0 {
+				t.Errorf("exit code %d\n%s\n%s\nthe server:\n%s", code, load.stdout, load.stderr, h.stderr)
+			}
+		})
+	}
+}
+
+// TestRunOverKills: troupe run has the whole output, and the exit code of its program, although its server is killed.
+func TestRunOverKills(t *testing.T) {
 	t.Parallel()
 	h := startHeld(t, nil)
-	c := h.session(nil)
-	token := newToken(t)
-	c.start("p", obj{"argv": sh("sleep " + token + " & setsid sleep " + token + " & wait")})
-	eventually(t, "the program runs", func() bool { return sleepers(token) == 2 })
-	h.kill()
-	eventually(t, "the programs have ended", func() bool { return len(kin(token)) == 0 })
-	<-c.done
-	next := h.dial()
-	id := next.request("initialize", obj{"clientName": "tests", "resumeSessionId": c.sessionID})
-	if e, _ := next.reply(id)["error"].(obj); num(e["code"]) != -32600 || e["message"] != "unknown session id "+c.sessionID {
-		t.Errorf("resume: %v", e)
+	run := startTroupe(t, nil, "run", "--url", h.url, "--", "/bin/sh", "-c", "for i in $(seq 200); do echo line $i; sleep 0.01; done; exit 7")
+	run.stdout.await(factTimeout, func() bool { return len(run.stdout.data) > 0 })
+	for range 3 {
+		h.kill()
 	}
-	h.session(nil).start("p", obj{"argv": sh("echo hi")}).awaitOutput("stdout", "hi\n")
+	code := run.exitCode()
+	var want strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&want, "line %d\n", i+1)
+	}
+	if got := run.stdout.String(); code != 7 || got != want.String() {
+		t.Errorf("exit code %d, %d bytes of output, want %d; stderr: %s", code, len(got), want.Len(), run.stderr)
+	}
 }
 
 // TestHolderIsKilled: the server and its programs end with the holder.

@@ -251,6 +251,9 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 		log.Info("if this server is killed, the placeholders of its sandboxes stay until the next sandbox of the same directory", "reason", err)
 	}
 	o.config.Hidden = o.secretFiles()
+	if held != nil {
+		o.config.Holder, o.config.Found = held.Keeper.(child.Holder), held.Found
+	}
 	troupe, err = actors.Start(newSystem(log), o.config)
 	if err != nil {
 		return err

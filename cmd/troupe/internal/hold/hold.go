@@ -14,6 +14,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/holder"
 )
 
 // Flag is the flag of troupe serve without its dashes.
@@ -29,6 +31,10 @@ type Server struct {
 	last    string              // how the last server has ended
 	ended   time.Time           // when
 	sockets map[string]*os.File // of the last server
+
+	// Keeper is the holder, and Found what it has from the last server, as actors.Config wants them. Keeper is an actors/child.Holder.
+	Keeper any
+	Found  []holder.Found
 }
 
 // conn is what a Server needs of holder.Server, which exists on Linux only.

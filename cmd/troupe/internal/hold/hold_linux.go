@@ -71,6 +71,7 @@ func Attach() (*Server, error) {
 		return nil, err
 	}
 	s := &Server{holder: h, number: h.Number, last: h.Last, ended: h.Ended}
+	s.Keeper, s.Found = h, h.Found
 	for _, f := range h.Found {
 		if f.ID == own {
 			s.sockets = takeSockets(f.Files)
