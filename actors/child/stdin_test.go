@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 )
 
@@ -18,7 +19,7 @@ func newStdin(t *testing.T, tty bool) (s *stdin, read *os.File) {
 		write.Close()
 	})
 	s = new(stdin)
-	s.init(&process{tty: tty, in: newWatched(t, 1<<20).in}, write, 0, pace.NewMeter(pace.MinRate))
+	s.init(&process{tty: tty, in: NewIntake(0, budget.NewOutput(0, nil), nil, func() {})}, write, 0, pace.NewMeter(pace.MinRate))
 	return s, read
 }
 
