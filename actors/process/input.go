@@ -14,7 +14,7 @@ import (
 // input is what waits for stdin.
 type input struct {
 	stdin.Queue[*parked]
-	at time.Time // the program has refused stdin, and has time to end until then; zero: it has not
+	at time.Time `lost:"asked again"` // the program has refused stdin, and has time to end until then; zero: it has not
 }
 
 // acceptStdin writes the waiting requests to the child's stdin as far as there is room, and answers.

@@ -115,6 +115,13 @@ func (p *process) keepChain() {
 	}
 	p.kept.chain, p.kept.input, p.kept.Number = chain, input, chain.Owner()
 	p.kept.owner = p.env.Estate.Owner(keptAs(p.name))
+	p.follow()
+}
+
+// follow has the parts of the record that grow note their changes.
+func (r *processRecord) follow() {
+	r.answers.Follow()
+	r.stdin.Follow()
 }
 
 // mayKeep reports whether the process outlives its server. A program of a sister API ends with its connection.

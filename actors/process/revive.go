@@ -38,6 +38,7 @@ func Revive(e *env.Env, o Options) (_ message.SpawnRequest, child string, err er
 		return message.SpawnRequest{}, "", fmt.Errorf("process %s: its output is gone", r.id)
 	}
 	r.kept.owner = e.Estate.Owner(keptAs(o.Name))
+	r.follow()
 	return r.request(), r.launch.NameOf(r.run.asked), nil
 }
 

@@ -49,7 +49,10 @@ func (r *sessionRecord) tie(e *env.Env, registry *actor.PID) {
 	}
 	if !r.life.Limits().Ephemeral {
 		r.events = e.Journal.Source(r.identity, r.id, r.name)
-		r.estate = e.Estate.Owner(prefix + r.id)
+		if r.estate = e.Estate.Owner(prefix + r.id); r.estate != nil {
+			r.processes.Follow()
+			r.answers.Follow()
+		}
 	}
 	r.closes, r.giveUp = context.WithCancelCause(context.Background())
 }

@@ -146,6 +146,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 	}
 	s.env.Watch(ctx, m.Ref.PID)
 	p.Result.SandboxType = m.Sandbox
+	s.processes.Touch(p)
 	if s.processes.Named(p.Name) == nil { // an earlier server has retired the process, and its programs have not ended
 		p.PID = m.Ref.PID
 		if reason, closing := s.life.Closing(); closing {
@@ -159,6 +160,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 	}
 	s.env.At(ctx, env.StartTold)
 	p.PID, p.Began = m.Ref.PID, true
+	s.processes.Touch(p)
 	s.announced(ctx, p)
 	if reason, closing := s.life.Closing(); closing {
 		ctx.Send(p.PID, message.Stop{Reason: reason, Shutdown: s.life.Grace()})
@@ -204,6 +206,7 @@ func (s *session) processGone(ctx actor.Context, name string) {
 func (s *session) ended(m message.ProcessEnded) {
 	if p := s.processes.Named(m.Name); p != nil {
 		p.Ended = m
+		s.processes.Touch(p)
 	}
 	s.leave(m.Left)
 }

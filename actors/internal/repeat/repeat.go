@@ -40,7 +40,11 @@ type Answer struct {
 }
 
 // Answers remembers the newest answers to requests with a requestId. The zero Answers is empty.
-type Answers struct{ memory Memory[Answer] }
+type Answers struct {
+	memory Memory[Answer]
+	follow bool    `lost:"of this server"` // Follow was called
+	fresh  []fresh `lost:"told already"`   // answers that News has to tell
+}
 
 // Key returns the identity of a request, by which Answers recognizes the same request when a
 // client repeats it: its type and its requestId. ok is false if the request has no requestId.
@@ -71,4 +75,7 @@ func (a *Answers) Add(params, result any, err *protocol.Error) {
 		err = protocol.Errorf(err.Kind(), err.Code, "%s…", strings.ToValidUTF8(err.Message[:maxErrorText], ""))
 	}
 	a.memory.Put(key, Answer{result, err}, MaxAnswers)
+	if a.follow {
+		a.fresh = append(a.fresh, fresh{key, Answer{result, err}})
+	}
 }

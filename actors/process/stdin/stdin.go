@@ -83,6 +83,8 @@ type Queue[T any] struct {
 	ended bool
 	// refused is when this run first refused a write. Zero: this run has refused none.
 	refused time.Time
+
+	kept kept `lost:"of this server"`
 }
 
 // Add adds a request after all others.
@@ -161,6 +163,7 @@ func (q *Queue[T]) took(n int, open bool) (all bool) {
 	}
 	if taken != 0 {
 		memory.Put(r.ID, taken, most)
+		q.kept.put(r.Guest, r.ID, taken)
 	}
 	return taken == whole
 }
@@ -209,4 +212,5 @@ func (q *Queue[T]) NextRun() {
 	}
 	q.taken.Change(again)
 	q.guests.Change(again)
+	q.kept.changed()
 }

@@ -50,15 +50,29 @@ type Table struct {
 	// removed holds processes that were given up, the oldest first: at most maxRemoved, and no
 	// id twice. An id that a client uses again is not among them.
 	removed []removal
+
+	follow  bool            `lost:"of this server"` // Follow was called
+	touched map[string]bool `lost:"told already"`   // names of processes that News has to tell
+	used    []string        `lost:"told already"`   // ids of new processes
+	fresh   []removal       `lost:"told already"`   // removals that News has to tell
 }
 
 // Add puts a process into the table. No live process has its id.
 func (t *Table) Add(p *Process) {
+	t.make()
+	if t.follow {
+		t.used = append(t.used, p.ID)
+	}
+	used := func(r removal) bool { return r.ID == p.ID }
+	t.removed, t.fresh = slices.DeleteFunc(t.removed, used), slices.DeleteFunc(t.fresh, used)
+	t.live[p.ID], t.known[p.Name] = p.Name, p
+	t.Touch(p)
+}
+
+func (t *Table) make() {
 	if t.live == nil {
 		t.live, t.known = make(map[string]string), make(map[string]*Process)
 	}
-	t.removed = slices.DeleteFunc(t.removed, func(r removal) bool { return r.ID == p.ID })
-	t.live[p.ID], t.known[p.Name] = p.Name, p
 }
 
 // Drop takes a process of an earlier server from the table: there will be no actor for the process.
@@ -67,6 +81,7 @@ func (t *Table) Drop(p *Process) {
 		t.Forget(p)
 	}
 	delete(t.known, p.Name)
+	t.Touch(p)
 }
 
 // Get returns the live process with the client's id; nil: there is none.
@@ -92,6 +107,7 @@ func (t *Table) Len() int { return len(t.live) }
 func (t *Table) Close(name string) {
 	if p := t.Named(name); p != nil && !p.Closed {
 		p.Closed = true
+		t.Touch(p)
 		t.closed++
 		t.stay = append(t.stay, name)
 	}
@@ -101,6 +117,7 @@ func (t *Table) Close(name string) {
 func (t *Table) Reopen(name string) {
 	if p := t.Named(name); p != nil && p.Closed {
 		p.Closed = false
+		t.Touch(p)
 		t.closed--
 		t.stay = slices.DeleteFunc(t.stay, func(other string) bool { return other == name })
 	}
@@ -159,7 +176,7 @@ func (t *Table) Announced(name string) (p *Process, orphan bool) {
 // Retire makes a live process linger: its id is free, and its actor has yet to stop.
 func (t *Table) Retire(p *Process) {
 	t.Forget(p)
-	t.known[p.Name] = p
+	t.known[p.Name] = p // Forget has touched it
 }
 
 // Forget takes a live process from the table.
@@ -172,14 +189,16 @@ func (t *Table) Forget(p *Process) {
 	}
 	delete(t.known, p.Name)
 	delete(t.live, p.ID)
+	t.Touch(p)
 }
 
 // Gone records that the actor with the name has stopped, and returns its process; nil: there is none. If the process is live, Remember and
 // Forget follow.
 func (t *Table) Gone(name string) (p *Process, live bool) {
 	p, live = t.known[name], t.Named(name) != nil
-	if !live {
+	if p != nil && !live {
 		delete(t.known, name)
+		t.Touch(p)
 	}
 	return p, live
 }
@@ -187,11 +206,20 @@ func (t *Table) Gone(name string) (p *Process, live bool) {
 // Remember keeps a removal for so long, unless maxRemoved newer ones come: who attaches by then hears
 // of it.
 func (t *Table) Remember(now time.Time, keep time.Duration, m message.ProcessRemoved) {
-	t.removed = slices.DeleteFunc(t.removed, func(r removal) bool { return r.ID == m.ID || now.Sub(r.at) > keep })
+	t.removed = slices.DeleteFunc(t.removed, func(r removal) bool { return now.Sub(r.at) > keep })
+	r := removal{m, now}
+	t.remember(r)
+	if t.follow {
+		t.fresh = append(t.fresh, r)
+	}
+}
+
+func (t *Table) remember(r removal) {
+	t.removed = slices.DeleteFunc(t.removed, func(old removal) bool { return old.ID == r.ID })
 	if len(t.removed) == maxRemoved {
 		t.removed = slices.Delete(t.removed, 0, 1)
 	}
-	t.removed = append(t.removed, removal{m, now})
+	t.removed = append(t.removed, r)
 }
 
 // Removed returns the remembered removals, the oldest first.

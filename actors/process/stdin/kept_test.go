@@ -1,0 +1,58 @@
+package stdin
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
+	"github.com/b6f6fdd7/troupe/internal/record"
+	"pgregory.net/rapid"
+)
+
+// A queue that is made again from its news remembers the same of each write.
+func TestNews(t *testing.T) {
+	type owner struct{ Queue Queue[string] }
+	rapid.Check(t, func(t *rapid.T) {
+		var o, again owner
+		q := &o.Queue
+		q.Follow()
+		w, reader := record.Writer{Owner: "o"}, record.Reader{}
+		now := time.Now()
+		for range rapid.IntRange(1, 30).Draw(t, "turns") {
+			for range rapid.IntRange(0, 3).Draw(t, "inputs") {
+				switch rapid.IntRange(0, 6).Draw(t, "input") {
+				case 0:
+					q.NextRun()
+				case 1:
+					q.Closed()
+				case 2:
+					if q.Len() > 0 {
+						q.Refused(now, 0, true)
+					}
+				default:
+					q.Add(Request[string]{Write: true, ID: repeat.IDOf(rapid.StringN(1, 1, 1).Draw(t, "id")), Guest: rapid.Bool().Draw(t, "guest"), Chunk: make([]byte, 4)})
+					for q.Len() > 1 {
+						q.Answered()
+					}
+					q.Wrote(rapid.IntRange(0, 1).Draw(t, "n"))
+				}
+			}
+			if b := w.Changed(&o); b != nil {
+				if err := reader.Read(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if b := w.Changed(&o); b != nil {
+			t.Errorf("without a change there are news of %d bytes", len(b))
+		}
+		if err := reader.Fill("o", &again); err != nil {
+			t.Fatal(err)
+		}
+		got := again.Queue
+		if !reflect.DeepEqual(got.taken, q.taken) || !reflect.DeepEqual(got.guests, q.guests) || got.ended != q.ended || !got.refused.Equal(q.refused) && got.refused.Sub(q.refused).Abs() > time.Minute {
+			t.Fatalf("%+v\nwant\n%+v", got, *q)
+		}
+	})
+}
