@@ -99,10 +99,8 @@ func (h *Host) startFound(spec *Spec, in *Intake, done func(Handle, error)) bool
 	}
 	go func() {
 		defer h.starts.Done()
-		if err := in.OpenSpool(); err != nil {
-			h.log.Warn("no spool for a child of an earlier server: its output stays in memory", "name", b.Name, "err", err)
-		}
 		p := h.adopt(b, tree, in, spec.StdinRate)
+		h.openSpool(&b, in)
 		done(p, nil)
 		p.watch()
 	}()

@@ -23,7 +23,7 @@ func init() { plays["speed"] = speedPlay }
 func speedPlay(t *testing.T, s *holder.Server, h *Host, p play) {
 	hosts := map[string]*Host{"desks": h}
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	threads, err := NewHost(HostConfig{Containment: p.Mode, Log: quiet})
+	threads, err := NewHost(HostConfig{Containment: p.Mode, Subreaper: true, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

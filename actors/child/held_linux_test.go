@@ -27,6 +27,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -37,7 +38,7 @@ const heldVar = "TROUPE_CHILD_HELD"
 type play struct {
 	Story   string
 	Mode    Containment
-	Kind    string   // pipes, terminal, jail, or becomes: a jail that leaves files as they are
+	Kind    string   // pipes, terminal, jail, becomes: a jail that leaves files as they are; or user: pipes, as another user
 	Strikes []string // the first server dies at the first point, the second at the second …
 	Dir     string   // for files of the play
 }
@@ -224,6 +225,8 @@ func (p play) spec(text string) Spec {
 		spec.policy = &sandbox.Policy{Files: true, Root: sandbox.Write, Network: true}
 	case "becomes":
 		spec.policy = &sandbox.Policy{}
+	case "user":
+		spec.User = &User{Name: "nobody of this machine", UID: unusedID, GID: unusedID}
 	}
 	return spec
 }
@@ -376,6 +379,7 @@ func TestDeathWithinAStart(t *testing.T) {
 	kinds := map[string][]string{
 		"pipes":    {"named", "kept", "forked", "runs", "born", "done", "forked/found born", "runs/found born", "kept/forked"},
 		"terminal": {"kept", "forked", "born"},
+		"user":     {"kept", "forked", "runs", "born", "forked/found born"},
 		"jail": {"named", "kept", "jail kept", "forked", "jail prepared", "plan sent", "runs", "born", "done",
 			"forked/found unborn", "jail prepared/found buried", "runs/found born"},
 		"becomes": {"jail kept", "forked", "jail prepared", "plan sent", "runs", "born", "done", "plan sent/found unborn", "runs/found born"},
@@ -383,6 +387,9 @@ func TestDeathWithinAStart(t *testing.T) {
 	finds := map[string]int{"forked": 1, "runs": 1, "born": 1, "done": 1}
 	asBoth(t, func(t *testing.T) {
 		for kind, points := range kinds {
+			if kind == "user" && os.Geteuid() != 0 {
+				continue // only root starts children as others
+			}
 			for _, point := range points {
 				t.Run(kind+" "+point, func(t *testing.T) {
 					isJail := kind == "jail" || kind == "becomes"
@@ -394,11 +401,17 @@ func TestDeathWithinAStart(t *testing.T) {
 					if isJail && points[0] == "forked" { // "plan sent" is before the plan is sent
 						found = 0
 					}
-					mode := ContainGroup
+					mode, dir := ContainGroup, t.TempDir()
 					if os.Geteuid() == 0 {
 						mode = ContainCgroup
 					}
-					hold(t, play{Story: "start", Mode: mode, Kind: kind, Strikes: points, Dir: t.TempDir()}).
+					if kind == "user" {
+						dir = testroot.Dir(t, "/tmp")
+						if err := os.Chown(dir, unusedID, unusedID); err != nil {
+							t.Fatal(err)
+						}
+					}
+					hold(t, play{Story: "start", Mode: mode, Kind: kind, Strikes: points, Dir: dir}).
 						wantAll(t, fmt.Sprintf(`found %d, runs "run\n"`, min(found, 1)), "exit code 3, usage true")
 				})
 			}

@@ -240,8 +240,16 @@ func (h *Host) Adopt(b Born, in *Intake, rate *pace.Meter) Handle {
 		tree = h.trees.Adopt(b.Trace, b.PID)
 	}
 	p := h.adopt(b, tree, in, rate)
+	h.openSpool(&b, in)
 	p.watch()
 	return p
+}
+
+// openSpool opens the spool of an adopted child, which lives on without one.
+func (h *Host) openSpool(b *Born, in *Intake) {
+	if err := in.OpenSpool(); err != nil {
+		h.log.Warn("no spool for an adopted child: its output stays in memory", "name", b.Name, "err", err)
+	}
 }
 
 // look looks up the program, the working directory and the sandbox of spec.
