@@ -33,7 +33,9 @@ func TestMain(m *testing.M) {
 	if err := SealFiles(); err != nil { // else TestDescriptors would find the files of the caller
 		panic(err)
 	}
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/b6f6fdd7/troupe/internal/holder.(*Server).listen")) // ends with the holder
+	goleak.VerifyTestMain(m, // two goroutines of a server end with its holder
+		goleak.IgnoreAnyFunction("github.com/b6f6fdd7/troupe/internal/holder.(*Server).listen"),
+		goleak.IgnoreAnyFunction("github.com/b6f6fdd7/troupe/actors/child.endWithHolder"))
 }
 
 // watched is a child whose Facts are taken out and remembered, as by its actor.

@@ -27,6 +27,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -44,6 +45,11 @@ type play struct {
 }
 
 func init() {
+	if fd, _, _, ok := jail.Serving(); ok { // a jail of servesPlay serves nothing
+		jail.Ready(nil)
+		unix.Read(fd, make([]byte, 1)) // until its server is gone
+		os.Exit(0)
+	}
 	role, text, _ := strings.Cut(os.Getenv(heldVar), ":")
 	if role == "holder" {
 		runtime.LockOSThread() // init is on the main thread
@@ -117,6 +123,12 @@ func (h held) wantAll(t *testing.T, lines ...string) {
 	}
 }
 
+// endWithHolder keeps a server from outliving a failed test.
+func endWithHolder(s *holder.Server) {
+	<-s.Lost()
+	os.Exit(1)
+}
+
 func tell(format string, args ...any) { fmt.Printf("> "+format+"\n", args...) }
 
 func die() {
@@ -126,7 +138,7 @@ func die() {
 
 var plays = map[string]func(t *testing.T, s *holder.Server, h *Host, p play){
 	"lives": livesPlay, "ends": livesPlay, "reaped": livesPlay, "start": startPlay, "failure": failurePlay, "strays": straysPlay, "streams": streamsPlay,
-	"chaos": chaosPlay, "tags": tagsPlay, "left": leftPlay, "many": manyPlay, "places": placesPlay,
+	"chaos": chaosPlay, "tags": tagsPlay, "serves": servesPlay, "left": leftPlay, "many": manyPlay, "places": placesPlay,
 }
 
 // TestServerOfHolder is a server of a play, in a process of its own.
@@ -148,6 +160,12 @@ func TestServerOfHolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	go endWithHolder(s)
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.Stop() // no other server follows
+		}
+	})
 	if s.Number <= len(p.Strikes) {
 		strike = func(point string) {
 			if point == p.Strikes[s.Number-1] {
@@ -537,6 +555,49 @@ func TestHeldStreamsEnd(t *testing.T) {
 	hold(t, play{Story: "streams", Mode: ContainMarker, Kind: "pipes", Dir: t.TempDir()}).wantAll(t, "exit code 4, usage true", "exit code 6, usage true", "ended")
 }
 
+// servesPlay: the first server starts a jail that serves files, and a child.
+func servesPlay(t *testing.T, s *holder.Server, h *Host, p play) {
+	if s.Number == 1 {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs := os.NewFile(uintptr(pair[1]), "serve")
+		w := start(t, h, Spec{Name: "serves", Serve: theirs, policy: &sandbox.Policy{Files: true, Root: sandbox.Read, Network: true}})
+		theirs.Close()
+		start(t, h, p.spec("read line; exit 3"))
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", w.PID()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := strings.Fields(string(stat))
+		tell("its parent is the server: %v", fields[3] == fmt.Sprint(os.Getpid()))
+		if err := os.WriteFile(p.Dir+"/pid", []byte(strconv.Itoa(w.PID())), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		die()
+	}
+	text, err := os.ReadFile(p.Dir + "/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, _ := strconv.Atoi(string(text))
+	for !trees.Ended(pid) {
+		time.Sleep(time.Millisecond)
+	}
+	w := adopted(t, h) // and no other
+	w.Write([]byte("\n"))
+	ended(t, w)
+}
+
+// A jail that serves files ends with its server.
+func TestServingEndsWithTheServer(t *testing.T) {
+	needs.Namespaces(t, os.Getuid())
+	for _, mode := range []Containment{ContainCgroup, ContainMarker} {
+		hold(t, play{Story: "serves", Mode: mode, Kind: "pipes", Dir: t.TempDir()}).wantAll(t, "its parent is the server: true", "exit code 3, usage true")
+	}
+}
+
 // tagsPlay: the second server starts another child beside that of the first.
 func tagsPlay(t *testing.T, s *holder.Server, h *Host, p play) {
 	if s.Number == 1 {
@@ -638,8 +699,7 @@ func leftPlay(t *testing.T, s *holder.Server, h *Host, p play) {
 	w.until(func() bool { return strings.Contains(string(w.out[protocol.Stdout]), "\n") })
 	tell("%d", w.PID())
 	tell("%s", strings.TrimSpace(output(w)))
-	<-s.Lost()
-	os.Exit(0)
+	select {}
 }
 
 // The end of a holder is the end of its children. What they leave is killed by the next server of another holder, or without one.
