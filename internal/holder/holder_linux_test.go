@@ -427,6 +427,29 @@ func TestMessages(t *testing.T) {
 	})
 }
 
+// The last messages of a server arrive, also if the server has died before it read an answer.
+func TestLastMessagesArrive(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[0])
+	h := &holder{kids: make(map[string]*kid), names: make(map[string]string), socket: fds[0], buf: newBuffer(), Config: Config{Log: t.Logf}}
+	if err := send(fds[0], &Message{Kind: Reaped}); err != nil {
+		t.Fatal(err)
+	}
+	const pids = 5
+	for pid := range pids {
+		if err := send(fds[1], &Message{Kind: Born, ID: fmt.Sprint(pid), PID: pid + 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unix.Close(fds[1])
+	if full, err := h.read(); full || err != nil || !h.hungUp || len(h.kids) != pids {
+		t.Errorf("the holder has %d of %d programs: full %v, %v, hung up %v", len(h.kids), pids, full, err, h.hungUp)
+	}
+}
+
 // A holder reads no more of a server that takes no answers, and hears of the end of a server after its last message.
 func TestAnswersAreBounded(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)

@@ -202,10 +202,13 @@ func newBuffer() []byte { return make([]byte, maxMessage+unix.CmsgSpace(MaxFiles
 // receive returns the next message, with its descriptors, all closed on exec. buf is of newBuffer. At the end of the other side err is errEnd.
 func receive(socket int, buf []byte) (Message, error) {
 	buf, rights := buf[:maxMessage], buf[maxMessage:]
-	for {
+	for reset := false; ; {
 		n, size, flags, _, err := unix.Recvmsg(socket, buf, rights, unix.MSG_CMSG_CLOEXEC)
 		switch {
 		case err == unix.EINTR:
+			continue
+		case err == unix.ECONNRESET && !reset:
+			reset = true // the other side has ended without reading all; its own messages follow
 			continue
 		case err == unix.ECONNRESET || err == nil && n == 0:
 			return Message{}, errEnd

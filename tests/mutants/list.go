@@ -638,6 +638,7 @@ var mutants = []mutant{
 	{file: "internal/fork/fork.go", old: `		flags |= unix.CLONE_PARENT_SETTID
 `, new: ``, breaks: "held: the kernel stores the pid of a process", run: "^TestParent$"},
 	{file: "internal/fork/fork.go", old: `	if p.leaves > 0 { // before`, new: `	if false { // before`, breaks: "held: a process changes no table of open files but its own", run: "^TestDesk$"},
+	{file: "internal/holder/wire_linux.go", old: `unix.ECONNRESET && !reset:`, new: `unix.ECONNRESET && reset:`, breaks: "held: the last messages of a server arrive"},
 	{file: "internal/holder/holder_linux.go", old: `		if m.Text != "" {`, new: `		if true {`, breaks: "held: more descriptors leave the note of a child as it is", in: "actors/child", run: "^TestDeathWithinAStart$/^jail_runs$"},
 	{file: "actors/child/held_linux.go", old: `	k.slot.send()
 `, new: ``, breaks: "held: a jail that may have its plan is not started again", run: "^TestDeathWithinAStart$/^jail_runs$"},
