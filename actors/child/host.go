@@ -104,7 +104,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	}
 	h.fill(&h.threads, cfg.Spawners, h.holder != nil && !h.trees.ByThread())
 	h.turns = newTurns(h.trees.Kept())
-	h.find(cfg.Found)
+	h.trees.Find(func() { h.find(cfg.Found) })
 	return h, nil
 }
 

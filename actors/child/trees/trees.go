@@ -121,14 +121,29 @@ func New(cfg Config) (*Trees, error) {
 	if cfg.Subreaper {
 		ts.stopReaper = ts.startReaper()
 	}
-	if ts.holder != nil {
-		ts.begun <- struct{}{} // earlier servers may have left orphans
-	}
 	return ts, nil
 }
 
 // EndLost kills what earlier servers of the holder have started, and what belongs to no tree any more. No child is being started.
-func (ts *Trees) EndLost() { ts.endLost() }
+func (ts *Trees) EndLost() {
+	ts.endLost()
+	ts.hasBegun() // earlier servers may have left orphans
+}
+
+// Find calls find, which adopts children of earlier servers. Meanwhile no child is taken for an orphan.
+func (ts *Trees) Find(find func()) {
+	ts.forking.RLock()
+	defer ts.forking.RUnlock()
+	find()
+}
+
+// hasBegun wakes the reaper of strangers.
+func (ts *Trees) hasBegun() {
+	select {
+	case ts.begun <- struct{}{}:
+	default:
+	}
+}
 
 // EndAll begins the end of all trees: from now on no search waits for its share of the time, and nobody asks whose a stray is.
 func (ts *Trees) EndAll() { ts.endAll() }
@@ -301,10 +316,7 @@ func (t *Tree) begin(pid int) {
 	ts.live[t] = struct{}{}
 	delete(ts.unborn, pid)
 	ts.mu.Unlock()
-	select {
-	case ts.begun <- struct{}{}:
-	default:
-	}
+	ts.hasBegun()
 }
 
 // Watch calls seen once, on a goroutine, when the child seems to have exited. Wait tells.
