@@ -2,13 +2,16 @@ package child
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/internal/arena"
 	"github.com/b6f6fdd7/troupe/internal/estate"
+	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -214,5 +217,38 @@ func TestStdinOfAnEarlierServer(t *testing.T) {
 	}
 	if n := chain.Word(estate.WordGiven).Load(); n != uint64(offset)+4 {
 		t.Errorf("%d bytes are given", n)
+	}
+}
+
+// A write that comes before the writer goes on with an earlier queue follows that queue.
+func TestWriteFollowsAnEarlierQueue(t *testing.T) {
+	e := newEstate(t)
+	_, chain, err := e.NewChains()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry, err := chain.Reserve(estate.IDSize + 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(entry.Data()[estate.IDSize:], "left")
+	chain.Commit(entry, estate.IDSize+4, arena.Header{Kind: estate.KindInput})
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	w := newWatched(t, 1<<20)
+	w.in.Input = chain
+	s := new(stdin)
+	s.init(&process{in: w.in, host: &Host{lanes: e.Lanes(), log: slog.New(slog.DiscardHandler)}}, write, 0, pace.NewMeter(pace.MinRate))
+	defer s.shut()
+	if n, err := s.write([16]byte{}, []byte(" new")); n != 4 || err != nil {
+		t.Fatal(n, err)
+	}
+	s.resume()
+	got := make([]byte, 8)
+	if _, err := io.ReadFull(read, got); err != nil || string(got) != "left new" {
+		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -999,4 +999,18 @@ var mutants = []mutant{
 			o.held`, new: `		if false {
 			o.held`, breaks: "a message waits until the record of its sender is kept"},
 	{file: "actors/internal/env/outbox.go", old: `	if o == nil || !o.open {`, new: `	if true {`, breaks: "a function of Then waits until the record is kept"},
+	{file: "actors/process/kept.go", old: `		k.chain.Word(wordLast).Store(r.feed.Log.Last())`, new: ``, breaks: "output that a viewer may have seen keeps its seq at the next server"},
+	{file: "actors/process/kept.go", old: `seq == 0 || seq > last:`, new: `seq == 0:`, breaks: "output after the record was kept last is logged again"},
+	{file: "actors/process/kept.go", old: `if e.Header().Offset >= k.Input {`, new: `if false {`, breaks: "a write that the last server had accepted is not done again"},
+	{file: "actors/child/kept_linux.go", old: `	s.p.in.Chain.Word(int(s.kind)).Store(offset + uint64(n))
+`, new: ``, breaks: "the chain counts the output that it has got", run: "^TestKeptStreams$"},
+	{file: "actors/child/kept_stdin_linux.go", old: `	k.chain.Word(estate.WordGiven).Store(k.given)
+`, new: ``, breaks: "the chain counts the input that the program has taken", run: "^TestKeptStreams$"},
+	{file: "actors/child/stdin.go", old: `if !s.writing && len(s.queue) == 0 {`, new: `if !s.writing {`, breaks: "input follows what the last server has left", run: "^TestWriteFollowsAnEarlierQueue$"},
+	{file: "actors/child/intake.go", old: `in.grows != in.settled+1:`, new: `true:`, breaks: "an actor sees no output that grows", run: "^TestKeptOutputGrows$"},
+	{file: "actors/registry/registry.go", old: `if !r.asked[m.SessionID] {`, new: `if true {`, breaks: "an Attach to a session that is not spawned yet goes to its supervisor"},
+	{file: "actors/session/members/kept.go", old: `	for _, e := range n.Changed {
+		n.Gone`, new: `	for _, e := range n.Changed[:0] {
+		n.Gone`, breaks: "a process that has changed takes the place of itself"},
+	{file: "actors/process/stdin/kept.go", old: `k.all, k.writes = k.follow, nil`, new: `k.writes = nil`, breaks: "another run changes all remembered writes"},
 }
