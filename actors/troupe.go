@@ -119,6 +119,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	go trim(e, t.stopped)
 	e.Host, e.StartChild, e.AdoptChild = host, host.Start, host.AdoptNamed
 	e.Info, e.Started = env.EnvironmentInfo(e.Config), time.Now()
 	e.App = env.AppOf(e.Info)

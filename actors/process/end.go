@@ -68,7 +68,7 @@ func (p *process) forgetChild(h child.Handle) {
 	p.run.containment = h.Containment()
 	p.run.handle, p.run.forgot = nil, true
 	r := p.processRecord
-	p.outbox.Then(func() { r.finish(h, nil, nil) })
+	p.outbox.Then(func() { r.finish(h, nil, nil, nil) })
 }
 
 // lives reports whether the program runs. A program may have ended before its exit is in the log:
@@ -151,11 +151,14 @@ func (r *processRecord) destroy() {
 	switch {
 	case handle != nil:
 		in := r.run.intake
-		r.outbox.Then(func() { r.finish(handle, in, r.place) })
+		r.outbox.Then(func() { r.finish(handle, in, r.place, r.kept.free) })
 	default:
 		r.place.leave()
 		if unused { // else orphan closes the intake, or no run was asked for
 			r.run.intake.Close()
+		}
+		if unused || r.run.asked == 0 {
+			r.outbox.Then(r.kept.free)
 		}
 	}
 }
@@ -164,13 +167,15 @@ func (r *processRecord) destroy() {
 func (r *processRecord) orphan(h child.Handle, in *child.Intake) {
 	if h == nil {
 		in.Close()
+		r.kept.free()
 		return
 	}
-	r.finish(h, in, r.place)
+	r.finish(h, in, r.place, r.kept.free)
 }
 
-// finish lets go of a child, and then of the intake of its run and of place; nil: none. Any goroutine.
-func (r *processRecord) finish(handle child.Handle, in *child.Intake, place *place) {
+// finish lets go of a child, and then of the intake of its run and of place; nil: none. Then finish calls done, unless done is nil or the child may go on.
+// Any goroutine.
+func (r *processRecord) finish(handle child.Handle, in *child.Intake, place *place, done func()) {
 	log, name := r.env.Log, r.name
 	handle.Finish(func(err error) {
 		if in != nil {
@@ -179,6 +184,8 @@ func (r *processRecord) finish(handle child.Handle, in *child.Intake, place *pla
 		place.leave()
 		if err != nil {
 			log.Error("finish", "actor", name, "err", err)
+		} else if done != nil { // after an error the child may go on
+			done()
 		}
 	})
 }

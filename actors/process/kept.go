@@ -31,6 +31,14 @@ type kept struct {
 	Events events
 }
 
+// free frees the chains, once neither pumps nor the writer of stdin use them, and the record is gone. Any goroutine may call free.
+func (k *kept) free() {
+	if k.chain != nil {
+		k.chain.Free()
+		k.input.Free()
+	}
+}
+
 // number notes the seq of output.
 func (k *kept) number(e arena.Entry, seq uint64) {
 	if e.Block != nil {
@@ -134,9 +142,7 @@ func (r *processRecord) keep() {
 	case k.owner == nil:
 	case r.life.Over():
 		k.owner.End()
-		k.chain.Free()
-		k.input.Free()
-		*k = kept{}
+		k.owner = nil // free follows
 	default:
 		k.Input = k.endOfInput()
 		k.Events.follow(&r.feed.Log)
@@ -194,6 +200,9 @@ func (k *kept) forgetInput(end uint64) {
 // restoreLog makes the log again. Output that no viewer can have seen is not in the log yet, and goes through the intake.
 func (p *process) restoreLog(ctx actor.Context, in *child.Intake) {
 	k, log := &p.kept, &p.feed.Log
+	if p.life.Phase() >= life.Retired {
+		return // nobody reads the log any more
+	}
 	last, first, written := k.chain.Word(wordLast).Load(), max(k.chain.Word(wordFirst).Load(), 1), uint64(0)
 	for s := protocol.Stdout; s <= protocol.PTY; s++ {
 		written += k.chain.Word(int(s)).Load()

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"math"
 	"math/rand/v2"
 	"syscall"
 	"time"
@@ -213,6 +214,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.awaitHolder()
 	case life.DropLog:
 		p.feed.Close()
+		p.kept.drop(math.MaxUint64)
 		p.run.intake.Hold(p.holds())
 	case life.Cut:
 		p.feed.Cut()
@@ -296,7 +298,7 @@ func (p *process) renew(ctx actor.Context) {
 	in.Hold(p.holds())
 	switch {
 	case old.handle != nil:
-		p.outbox.Then(func() { r.finish(old.handle, old.intake, nil) })
+		p.outbox.Then(func() { r.finish(old.handle, old.intake, nil, nil) })
 	case old.intake != nil:
 		old.intake.Close()
 	}
