@@ -342,7 +342,7 @@ var mutants = []mutant{
 	{file: "actors/httpcall/request.go", old: `if secrets.Unsent(`, new: `if false && secrets.Unsent(`, breaks: "no header has a secret of the server"},
 	{file: "actors/httpcall/httpcall.go", old: `slices.Concat(credentials, r.secret)`, new: `credentials`, breaks: "a header from the environment goes to its origin only"},
 	{file: "actors/httpcall/httpcall.go", old: `elsewhere = elsewhere || origin`, new: `elsewhere = origin`, breaks: "after a redirect elsewhere, no redirect gets credentials"},
-	{file: "actors/process/end.go", old: `r.finish(h, in, r.place)`, new: `_ = h`, breaks: "a child that comes after its actor has stopped is killed"},
+	{file: "actors/process/end.go", old: `r.finish(h, in, r.place, r.kept.free)`, new: `_ = h`, breaks: "a child that comes after its actor has stopped is killed"},
 	{file: "actors/process/process.go", old: `case p.run.logged == in:`, new: `case false:`, breaks: "output that was logged before a failure is not logged again"},
 	{file: "actors/process/launch/launch.go", old: `return l.Spec.Name + "." + strconv.Itoa(run)`, new: `return l.Spec.Name + strconv.Itoa(0*run)[1:]`, breaks: "each run has a mark of its own", in: "actors/process"},
 	{file: "actors/connection/window/window.go", old: `d.First != s.last+1`, new: `d.First <= s.last`, breaks: "a stream takes no delivery with a hole"},
