@@ -40,6 +40,13 @@ func Register(name string, zero any) {
 	checked.Clear()
 }
 
+// RegisterAll is Register for the types of values, with the names that %T prints: of the package and the type.
+func RegisterAll(values ...any) {
+	for _, v := range values {
+		Register(fmt.Sprintf("%T", v), v)
+	}
+}
+
 // Code has structs of type T written by append and read by fill, and not field by field. append appends nothing for the zero value alone, and
 // the same bytes for equal values. fill returns an error for bytes that append does not write.
 func Code[T any](append func(b []byte, v *T) []byte, fill func(b []byte, v *T) error) {

@@ -1,8 +1,6 @@
 package repeat
 
 import (
-	"fmt"
-
 	"github.com/b6f6fdd7/troupe/internal/record"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -39,9 +37,7 @@ func (a *Answers) Learn(b []byte) error {
 
 // The results that an Answer may have.
 func init() {
-	for _, result := range []any{
+	record.RegisterAll(
 		protocol.Empty{}, protocol.OtherRun{}, protocol.ProcessTerminateResult{}, protocol.ProcessWriteResult{}, protocol.SessionShareResult{}, protocol.SessionUnshareResult{},
-	} {
-		record.Register(fmt.Sprintf("%T", result), result)
-	}
+	)
 }

@@ -1,13 +1,7 @@
 package access
 
-import (
-	"fmt"
-
-	"github.com/b6f6fdd7/troupe/internal/record"
-)
+import "github.com/b6f6fdd7/troupe/internal/record"
 
 func init() {
-	for _, a := range []Action{Admit{}, Evict{}, Forget{}, Count{}, EndShare{}} {
-		record.Register(fmt.Sprintf("%T", a), a)
-	}
+	record.RegisterAll(Admit{}, Evict{}, Forget{}, Count{}, EndShare{})
 }
