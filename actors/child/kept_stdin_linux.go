@@ -29,10 +29,9 @@ func (s *stdin) restore() {
 	k.given = k.chain.Word(estate.WordGiven).Load()
 	k.put = k.given
 	for e := range k.chain.Entries() {
-		data, from := e.Data()[estate.IDSize:], e.Header().Offset
-		if end := from + uint64(len(data)); end > k.given {
-			s.queue = append(s.queue, data[max(k.given, from)-from:]...)
-			k.put = end
+		if in := estate.InputOf(e); in.End() > k.given {
+			s.queue = append(s.queue, in.Data[max(k.given, in.From)-in.From:]...)
+			k.put = in.End()
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/internal/arena"
@@ -156,7 +155,7 @@ func (r *processRecord) keep() {
 func (k *kept) endOfInput() uint64 {
 	end := k.Input
 	for e := range k.input.Entries() {
-		end = max(end, e.Header().Offset+uint64(len(e.Data())-estate.IDSize))
+		end = max(end, estate.InputOf(e).End())
 	}
 	return end
 }
@@ -165,10 +164,8 @@ func (k *kept) endOfInput() uint64 {
 func (p *process) restoreInput() {
 	k := &p.kept
 	for e := range k.input.Entries() {
-		if e.Header().Offset >= k.Input {
-			var id repeat.ID
-			copy(id[:], e.Data())
-			p.stdin.Found(id, len(e.Data())-estate.IDSize)
+		if in := estate.InputOf(e); in.From >= k.Input {
+			p.stdin.Found(in.ID, len(in.Data))
 		}
 	}
 }
@@ -187,7 +184,7 @@ func (k *kept) dropInput() {
 func (k *kept) forgetInput(end uint64) {
 	var had arena.Entry
 	for e := range k.input.Entries() {
-		if e.Header().Offset+uint64(len(e.Data())-estate.IDSize) > end {
+		if estate.InputOf(e).End() > end {
 			break
 		}
 		had = e

@@ -28,6 +28,22 @@ const streamBits = 2
 // Stream returns the number of a stream for a lane: a kind in the chain of an owner; kind 0 is input.
 func Stream(owner uint64, kind uint8) uint64 { return owner<<streamBits | uint64(kind) }
 
+// Input is a piece of input in a chain.
+type Input struct {
+	ID   [IDSize]byte // of the write
+	From uint64       // the offset of the first byte
+	Data []byte       // valid until the entry is dropped
+}
+
+// InputOf returns the input in an entry of KindInput.
+func InputOf(e arena.Entry) Input {
+	data := e.Data()
+	return Input{[IDSize]byte(data), e.Header().Offset, data[IDSize:]}
+}
+
+// End returns the offset after the last byte.
+func (in Input) End() uint64 { return in.From + uint64(len(in.Data)) }
+
 // Lanes returns the free lanes. Whoever takes a lane puts the lane back. A nil Estate has none.
 func (e *Estate) Lanes() chan *lane.Lane {
 	if e == nil {

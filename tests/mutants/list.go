@@ -1001,7 +1001,7 @@ var mutants = []mutant{
 	{file: "actors/internal/env/outbox.go", old: `	if o == nil || !o.open {`, new: `	if true {`, breaks: "a function of Then waits until the record is kept"},
 	{file: "actors/process/kept.go", old: `		k.chain.Word(wordLast).Store(r.feed.Log.Last())`, new: ``, breaks: "output that a viewer may have seen keeps its seq at the next server"},
 	{file: "actors/process/kept.go", old: `seq == 0 || seq > last:`, new: `seq == 0:`, breaks: "output after the record was kept last is logged again"},
-	{file: "actors/process/kept.go", old: `if e.Header().Offset >= k.Input {`, new: `if false {`, breaks: "a write that the last server had accepted is not done again"},
+	{file: "actors/process/kept.go", old: `in.From >= k.Input`, new: `in.From == 1<<63`, breaks: "a write that the last server had accepted is not done again"},
 	{file: "actors/child/kept_linux.go", old: `	s.p.in.Chain.Word(int(s.kind)).Store(offset + uint64(n))
 `, new: ``, breaks: "the chain counts the output that it has got", run: "^TestKeptStreams$"},
 	{file: "actors/child/kept_stdin_linux.go", old: `	k.chain.Word(estate.WordGiven).Store(k.given)
