@@ -170,17 +170,22 @@ func lastReport(socket *os.File) (exit *jail.Exit) {
 	}
 }
 
-// receive is recv(2), without waiting.
+// receive receives from a socket, without waiting.
 func receive(socket *os.File, buf []byte, flags int) (n int, err error) {
 	if !nonblock.Control(socket, func(fd uintptr) {
-		n, err = kernel.Retry(func() (int, error) {
-			n, _, err := unix.Recvfrom(int(fd), buf, flags|unix.MSG_DONTWAIT)
-			return n, err
-		})
+		n, err = recv(fd, buf, flags)
 	}) {
 		err = os.ErrClosed
 	}
 	return n, err
+}
+
+// recv is recv(2), without waiting.
+func recv(fd uintptr, buf []byte, flags int) (int, error) {
+	return kernel.Retry(func() (int, error) {
+		n, _, err := unix.Recvfrom(int(fd), buf, flags|unix.MSG_DONTWAIT)
+		return n, err
+	})
 }
 
 // Drain removes the oldest report from the socket of a jail. Enter leaves the first report there for the next server.

@@ -134,7 +134,7 @@ func readReport(socket *os.File, flags int) (r jail.Report, err error) {
 	buf := make([]byte, jail.MaxReport)
 	n := 0
 	waitErr := conn.Read(func(fd uintptr) bool {
-		n, err = kernel.Retry(func() (int, error) { n, _, err := unix.Recvfrom(int(fd), buf, flags|unix.MSG_DONTWAIT); return n, err })
+		n, err = recv(fd, buf, flags)
 		return err != unix.EAGAIN
 	})
 	switch {
