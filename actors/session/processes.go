@@ -159,8 +159,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 		s.answer(ctx, p.Name, message.StartResult{ProcessStartResult: p.Result, Process: m.Ref}, nil)
 	}
 	s.env.At(ctx, env.StartTold)
-	p.PID, p.Began = m.Ref.PID, true
-	s.processes.Touch(p)
+	p.PID, p.Began = m.Ref.PID, true // touched above
 	s.announced(ctx, p)
 	if reason, closing := s.life.Closing(); closing {
 		ctx.Send(p.PID, message.Stop{Reason: reason, Shutdown: s.life.Grace()})
