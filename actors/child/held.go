@@ -56,10 +56,10 @@ func (h *Host) adoptStrays(wanted map[string]bool) (all []*process) {
 		if wanted[b.Name] {
 			continue
 		}
-		if tree := h.takeFound(&b); tree != nil {
+		if f := h.takeFound(b.Name); f != nil {
 			in := NewIntake(0, budget.NewOutput(0, func() {}), nil, func() {})
 			in.Abort()
-			p := h.adopt(b, tree, in, nil)
+			p := h.adopt(f.Born, f.tree, in, nil)
 			p.watch()
 			all = append(all, p)
 		}
@@ -67,40 +67,30 @@ func (h *Host) adoptStrays(wanted map[string]bool) (all []*process) {
 	return all
 }
 
-// takeFound completes b if its name is that of a found child, and returns the tree; nil: there is none.
-func (h *Host) takeFound(b *Born) *trees.Tree {
+// takeFound takes the found child with a name; nil: there is none.
+func (h *Host) takeFound(name string) *found {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	f := h.found[b.Name]
-	if f == nil {
-		return nil
-	}
-	delete(h.found, b.Name)
-	*b = f.Born
-	return f.tree
+	f := h.found[name]
+	delete(h.found, name)
+	return f
 }
 
 // startFound answers a start of a child that the holder has already; false: there is none.
 func (h *Host) startFound(spec *Spec, in *Intake, done func(Handle, error)) bool {
 	h.mu.Lock()
-	closing := h.closing
-	if h.found[spec.Name] == nil || closing {
+	f := h.found[spec.Name]
+	if f == nil || h.closing {
 		h.mu.Unlock()
 		return false
 	}
+	delete(h.found, spec.Name)
 	h.starts.Add(1) // until then the host does not close
 	h.mu.Unlock()
-	b := Born{}
-	b.Name = spec.Name
-	tree := h.takeFound(&b)
-	if tree == nil {
-		h.starts.Done()
-		return false
-	}
 	go func() {
 		defer h.starts.Done()
-		p := h.adopt(b, tree, in, spec.StdinRate)
-		h.openSpool(&b, in)
+		p := h.adopt(f.Born, f.tree, in, spec.StdinRate)
+		h.openSpool(f.Name, in)
 		done(p, nil)
 		p.watch()
 	}()

@@ -89,7 +89,7 @@ func (h *Host) keep(b *Born, spec *Spec, restrain bool) (*kept, error) {
 	strike("named")
 	files := make(map[string]int, 4)
 	for name, file := range b.files() {
-		nonblock.Control(*file, func(fd uintptr) { files[name] = int(fd) })
+		nonblock.Control(file, func(fd uintptr) { files[name] = int(fd) })
 	}
 	for i, place := range k.note.Places {
 		files[fmt.Sprint("place", i)] = place.File
@@ -102,15 +102,20 @@ func (h *Host) keep(b *Born, spec *Spec, restrain bool) (*kept, error) {
 	return k, nil
 }
 
-// files yields the streams that b has, with their names at the holder.
-func (b *Born) files() map[string]**os.File {
-	all := map[string]**os.File{"tty": &b.TTY, "stdin": &b.Stdin, "stdout": &b.Stdout, "stderr": &b.Stderr, "jail": &b.Jail}
-	for name, file := range all {
-		if *file == nil {
-			delete(all, name)
+// streams returns where b has its streams, by their names at the holder.
+func (b *Born) streams() map[string]**os.File {
+	return map[string]**os.File{"tty": &b.TTY, "stdin": &b.Stdin, "stdout": &b.Stdout, "stderr": &b.Stderr, "jail": &b.Jail}
+}
+
+// files returns the streams that b has, by their names at the holder.
+func (b *Born) files() map[string]*os.File {
+	files := make(map[string]*os.File)
+	for name, file := range b.streams() {
+		if *file != nil {
+			files[name] = *file
 		}
 	}
-	return all
+	return files
 }
 
 // jail has the holder keep our end of the socket of a jail.
@@ -242,7 +247,7 @@ func (h *Host) foundOf(kid *holder.Found) (*found, note) {
 	for i := range n.Places {
 		n.Places[i].File = -1
 	}
-	streams := map[string]**os.File{"tty": &f.TTY, "stdin": &f.Stdin, "stdout": &f.Stdout, "stderr": &f.Stderr, "jail": &f.Jail}
+	streams := f.streams()
 	for name, fd := range kid.Files {
 		place := 0
 		if stream, ok := streams[name]; ok {
@@ -280,7 +285,7 @@ func (h *Host) foundOf(kid *holder.Found) (*found, note) {
 // lose closes what is left of a child whose program never ran.
 func (h *Host) lose(f *found) {
 	for _, file := range f.files() {
-		(*file).Close()
+		file.Close()
 	}
 	h.releasePlaces(f.held)
 	h.holder.Forget(f.Name)

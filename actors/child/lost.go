@@ -9,13 +9,11 @@ import (
 
 // AdoptNamed takes over the child with a name that an earlier program has left at the holder. The Handle is nil if there is none.
 func (h *Host) AdoptNamed(name string, in *Intake, rate *pace.Meter) Handle {
-	b := Born{}
-	b.Name = name
-	tree := h.takeFound(&b)
-	if tree == nil {
+	f := h.takeFound(name)
+	if f == nil {
 		return nil
 	}
-	p := h.adopt(b, tree, in, rate)
+	p := h.adopt(f.Born, f.tree, in, rate)
 	p.watch()
 	return p
 }

@@ -235,20 +235,20 @@ func (h *Host) bear(ctx context.Context, t *turn, after time.Duration, spec *Spe
 // Adopt takes over a child that an earlier start has left, also one of Found. Everything of the child that nobody has read reaches in. rate is as
 // Spec.StdinRate.
 func (h *Host) Adopt(b Born, in *Intake, rate *pace.Meter) Handle {
-	tree := h.takeFound(&b)
-	if tree == nil {
-		tree = h.trees.Adopt(b.Trace, b.PID)
+	f := h.takeFound(b.Name)
+	if f == nil {
+		f = &found{b, h.trees.Adopt(b.Trace, b.PID)}
 	}
-	p := h.adopt(b, tree, in, rate)
-	h.openSpool(&b, in)
+	p := h.adopt(f.Born, f.tree, in, rate)
+	h.openSpool(b.Name, in)
 	p.watch()
 	return p
 }
 
-// openSpool opens the spool of an adopted child, which lives on without one.
-func (h *Host) openSpool(b *Born, in *Intake) {
+// openSpool opens the spool of the adopted child with a name. The child lives on without one.
+func (h *Host) openSpool(name string, in *Intake) {
 	if err := in.OpenSpool(); err != nil {
-		h.log.Warn("no spool for an adopted child: its output stays in memory", "name", b.Name, "err", err)
+		h.log.Warn("no spool for an adopted child: its output stays in memory", "name", name, "err", err)
 	}
 }
 
