@@ -644,6 +644,7 @@ var mutants = []mutant{
 `, new: ``, breaks: "held: a jail that may have its plan is not started again", run: "^TestDeathWithinAStart$/^jail_runs$"},
 	{file: "actors/child/held_linux.go", old: `runs = h.settleExec(f.PID)`, new: `runs = false`, breaks: "held: a program that runs is not started again", run: "^TestDeathWithinAStart$/^pipes_runs$"},
 	{file: "actors/child/confine/confine_linux.go", old: `receive(socket, buf, unix.MSG_PEEK)`, new: `receive(socket, buf, 0)`, breaks: "held: the next server hears how a jail has ended", in: "actors/child", run: "^TestHeldLives$/^group_jail_reaped$"},
+	{file: "actors/child/trees/contain_linux.go", old: `s.zombie && number(field) <= 1`, new: `s.zombie`, breaks: "the kill of a tree ends a process whose main thread has ended", run: "^TestProcessWithoutMainThread$"},
 	{file: "actors/child/trees/search_linux.go", old: `s.tag.server == own && !c.tells(s)`, new: `s.tag.server == own`, breaks: "held: found children are not lost ones", in: "actors/child", run: "^TestHeldLives$/^marker_pipes_lives$"},
 	{file: "actors/child/trees/trees.go", old: `runs: cmp.Or(cfg.Runs, &runs)`, new: `runs: cmp.Or(&runs, cfg.Runs)`, breaks: "held: no two children of a holder have the same tag", in: "actors/child", run: "^TestHeldTags$"},
 	{file: "internal/fork/fork.go", old: `if p.noNewPrivs {`, new: `if false {`, breaks: "no_new_privs holds for the program"},

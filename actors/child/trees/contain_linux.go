@@ -121,8 +121,8 @@ func (s server) dead(self server) bool {
 type stat struct {
 	pid, ppid      int
 	group, session int
-	start          uint64 // clock ticks since boot; pid and start together identify the process
-	zombie         bool
+	start          uint64   // clock ticks since boot; pid and start together identify the process
+	zombie         bool     // all threads have ended, and nobody has reaped the process
 	stopped        bool     // by its tracer
 	halted         bool     // by a signal
 	forked         bool     // the process has executed nothing since its fork
@@ -176,7 +176,7 @@ func parseStat(pid int, raw []byte) (stat, error) {
 	if !eachField(raw[shut+1:], 22, func(n int, field []byte) {
 		switch n {
 		case 3:
-			s.zombie, s.stopped, s.halted = field[0] == 'Z' || field[0] == 'X', field[0] == 't', field[0] == 'T'
+			s.zombie, s.stopped, s.halted = isZombie(field), field[0] == 't', field[0] == 'T'
 		case 4:
 			s.ppid = int(number(field))
 		case 5:
@@ -186,6 +186,8 @@ func parseStat(pid int, raw []byte) (stat, error) {
 		case 9:
 			s.kernel = number(field)&0x200000 != 0 // PF_KTHREAD
 			s.forked = number(field)&0x40 != 0     // PF_FORKNOEXEC
+		case 20:
+			s.zombie = s.zombie && number(field) <= 1 // else only the main thread has ended
 		case 22:
 			s.start = uint64(number(field))
 		}
@@ -194,6 +196,9 @@ func parseStat(pid int, raw []byte) (stat, error) {
 	}
 	return s, nil
 }
+
+// isZombie reports whether the state of a process, field 3 of its stat file, is that of an ended main thread.
+func isZombie(state []byte) bool { return state[0] == 'Z' || state[0] == 'X' }
 
 func statError(pid int, raw []byte) error {
 	return fmt.Errorf("/proc/%d/stat is %q: %w", pid, raw, errors.ErrUnsupported)

@@ -2,18 +2,23 @@ package trees
 
 import (
 	"bufio"
+	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/needs"
@@ -24,7 +29,36 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv("TREES_TEST_SERVER"); mode != "" {
 		serveUntilKilled(Containment(mode))
 	}
+	if os.Getenv(headlessVar) != "" {
+		endMainThread()
+	}
 	goleak.VerifyTestMain(m)
+}
+
+// headlessVar is the environment variable of a program that ends its main thread.
+const headlessVar = "TREES_TEST_HEADLESS"
+
+func init() {
+	if os.Getenv(headlessVar) != "" {
+		runtime.LockOSThread() // an init runs on the main thread
+	}
+}
+
+// endMainThread ends the main thread. Another thread prints the pid once the main thread has ended, and goes on.
+func endMainThread() {
+	go func() {
+		own := "/proc/" + strconv.Itoa(os.Getpid()) + "/stat"
+		for {
+			text, _ := os.ReadFile(own)
+			if bytes.Contains(text, []byte(") Z ")) {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		fmt.Println(os.Getpid())
+		time.Sleep(time.Hour)
+	}()
+	unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
 }
 
 // newTrees returns Trees that end with the test, and with them all their children.

@@ -196,6 +196,42 @@ func TestLeaverWithoutTag(t *testing.T) {
 	}
 }
 
+// A process lives until all its threads have ended. Once the main thread has ended, the kernel shows the process as a zombie.
+func TestProcessWithoutMainThread(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
+		t.Run(string(mode), func(t *testing.T) {
+			w, err := startIn(t, newTrees(t, Config{Containment: mode}), `"$EXE" & exit`, []string{"EXE=" + exe, headlessVar + "=1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			left := w.pids(1)[0]
+			fd, err := unix.PidfdOpen(left, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fd)
+			defer unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+			w.untilExited()
+			if w.Empty() || !running(left) {
+				t.Errorf("the tree is empty: %v; the process runs: %v", w.Empty(), running(left))
+			}
+			if use, ok := lookUse(left); !ok {
+				t.Errorf("the process uses %v, %v", use, ok)
+			}
+			if err := w.Kill(); err != nil {
+				t.Error(err)
+			}
+			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0); n != 1 {
+				t.Errorf("the process runs after the kill of its tree: %v", err)
+			}
+		})
+	}
+}
+
 // SearchTree tells of descendants that live, and of an empty tree.
 func TestSearchTree(t *testing.T) {
 	leavesBehind(t, func(t *testing.T, h *Trees, w *watched, left int) {

@@ -37,11 +37,13 @@ func parseUse(raw []byte) (u use, ok bool) {
 	all := eachField(raw[bytes.LastIndexByte(raw, ')')+1:], 24, func(n int, field []byte) {
 		switch n {
 		case 3:
-			zombie = field[0] == 'Z' || field[0] == 'X'
+			zombie = isZombie(field)
 		case 14:
 			u.userMs = uint64(number(field)) * tickMs
 		case 15:
 			u.systemMs = uint64(number(field)) * tickMs
+		case 20:
+			zombie = zombie && number(field) <= 1 // as in parseStat
 		case 22:
 			u.start = uint64(number(field))
 		case 24:
