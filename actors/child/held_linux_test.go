@@ -227,6 +227,10 @@ func nothingLeft(t *testing.T, s *holder.Server) {
 		children, files = look()
 	}
 	if children != own || files != "" {
+		for pid := range strings.FieldsSeq(children) {
+			stat, err := os.ReadFile("/proc/" + pid + "/stat")
+			t.Logf("%s, %v", stat, err)
+		}
 		t.Errorf("the holder has the children %s, and this program is %s; it has the files %q", children, own, files)
 	}
 }
