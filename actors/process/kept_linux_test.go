@@ -15,8 +15,8 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/estate"
 	rate "github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/record"
+	"github.com/b6f6fdd7/troupe/internal/testholder"
 	"github.com/b6f6fdd7/troupe/protocol"
-	"golang.org/x/sys/unix"
 )
 
 // Each field of the record outlives the server, or says why not.
@@ -26,28 +26,10 @@ func TestRecordIsKept(t *testing.T) {
 	}
 }
 
-// keeper is a holder.
-type keeper map[string]int
-
-func (k keeper) KeepNoted(_, _ string, files map[string]int) error {
-	for name, fd := range files {
-		kept, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		k[name] = kept
-	}
-	return nil
-}
-
-// next returns the estate of the next server.
-func (k keeper) next(t *testing.T) *estate.Estate {
+// nextEstate returns the estate of the next server of a holder.
+func nextEstate(t *testing.T, h *testholder.Holder) *estate.Estate {
 	t.Helper()
-	mine := keeper{}
-	if err := mine.KeepNoted("", "", k); err != nil {
-		t.Fatal(err)
-	}
-	e, err := estate.Open(k, mine, 16<<20, slog.New(slog.DiscardHandler))
+	e, err := estate.Open(h, h.Next(), 16<<20, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +50,8 @@ func print(in *child.Intake, offset uint64, text string) {
 // again. A repeated request gets its answer, and a write that the last server had accepted is not done again.
 func TestRevive(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		k := keeper{}
-		first := k.next(t)
+		h := testholder.New(t)
+		first := nextEstate(t, h)
 		it, r, _ := fakeProcessOf(protocol.ProcessStartParams{ProcessID: "p", PipeStdin: true}, spawn, func(r *processRecord) {
 			r.env.Estate = first
 			r.outbox = r.env.NewOutbox(r.keep)
@@ -119,7 +101,7 @@ func TestRevive(t *testing.T) {
 		r.kept.input.Commit(e, estate.IDSize+2, arena.Header{Kind: estate.KindInput})
 
 		second := fake.Env(nil)
-		second.Estate = k.next(t)
+		second.Estate = nextEstate(t, h)
 		c := &fake.Child{}
 		second.AdoptChild = func(name string, in *child.Intake, _ *rate.Meter) child.Handle {
 			if name != "p-1" {
@@ -156,7 +138,7 @@ func TestRevive(t *testing.T) {
 		}
 
 		third := fake.Env(nil)
-		third.Estate = k.next(t)
+		third.Estate = nextEstate(t, h)
 		third.AdoptChild = func(string, *child.Intake, *rate.Meter) child.Handle { return nil }
 		if err := system.Root.StopFuture(again).Wait(); err != nil {
 			t.Fatal(err)
@@ -164,7 +146,7 @@ func TestRevive(t *testing.T) {
 		if _, _, err := Revive(third, o); err != nil { // that estate was opened before the end
 			t.Error(err)
 		}
-		third.Estate = k.next(t)
+		third.Estate = nextEstate(t, h)
 		if _, _, err := Revive(third, o); err == nil {
 			t.Error("a process that has ended is there")
 		}

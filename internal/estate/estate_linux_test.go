@@ -13,30 +13,13 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/arena"
 	"github.com/b6f6fdd7/troupe/internal/lane"
+	"github.com/b6f6fdd7/troupe/internal/testholder"
 )
 
-// keeper is a holder.
-type keeper map[string]int
-
-func (k keeper) KeepNoted(_, _ string, files map[string]int) error {
-	for name, fd := range files {
-		kept, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		k[name] = kept
-	}
-	return nil
-}
-
-// next returns the estate of the next server. That of the last one is left as if its server had been killed.
-func (k keeper) next(t *testing.T) *Estate {
+// next returns the estate of the next server of a holder. That of the last one is left as if its server had been killed.
+func next(t *testing.T, h *testholder.Holder) *Estate {
 	t.Helper()
-	mine := keeper{}
-	if err := mine.KeepNoted("", "", k); err != nil {
-		t.Fatal(err)
-	}
-	e, err := Open(k, mine, 16<<20, slog.New(slog.DiscardHandler))
+	e, err := Open(h, h.Next(), 16<<20, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +30,8 @@ type state1 struct{ A, B string }
 
 // An owner's record outlives its server with the newest of each field. DropRest drops those of owners whom nobody has asked for.
 func TestRecords(t *testing.T) {
-	k := keeper{}
-	e := k.next(t)
+	h := testholder.New(t)
+	e := next(t, h)
 	mine, other, gone := e.Owner("p mine"), e.Owner("p other"), e.Owner("p gone")
 	mine.Keep(&state1{"a", "b"})
 	mine.Keep(&state1{"a", "c"})
@@ -57,7 +40,7 @@ func TestRecords(t *testing.T) {
 	gone.End()
 	gone.Keep(&state1{"z", ""})
 
-	e = k.next(t)
+	e = next(t, h)
 	var got state1
 	if names := slices.Sorted(e.Names("p ")); !slices.Equal(names, []string{"p mine", "p other"}) {
 		t.Errorf("names %q", names)
@@ -71,7 +54,7 @@ func TestRecords(t *testing.T) {
 	e.Owner("p mine") // goes on, and writes nothing before the death of this server
 	e.DropRest()
 
-	e = k.next(t)
+	e = next(t, h)
 	if names := slices.Sorted(e.Names("")); !slices.Equal(names, []string{"p mine"}) {
 		t.Errorf("after DropRest: %q", names)
 	}
@@ -145,6 +128,7 @@ func pipe(t *testing.T, text string) (r, w int) {
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { unix.Close(p[0]); unix.Close(p[1]) })
 	if _, err := unix.Write(p[1], []byte(text)); err != nil && text != "" {
 		t.Fatal(err)
 	}
@@ -157,8 +141,8 @@ func TestOutputOfADeath(t *testing.T) {
 	steps := []string{"taking", "placed", "read", "committed", "counted", "free"}
 	for at, step := range steps {
 		t.Run(step, func(t *testing.T) {
-			k := keeper{}
-			e := k.next(t)
+			h := testholder.New(t)
+			e := next(t, h)
 			c, _, err := e.NewChains()
 			if err != nil {
 				t.Fatal(err)
@@ -194,7 +178,7 @@ func TestOutputOfADeath(t *testing.T) {
 			}
 
 			for range 2 { // the next server may die at once
-				e = k.next(t)
+				e = next(t, h)
 				c, _ = e.Chains(c.Owner())
 				var got []byte
 				for e := range c.Entries() {
@@ -221,8 +205,8 @@ func TestInputOfADeath(t *testing.T) {
 	const text = "the text"
 	for at, step := range []string{"filled", "given", "counted", "free"} {
 		t.Run(step, func(t *testing.T) {
-			k := keeper{}
-			e := k.next(t)
+			h := testholder.New(t)
+			e := next(t, h)
 			_, c, err := e.NewChains()
 			if err != nil {
 				t.Fatal(err)
@@ -241,7 +225,7 @@ func TestInputOfADeath(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			e = k.next(t)
+			e = next(t, h)
 			_, c = e.Chains(c.Owner() - 1)
 			got := make([]byte, 100)
 			n, err := unix.Read(program, got)
@@ -266,8 +250,8 @@ func TestInputOfADeath(t *testing.T) {
 
 // Chains that nobody asks for are freed, and no owner is used twice.
 func TestChainsOfNobody(t *testing.T) {
-	k := keeper{}
-	e := k.next(t)
+	h := testholder.New(t)
+	e := next(t, h)
 	var owners []uint64
 	for range 3 {
 		out, in, err := e.NewChains()
@@ -276,12 +260,12 @@ func TestChainsOfNobody(t *testing.T) {
 		}
 		owners = append(owners, out.Owner())
 	}
-	e = k.next(t)
+	e = next(t, h)
 	if out, in := e.Chains(owners[1]); out == nil || in == nil {
 		t.Error("the chains of a process are gone")
 	}
 	e.DropRest()
-	e = k.next(t)
+	e = next(t, h)
 	if found := slices.Sorted(maps.Keys(e.chains)); !slices.Equal(found, []uint64{owners[1], owners[1] + 1}) {
 		t.Errorf("chains of %v are left, want those of %d", found, owners[1])
 	}
