@@ -93,7 +93,7 @@ func (p *process) resize(size protocol.Size) *protocol.Error {
 	if !p.launch.Spec.TTY {
 		return protocol.Errorf(protocol.KindNoTTY, protocol.CodeInvalidRequest, "process %s is not attached to a PTY: start it with tty true to resize it", p.id)
 	}
-	p.launch.Spec.Size = size // of later runs
+	p.launch.Resize(size)
 	if p.life.Phase() != life.Running {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unsafe"
 )
 
 // A record of an owner is the length of the owner's name, the name, a kind, and fields as in a struct. A field of length 0 is zero.
@@ -30,12 +31,19 @@ type Journal interface {
 	Learn(b []byte) error
 }
 
+// A Versioned is a field of an owner that is large and changes seldom: a pointer to the same variable for the owner's life, whose methods count
+// the changes of the variable. Any other pointer is followed in each turn. Only direct fields of the owner's struct count.
+type Versioned interface {
+	// Version returns another number after each change. The pointer may be nil.
+	Version() uint64
+}
+
 // A Writer tells which fields of an owner have changed. The zero Writer with an Owner has written nothing. A single goroutine at a time may
 // use a Writer. Besides the name, a Writer takes 40 bytes, and 8 for each field.
 type Writer struct {
 	Owner string // unique among all owners of a ledger
 
-	// marks has for each field a hash of the last bytes; for a Journal instead how many bytes were written whole, and shifted by markBits, how
+	// marks has for each field a hash of the last bytes; for a Versioned its version; for a Journal instead how many bytes were written whole, and shifted by markBits, how
 	// many news since. Nil: the next record has all fields.
 	marks []uint64
 }
@@ -51,8 +59,8 @@ var seed = maphash.MakeSeed()
 // Changed returns a record with the fields of the struct to which v points that have changed since the last call; nil: none has. The first
 // record has all fields. If the caller cannot store the record, the caller calls Again.
 func (w *Writer) Changed(v any) []byte {
-	x := reflect.ValueOf(v).Elem()
-	e, fields, marks := begin(x), layoutOf(x.Type()).fields, w.marks
+	x := reflect.ValueOf(v)
+	e, fields, marks := begin(x.Type().Elem()), layoutOf(x.Type().Elem()).fields, w.marks
 	w.marks = nil // after a panic the next record has all fields
 	kind, first := byte(kindChanged), marks == nil
 	if first {
@@ -62,7 +70,7 @@ func (w *Writer) Changed(v any) []byte {
 	some := first
 	for i := range fields {
 		clear(e.seen)
-		some = e.changed(&fields[i], x, &marks[i], first) || some
+		some = e.changed(&fields[i], x.UnsafePointer(), &marks[i], first) || some
 	}
 	w.marks, e.spare = marks, e.buf
 	var b []byte
@@ -81,20 +89,28 @@ func (w *Writer) Gone() []byte { return header(nil, w.Owner, kindGone) }
 
 func header(b []byte, owner string, kind byte) []byte { return append(appendString(b, owner), kind) }
 
-// changed writes a field of the struct v if the field has changed since mark, and reports whether it has.
-func (e *encoder) changed(f *field, v reflect.Value, mark *uint64, first bool) bool {
+// changed writes a field of the struct at p if the field has changed since mark, and reports whether it has.
+func (e *encoder) changed(f *field, p unsafe.Pointer, mark *uint64, first bool) bool {
 	at := len(e.buf)
-	if f.journal {
-		n, ok := e.news(f, v)
+	var sum uint64
+	switch {
+	case f.versioned:
+		if sum = f.at(p).Elem().Interface().(Versioned).Version(); sum == *mark && !first {
+			return false
+		}
+	case f.journal:
+		n, ok := e.news(f, p)
 		if sum := *mark + n<<markBits; ok && !first && sum>>markBits <= leastNews+2*(sum&(1<<markBits-1)) {
 			*mark = sum
 			return n > 0
 		}
 		e.buf = e.buf[:at]
 	}
-	some := e.field(f, v)
-	sum := uint64(len(e.buf) - at)
-	if !f.journal {
+	some := e.field(f, p)
+	switch {
+	case f.journal:
+		sum = uint64(len(e.buf) - at)
+	case !f.versioned:
 		if sum = maphash.Bytes(seed, e.buf[at:]); sum == *mark {
 			e.buf = e.buf[:at]
 			return false
@@ -107,11 +123,11 @@ func (e *encoder) changed(f *field, v reflect.Value, mark *uint64, first bool) b
 }
 
 // news writes the news of a Journal, and returns their length.
-func (e *encoder) news(f *field, v reflect.Value) (n uint64, ok bool) {
+func (e *encoder) news(f *field, p unsafe.Pointer) (n uint64, ok bool) {
 	before := len(e.buf)
 	e.buf = appendString(e.buf, news+f.name)
 	at := e.open()
-	e.buf, ok = settable(v.Field(f.index)).Addr().Interface().(Journal).News(e.buf)
+	e.buf, ok = f.at(p).Interface().(Journal).News(e.buf)
 	if n = uint64(e.close(at)); n == 0 {
 		e.buf = e.buf[:before]
 	}

@@ -54,16 +54,32 @@ func (t *tally) Learn(b []byte) (err error) {
 	return nil
 }
 
+// spec is a Versioned.
+type spec struct {
+	text    string
+	version uint64 `lost:"of this process"`
+}
+
+func (s *spec) Version() uint64 {
+	if s == nil {
+		return 0
+	}
+	return s.version
+}
+
+func (s *spec) same(x *spec) bool { return (s == nil) == (x == nil) && (s == nil || s.text == x.text) }
+
 type owned struct {
 	a, b  int
 	in    inner
 	words tally
+	spec  *spec
 	p     *int
 	env   *int `lost:"the next server has its own"`
 }
 
 func (o *owned) same(x *owned) bool {
-	return o.a == x.a && o.b == x.b && reflect.DeepEqual(o.in, x.in) && maps.Equal(o.words.n, x.words.n) && reflect.DeepEqual(o.p, x.p)
+	return o.a == x.a && o.b == x.b && reflect.DeepEqual(o.in, x.in) && maps.Equal(o.words.n, x.words.n) && reflect.DeepEqual(o.p, x.p) && o.spec.same(x.spec)
 }
 
 // Whatever owners change, and whenever the server dies or the ledger is compacted: the next server has what the last record of each owner said.
@@ -90,6 +106,7 @@ func TestReaderHasTheNewest(t *testing.T) {
 			"new": func(t *rapid.T) {
 				next++
 				o := &owner{Writer: Writer{Owner: fmt.Sprint("p-", next)}}
+				o.now.spec, o.last.spec = new(spec), new(spec)
 				owners[o.Owner] = o
 				ledger = append(ledger, o.Changed(&o.now))
 			},
@@ -98,7 +115,7 @@ func TestReaderHasTheNewest(t *testing.T) {
 					return
 				}
 				o := pick()
-				changed := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "in", "words", "many", "p"}), 0, 3).Draw(t, "fields")
+				changed := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "in", "words", "many", "p", "spec"}), 0, 3).Draw(t, "fields")
 				for _, field := range changed {
 					switch field {
 					case "a":
@@ -113,6 +130,9 @@ func TestReaderHasTheNewest(t *testing.T) {
 							o.now.words.count(word)
 						}
 						o.now.words.blind = rapid.Bool().Draw(t, "blind")
+					case "spec":
+						o.now.spec.text = rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "spec")
+						o.now.spec.version++
 					case "p":
 						o.now.p = rapid.SampledFrom([]*int{nil, new(int), new(1)}).Draw(t, "p")
 					}
@@ -201,6 +221,13 @@ func TestRecordsAreSmall(t *testing.T) {
 	o.a = 1
 	if b := w.Changed(&o); string(b) != "\x03p-1c\x01a\x01\x02" {
 		t.Errorf("the record of a change is %q", b)
+	}
+	o.spec = &spec{text: "x"}
+	if b := w.Changed(&o); b != nil {
+		t.Errorf("the record of a variable with the same version is %q", b)
+	}
+	if o.spec.version++; len(w.Changed(&o)) == 0 {
+		t.Error("no record of a variable with another version")
 	}
 	o.a = 0
 	if b := w.Changed(&o); string(b) != "\x03p-1c\x01a\x00" {

@@ -4,7 +4,7 @@
 //
 // # Where to look
 //
-//   - record.go: Encode and Decode
+//   - encode.go: Encode; record.go: Decode
 //   - types.go: which types can be written; what may be registered
 //   - changes.go: Writer and Reader: the changed fields of each owner
 //   - clock.go: times
@@ -38,16 +38,13 @@
 package record
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"math/bits"
 	"reflect"
-	"slices"
 	"strings"
-	"sync"
 )
 
 const (
@@ -57,226 +54,6 @@ const (
 	freeBytes  = 1 << 20
 	grownBytes = 1 << 10
 )
-
-// Encode appends the value of v, or of the variable to which v points, to b. Encode panics if Check refuses the type, or if an interface has
-// a value of a type that is not registered.
-func Encode(b []byte, v any) []byte {
-	x := reflect.ValueOf(v)
-	if x.Kind() != reflect.Pointer || x.IsNil() {
-		p := reflect.New(x.Type()) // fields need an address
-		p.Elem().Set(x)
-		x = p
-	}
-	e := begin(x.Elem())
-	e.buf = b
-	e.value(x.Elem())
-	return e.end()
-}
-
-// encoder is the state of an Encode.
-type encoder struct {
-	buf   []byte
-	spare []byte   // memory of the encoder, for Changed
-	path  []string // of the field being written, for a panic
-	depth int
-	seen  map[object]int // the pointers so far, numbered from 1
-}
-
-// object is a variable behind a pointer. A struct and its first field have the same address.
-type object struct {
-	at uintptr
-	t  reflect.Type
-}
-
-var encoders = sync.Pool{New: func() any { return &encoder{seen: make(map[object]int)} }}
-
-func begin(v reflect.Value) *encoder {
-	if err := Check(v.Type()); err != nil {
-		panic(err)
-	}
-	e := encoders.Get().(*encoder)
-	e.path = append(e.path, titleOf(v.Type()))
-	return e
-}
-
-// end gives the encoder back, and returns its bytes. An encoder that has panicked is not given back.
-func (e *encoder) end() []byte {
-	b := e.buf
-	e.buf, e.path = nil, e.path[:0]
-	clear(e.seen)
-	encoders.Put(e)
-	return b
-}
-
-func (e *encoder) fail(format string, args ...any) {
-	panic(fmt.Errorf("record: %s: %s", strings.Join(e.path, "."), fmt.Sprintf(format, args...)))
-}
-
-func (e *encoder) number(n uint64) { e.buf = binary.AppendUvarint(e.buf, n) }
-func (e *encoder) string(s string) { e.buf = appendString(e.buf, s) }
-
-func appendString(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-// open leaves room for a length, and returns where the counted bytes begin.
-func (e *encoder) open() (at int) {
-	e.buf = append(e.buf, 0)
-	return len(e.buf)
-}
-
-// close stores the length of everything appended since open, and returns the length.
-func (e *encoder) close(at int) int {
-	n := len(e.buf) - at
-	if n < 0x80 {
-		e.buf[at-1] = byte(n)
-		return n
-	}
-	var length [binary.MaxVarintLen64]byte
-	e.buf = slices.Replace(e.buf, at-1, at, length[:binary.PutUvarint(length[:], uint64(n))]...)
-	return n
-}
-
-// sized writes a value with its length.
-func (e *encoder) sized(v reflect.Value) {
-	at := e.open()
-	e.value(v)
-	e.close(at)
-}
-
-// value writes a value, and nothing for a zero value. v has an address, and may be set, unless it is a number or a string.
-func (e *encoder) value(v reflect.Value) {
-	if !v.IsZero() {
-		e.set(v)
-	}
-}
-
-// set writes a value that is not zero.
-func (e *encoder) set(v reflect.Value) {
-	if e.depth++; e.depth > maxDepth {
-		e.fail("more than %d values within each other", maxDepth)
-	}
-	switch v.Kind() {
-	case reflect.String:
-		e.buf = append(e.buf, v.String()...)
-	case reflect.Slice, reflect.Array:
-		e.list(v)
-	case reflect.Map:
-		e.table(v)
-	case reflect.Pointer:
-		to := object{v.Pointer(), v.Type()}
-		n := e.seen[to]
-		if e.number(uint64(n)); n == 0 {
-			e.seen[to] = len(e.seen) + 1
-			e.value(v.Elem())
-		}
-	case reflect.Interface:
-		e.dynamic(v)
-	case reflect.Struct:
-		e.members(layoutOf(v.Type()), v)
-	default:
-		e.number(toNumber(v))
-	}
-	e.depth--
-}
-
-func (e *encoder) members(s *layout, v reflect.Value) {
-	if s.append != nil {
-		e.buf = s.append(e.buf, v.Addr())
-	}
-	for i := range s.fields {
-		e.field(&s.fields[i], v)
-	}
-}
-
-func toNumber(v reflect.Value) uint64 {
-	switch {
-	case v.CanInt():
-		return uint64(v.Int()<<1 ^ v.Int()>>63)
-	case v.CanUint():
-		return v.Uint()
-	case v.CanFloat():
-		return bits.ReverseBytes64(math.Float64bits(v.Float()))
-	}
-	return 1 // true
-}
-
-func (e *encoder) list(v reflect.Value) {
-	if e.number(uint64(v.Len())); v.Type().Elem().Kind() == reflect.Uint8 {
-		e.buf = append(e.buf, v.Bytes()...)
-		return
-	}
-	for i := range v.Len() {
-		e.sized(v.Index(i))
-	}
-}
-
-func (e *encoder) table(v reflect.Value) {
-	type entry struct {
-		key   []byte // with its length
-		value reflect.Value
-	}
-	start, all := len(e.buf), make([]entry, 0, v.Len())
-	key, values := reflect.New(v.Type().Key()).Elem(), reflect.MakeSlice(reflect.SliceOf(v.Type().Elem()), v.Len(), v.Len())
-	for i := v.MapRange(); i.Next(); {
-		x := values.Index(len(all))
-		key.SetIterKey(i)
-		x.SetIterValue(i)
-		at := len(e.buf)
-		e.sized(key)
-		all = append(all, entry{bytes.Clone(e.buf[at:]), x})
-	}
-	e.buf = e.buf[:start]
-	slices.SortFunc(all, func(a, b entry) int { return bytes.Compare(a.key, b.key) })
-	e.number(uint64(len(all)))
-	for _, x := range all {
-		e.buf = append(e.buf, x.key...)
-		e.sized(x.value)
-	}
-}
-
-func (e *encoder) dynamic(v reflect.Value) {
-	x := v.Elem()
-	name, known := byType.Load(x.Type())
-	if err, ok := x.Interface().(error); !known && ok && typeOfText.Implements(v.Type()) {
-		name, known, x = "", true, reflect.ValueOf(text(err.Error()))
-	}
-	if !known {
-		e.fail("a value of %v, which is not registered, in a %v", x.Type(), v.Type())
-	}
-	if err := Check(x.Type()); err != nil {
-		e.fail("%v", err)
-	}
-	e.string(name.(string))
-	to := reflect.New(x.Type()).Elem()
-	to.Set(x)
-	e.value(to)
-}
-
-// field writes a field of the struct v, unless the field is zero.
-func (e *encoder) field(f *field, v reflect.Value) (some bool) {
-	x := v.Field(f.index)
-	if x.IsZero() {
-		return false
-	}
-	if !f.bare {
-		x = settable(x)
-	}
-	before := len(e.buf)
-	e.path = append(e.path, f.name)
-	e.buf = append(e.buf, f.head...)
-	at := e.open()
-	if f.inner != nil {
-		e.members(f.inner, x)
-	} else {
-		e.set(x)
-	}
-	if some = e.close(at) > 0; !some {
-		e.buf = e.buf[:before]
-	}
-	e.path = e.path[:len(e.path)-1]
-	return some
-}
 
 // Decode sets the variable to which v points to the value in b. Lost fields keep their values; behind a pointer, in an array, slice or map
 // lost fields are zero. After an error the variable has any value.

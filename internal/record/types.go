@@ -16,7 +16,7 @@ var (
 	byName  sync.Map // of Register: string → reflect.Type
 	byType  sync.Map // of Register: reflect.Type → string
 	codes   sync.Map // of Code: reflect.Type → *layout
-	layouts sync.Map // of the structs so far: reflect.Type → *layout
+	layouts sync.Map // of the types so far: reflect.Type → *layout
 	checked sync.Map // the results of Check: reflect.Type → error, or nil
 )
 
@@ -55,59 +55,67 @@ func Code[T any](append func(b []byte, v *T) []byte, fill func(b []byte, v *T) e
 		panic(fmt.Sprintf("record: Code is for structs, and %v is none", t))
 	}
 	codes.Store(t, &layout{
-		append: func(b []byte, v reflect.Value) []byte { return append(b, v.Interface().(*T)) },
+		append: func(b []byte, p unsafe.Pointer) []byte { return append(b, (*T)(p)) },
 		fill:   func(b []byte, v reflect.Value) error { return fill(b, v.Interface().(*T)) },
 	})
 	checked.Clear()
 	layouts.Clear()
 }
 
-// layout says how a struct is written.
+// layout says how values of a type are written.
 type layout struct {
-	fields []field // without the lost ones
+	of     reflect.Type
+	kind   reflect.Kind
+	size   uintptr
+	fields []field // of a struct, without the lost ones
 
 	// By Code, with a pointer to the struct; else nil.
-	append func(b []byte, v reflect.Value) []byte
+	append func(b []byte, p unsafe.Pointer) []byte
 	fill   func(b []byte, v reflect.Value) error
 }
 
 // field is a field of a struct that is written.
 type field struct {
-	index   int
-	name    string
-	head    []byte  // the name with its length
-	inner   *layout // of a struct
-	bare    bool    // a number or a string, which can be read without settable
-	journal bool    // the pointer to the field is a Journal
+	index  int
+	offset uintptr
+	name   string
+	head   []byte // the name with its length
+	layout *layout
+
+	journal   bool // the pointer to the field is a Journal
+	versioned bool // the field is a Versioned
 }
 
+// layoutOf returns the one layout of a type.
 func layoutOf(t reflect.Type) *layout {
 	if s, ok := layouts.Load(t); ok {
 		return s.(*layout)
 	}
-	s := new(layout)
+	s := &layout{of: t, kind: t.Kind(), size: t.Size()}
 	if code, ok := codes.Load(t); ok {
-		s = code.(*layout)
-	} else {
+		s.append, s.fill = code.(*layout).append, code.(*layout).fill
+	} else if s.kind == reflect.Struct {
 		for i := range t.NumField() {
-			f := t.Field(i)
-			if name, kept := nameOf(f); kept {
-				s.fields = append(s.fields, fieldOf(i, name, f.Type))
+			if f := t.Field(i); isKept(f) {
+				s.fields = append(s.fields, fieldOf(f))
 			}
 		}
 	}
-	layouts.Store(t, s)
-	return s
+	one, _ := layouts.LoadOrStore(t, s)
+	return one.(*layout)
 }
 
-func fieldOf(i int, name string, t reflect.Type) field {
-	f := field{index: i, name: name, head: appendString(nil, name)}
-	f.bare = t.Kind() < reflect.Array || t.Kind() == reflect.String
-	f.journal = reflect.PointerTo(t).Implements(reflect.TypeFor[Journal]())
-	if t.Kind() == reflect.Struct {
-		f.inner = layoutOf(t)
+func fieldOf(f reflect.StructField) field {
+	name := nameOf(f)
+	return field{
+		index: f.Index[0], offset: f.Offset, name: name, head: appendString(nil, name), layout: layoutOf(f.Type),
+		journal: reflect.PointerTo(f.Type).Implements(reflect.TypeFor[Journal]()), versioned: f.Type.Implements(reflect.TypeFor[Versioned]()),
 	}
-	return f
+}
+
+// at returns a pointer to the field of the struct at p.
+func (f *field) at(p unsafe.Pointer) reflect.Value {
+	return reflect.NewAt(f.layout.of, unsafe.Add(p, f.offset))
 }
 
 func (s *layout) find(name string) (i int, known bool) {
@@ -115,7 +123,7 @@ func (s *layout) find(name string) (i int, known bool) {
 	return i, i >= 0
 }
 
-// settable returns a field that may be set, although the field may not be exported. Nothing else here uses unsafe.
+// settable returns a field that may be set, although the field may not be exported.
 func settable(f reflect.Value) reflect.Value {
 	if f.CanSet() {
 		return f
@@ -123,10 +131,13 @@ func settable(f reflect.Value) reflect.Value {
 	return reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem()
 }
 
-// nameOf returns the name under which a field is written. kept is false for lost fields and for blank ones.
-func nameOf(f reflect.StructField) (name string, kept bool) {
+// nameOf returns the name under which a field is written.
+func nameOf(f reflect.StructField) string { return cmp.Or(f.Tag.Get("record"), f.Name) }
+
+// isKept is false for lost fields and for blank ones.
+func isKept(f reflect.StructField) bool {
 	_, lost := f.Tag.Lookup("lost")
-	return cmp.Or(f.Tag.Get("record"), f.Name), !lost && f.Name != "_"
+	return !lost && f.Name != "_"
 }
 
 // titleOf names a type at the beginning of a path.
@@ -217,15 +228,15 @@ func (c *check) fields(t reflect.Type, path string, key bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		at := path + "." + f.Name
-		name, kept := nameOf(f)
+		name := nameOf(f)
 		switch why, lost := f.Tag.Lookup("lost"); {
 		case lost && strings.TrimSpace(why) == "":
 			c.fault(at, "the tag lost has no reason")
 		case lost && key:
 			c.fault(at, "keys that differ in a lost field would be the same")
-		case kept && (names[name] || strings.HasPrefix(name, news)):
+		case isKept(f) && (names[name] || strings.HasPrefix(name, news)):
 			c.fault(at, "the name %q is taken, or begins with %q", name, news)
-		case kept:
+		case isKept(f):
 			names[name] = true
 			c.walk(f.Type, at, key)
 		}

@@ -97,6 +97,7 @@ func (l *Launch) RecordUnseen(run int) {
 
 // Runs notes that a run begins. Runs may be repeated.
 func (l *Launch) Runs() {
+	l.version++
 	if l.origin != nil {
 		l.origin.ranAt = time.Now()
 	}
@@ -114,6 +115,7 @@ func (l *Launch) RecordEnd(run int, st protocol.ExitStatus) {
 		Process: l.about(run), ExitCode: st.ExitCode, Signal: st.Signal, Reason: audit.Text(st.Reason),
 		TimedOut: st.TimedOut, OOMKilled: st.OOMKilled, DurationMs: time.Since(l.origin.ranAt).Milliseconds(),
 	})
+	l.version++
 	l.origin.ranAt = time.Time{}
 }
 

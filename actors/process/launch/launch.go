@@ -52,7 +52,7 @@ type Launch struct {
 	Params *protocol.ProcessStartParams
 	// Restart is the policy at the start; nil: the process is run once. Fixed: life has the present policy.
 	Restart *supervision.Restart
-	// Spec is what each run starts with. Its Size is that of the newest resize.
+	// Spec is what each run starts with. Its Size is that of the newest Resize.
 	Spec child.Spec
 
 	// Fixed by New.
@@ -62,6 +62,8 @@ type Launch struct {
 	origin        *origin   // nil: the process has no group, and there is no audit log
 	argv, environ hold      `lost:"counted again"` // the memory of the arguments and of the environment in Spec and Params
 	shellOnce     sync.Once `lost:"of shell"`      // releases shell.Capture
+
+	version uint64 `lost:"of this server"` // counts the changes of what is kept. Owned by Receive
 }
 
 // New prepares a launch, or says why the process cannot be started. The caller calls Release once no run can follow.
@@ -126,6 +128,20 @@ func (l *Launch) Revive(e *env.Env, r Request) *protocol.Error {
 	return l.keep(r.Gauge, r.Shares)
 }
 
+// Version implements record.Versioned. A nil Launch has version 0.
+func (l *Launch) Version() uint64 {
+	if l == nil {
+		return 0
+	}
+	return l.version
+}
+
+// Resize sets the size of the terminal of later runs.
+func (l *Launch) Resize(size protocol.Size) {
+	l.version++
+	l.Spec.Size = size
+}
+
 // NameOf returns the name of the child of a run: of its cgroup, and its mark.
 func (l *Launch) NameOf(run int) string {
 	if run > 1 {
@@ -145,6 +161,7 @@ func (l *Launch) AfterEnd() bool { return l.Params.Restart != nil && l.Params.Re
 
 // ForgetRun drops what only another run would need, once the only run has its child. Probes keep what they need.
 func (l *Launch) ForgetRun() {
+	l.version++
 	l.Spec.Argv = nil
 	if !l.probes() {
 		l.Spec.Env, l.Spec.Sandbox = nil, nil
@@ -154,6 +171,7 @@ func (l *Launch) ForgetRun() {
 
 // Forget drops what a run or a probe would need: none follows. The arguments that process/list shows stay.
 func (l *Launch) Forget() {
+	l.version++
 	l.Spec.Argv, l.Spec.Env, l.Spec.Sandbox, l.Params.Liveness = nil, nil, nil, nil
 	if r := l.Params.Ready; r != nil && r.Probe != nil {
 		l.Params.Ready = &protocol.Ready{Probe: &protocol.Probe{Argv: clipArgv(r.Probe.Argv), HTTP: r.Probe.HTTP}}

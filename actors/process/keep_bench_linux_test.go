@@ -1,0 +1,38 @@
+package process
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/process/launch"
+	"github.com/b6f6fdd7/troupe/internal/estate"
+	"github.com/b6f6fdd7/troupe/internal/testholder"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// BenchmarkKeep is what the end of each turn costs a process that outlives its server.
+func BenchmarkKeep(b *testing.B) {
+	h := testholder.New(b)
+	e, err := estate.Open(h, h.Next(), 16<<20, slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	env := fake.Env(nil)
+	env.Estate = e
+	params := protocol.ProcessStartParams{ProcessID: "p", Argv: []string{"make", "-j", "8"}, PipeStdin: true}
+	spec := child.Spec{Argv: params.Argv, Dir: "/home/user/project", Name: "p-1"}
+	for i := range 30 {
+		spec.Env = append(spec.Env, fmt.Sprintf("VARIABLE_%d=a value of some forty characters, as paths are", i))
+	}
+	r := &processRecord{env: env, id: "p", name: "p-1", launch: &launch.Launch{Params: &params, Spec: spec}, feed: feedOf(nil, 1<<20, false), created: time.Now()}
+	r.outbox = env.NewOutbox(r.keep)
+	(&process{r}).keepChain()
+	r.life.Start()
+	for b.Loop() {
+		r.keep()
+	}
+}
