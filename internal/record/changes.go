@@ -7,7 +7,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"unsafe"
 )
 
@@ -87,7 +86,7 @@ func (w *Writer) Again() { w.marks = nil }
 // Gone returns the record of the owner's end.
 func (w *Writer) Gone() []byte { return header(nil, w.Owner, kindGone) }
 
-func header(b []byte, owner string, kind byte) []byte { return append(appendString(b, owner), kind) }
+func header(b []byte, owner string, kind byte) []byte { return append(appendSized(b, owner), kind) }
 
 // changed writes a field of the struct at p if the field has changed since mark, and reports whether it has.
 func (e *encoder) changed(f *field, p unsafe.Pointer, mark *uint64, first bool) bool {
@@ -125,7 +124,7 @@ func (e *encoder) changed(f *field, p unsafe.Pointer, mark *uint64, first bool) 
 // news writes the news of a Journal, and returns their length.
 func (e *encoder) news(f *field, p unsafe.Pointer) (n uint64, ok bool) {
 	before := len(e.buf)
-	e.buf = appendString(e.buf, news+f.name)
+	e.buf = appendSized(e.buf, news+f.name)
 	at := e.open()
 	e.buf, ok = f.at(p).Interface().(Journal).News(e.buf)
 	if n = uint64(e.close(at)); n == 0 {
@@ -136,7 +135,13 @@ func (e *encoder) news(f *field, p unsafe.Pointer) (n uint64, ok bool) {
 
 // A Reader collects the records of a ledger. The zero Reader has none. A single goroutine at a time may use a Reader.
 type Reader struct {
-	owners map[string]map[string][][]byte // owner → field → the bytes of the field, then its news
+	owners map[string]map[string]*found // owner → field
+}
+
+// found is what the records say of a field.
+type found struct {
+	whole []byte
+	news  []byte // since, each with its length
 }
 
 // Read takes the next record of a ledger. Read keeps no part of its bytes. After an error the records before count.
@@ -144,35 +149,42 @@ func (r *Reader) Read(record []byte) (err error) {
 	d := decoder{path: []string{"a record of a ledger"}}
 	defer d.recover(&err)
 	rest := record
-	owner := string(d.piece(&rest))
-	d.path = []string{owner}
+	owner := d.piece(&rest)
+	d.path[0] = string(owner)
+	fields := r.owners[string(owner)]
 	d.want(len(rest) > 0)
-	fields := make(map[string][][]byte)
-	switch kind := rest[0]; kind {
-	case kindGone:
-		d.want(len(rest) == 1)
-		delete(r.owners, owner)
-		return nil
-	case kindChanged:
-		fields = maps.Clone(r.owners[owner])
-		d.want(fields != nil)
-	default:
-		d.want(kind == kindWhole)
+	kind := rest[0]
+	d.want(kind == kindWhole || kind == kindGone && len(rest) == 1 || kind == kindChanged && fields != nil)
+	rest = rest[1:]
+	for whole := rest; len(whole) > 0; {
+		d.piece(&whole)
+		d.piece(&whole)
 	}
-	for rest = rest[1:]; len(rest) > 0; {
-		key, value := string(d.piece(&rest)), bytes.Clone(d.piece(&rest))
-		if name, more := strings.CutPrefix(key, news); !more {
-			fields[name] = [][]byte{value}
-		} else if had := fields[name]; had == nil {
-			fields[name] = [][]byte{nil, value}
+	switch { // now the record is as it should be
+	case kind == kindGone:
+		delete(r.owners, string(owner))
+		return nil
+	case kind == kindWhole:
+		if r.owners == nil {
+			r.owners = make(map[string]map[string]*found)
+		}
+		fields = make(map[string]*found)
+		r.owners[string(owner)] = fields
+	}
+	for len(rest) > 0 {
+		name, value := d.piece(&rest), d.piece(&rest)
+		name, more := bytes.CutPrefix(name, []byte(news))
+		f := fields[string(name)]
+		if f == nil {
+			f = new(found)
+			fields[string(name)] = f
+		}
+		if more {
+			f.news = appendSized(f.news, value)
 		} else {
-			fields[name] = append(had, value)
+			f.whole, f.news = append(f.whole[:0], value...), nil
 		}
 	}
-	if r.owners == nil {
-		r.owners = make(map[string]map[string][][]byte)
-	}
-	r.owners[owner] = fields
 	return nil
 }
 
@@ -190,24 +202,38 @@ func (r *Reader) Fill(owner string, v any) error {
 		return err
 	}
 	for _, f := range layoutOf(x.Type()).fields {
-		to, path, parts := settable(x.Field(f.index)), owner+"."+f.name, fields[f.name]
-		if len(parts) == 0 {
-			parts = [][]byte{nil}
-		}
-		if err := decode(parts[0], to, path); err != nil {
+		if err := fields[f.name].fill(settable(x.Field(f.index)), owner+"."+f.name); err != nil {
 			return err
-		}
-		for _, part := range parts[1:] {
-			j, ok := to.Addr().Interface().(Journal)
-			if !ok {
-				return fmt.Errorf("record: %s: there are news, and %v is not a Journal", path, to.Type())
-			}
-			if err := j.Learn(part); err != nil {
-				return fmt.Errorf("record: %s: %w", path, err)
-			}
 		}
 	}
 	return nil
+}
+
+// fill sets the field to. A nil found sets zero.
+func (f *found) fill(to reflect.Value, path string) error {
+	if f == nil {
+		f = new(found)
+	}
+	if err := decode(f.whole, to, path); err != nil {
+		return err
+	}
+	for part := range f.pieces {
+		j, ok := to.Addr().Interface().(Journal)
+		if !ok {
+			return fmt.Errorf("record: %s: there are news, and %v is not a Journal", path, to.Type())
+		}
+		if err := j.Learn(part); err != nil {
+			return fmt.Errorf("record: %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// pieces yields the news.
+func (f *found) pieces(yield func([]byte) bool) {
+	var d decoder
+	for rest := f.news; len(rest) > 0 && yield(d.piece(&rest)); {
+	}
 }
 
 // Write passes a record of each owner to add, and the records mean the same as all records read. Write is for the Compact of a ledger.
@@ -215,10 +241,10 @@ func (r *Reader) Write(add func(record []byte) error) error {
 	for _, owner := range r.Owners() {
 		b, fields := header(nil, owner, kindWhole), r.owners[owner]
 		for _, name := range slices.Sorted(maps.Keys(fields)) {
-			key := name
-			for _, part := range fields[name] {
-				b = appendString(appendString(b, key), string(part))
-				key = news + name
+			f := fields[name]
+			b = appendSized(appendSized(b, name), f.whole)
+			for part := range f.pieces {
+				b = appendSized(appendSized(b, news+name), part)
 			}
 		}
 		if err := add(b); err != nil {

@@ -34,7 +34,7 @@ func (t *tally) News(b []byte) ([]byte, bool) {
 	told := !t.blind
 	if told {
 		for _, word := range t.fresh {
-			b = appendString(b, word)
+			b = appendSized(b, word)
 		}
 	}
 	t.fresh, t.blind = nil, false
@@ -312,7 +312,7 @@ func TestRefusedRecords(t *testing.T) {
 	if err := r.Read(w.Changed(&owned{a: 1})); err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range []string{"", "\x01", "\x01p", "\x01px", "\x01qc", "\x01pga", "\x01pc\x01", "\x01pc\x01b\x05x", "\x01pc\x01a\x01\x04\x01", "\x01pw\x01a\x01\x02\x01", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"} {
+	for _, b := range []string{"", "\x01", "\x01p", "\x01px", "\x01qc", "\x01pga", "\x01pc\x01", "\x01pc\x01b\x05x", "\x01pc\x01a\x01\x04\x01", "\x01pw\x01a\x01\x06\x01", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"} {
 		if err := r.Read([]byte(b)); err == nil {
 			t.Errorf("%q is accepted", b)
 		}

@@ -74,9 +74,10 @@ func (e *encoder) fail(format string, args ...any) {
 }
 
 func (e *encoder) number(n uint64) { e.buf = binary.AppendUvarint(e.buf, n) }
-func (e *encoder) string(s string) { e.buf = appendString(e.buf, s) }
+func (e *encoder) string(s string) { e.buf = appendSized(e.buf, s) }
 
-func appendString(b []byte, s string) []byte {
+// appendSized appends s with its length.
+func appendSized[S string | []byte](b []byte, s S) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 

@@ -358,7 +358,7 @@ func TestCheck(t *testing.T) {
 			f()
 		}()
 	}
-	if err := errors.Join(Decode(nil, new(bad)), (&Reader{owners: map[string]map[string][][]byte{"": {}}}).Fill("", new(bad))); err == nil {
+	if err := errors.Join(Decode(nil, new(bad)), (&Reader{owners: map[string]map[string]*found{"": {}}}).Fill("", new(bad))); err == nil {
 		t.Error("Decode accepts the type")
 	}
 	if err := Check(reflect.TypeFor[rich]()); err != nil {
@@ -471,7 +471,7 @@ func TestDecodeIsBounded(t *testing.T) {
 	type list []list
 	deep := []byte{}
 	for range 2 * maxDepth {
-		deep = append([]byte{1}, appendString(nil, string(deep))...)
+		deep = append([]byte{1}, appendSized(nil, string(deep))...)
 	}
 	if err := Decode(deep, new(list)); err == nil || !strings.Contains(err.Error(), "within each other") {
 		t.Errorf("a deep value: %v", err)

@@ -108,7 +108,7 @@ func layoutOf(t reflect.Type) *layout {
 func fieldOf(f reflect.StructField) field {
 	name := nameOf(f)
 	return field{
-		index: f.Index[0], offset: f.Offset, name: name, head: appendString(nil, name), layout: layoutOf(f.Type),
+		index: f.Index[0], offset: f.Offset, name: name, head: appendSized(nil, name), layout: layoutOf(f.Type),
 		journal: reflect.PointerTo(f.Type).Implements(reflect.TypeFor[Journal]()), versioned: f.Type.Implements(reflect.TypeFor[Versioned]()),
 	}
 }

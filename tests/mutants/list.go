@@ -990,7 +990,7 @@ var mutants = []mutant{
 	{file: "internal/record/changes.go", old: `w.marks = nil // after a panic`, new: `_ = w // after a panic`, breaks: "after a failed turn the next record has all fields"},
 	{file: "internal/record/changes.go", old: `if *mark = sum; !some && !first {`, new: `if *mark = sum; false {`, breaks: "a field of a record that is zero again is written"},
 	{file: "internal/record/changes.go", old: `sum>>markBits <= leastNews+2*(sum&(1<<markBits-1))`, new: `true`, breaks: "news of a field do not grow without a bound"},
-	{file: "internal/record/changes.go", old: `fields = maps.Clone(r.owners[owner])`, new: `fields = r.owners[owner]`, breaks: "a damaged record changes nothing"},
+	{file: "internal/record/changes.go", old: `for whole := rest; len(whole) > 0; {`, new: `for whole := rest[:0]; len(whole) > 0; {`, breaks: "a damaged record changes nothing"},
 	{file: "internal/estate/output.go", old: `got > c.Word(int(h.Stream)).Load()`, new: `false`, breaks: "the next server counts what a chain has got"},
 	{file: "internal/estate/open_linux.go", old: `m.Offset+uint64(m.N) > c.Word(kind).Load()`, new: `true`, breaks: "output that the chain has is not added again"},
 	{file: "internal/estate/open_linux.go", old: `given.Store(max(given.Load(), m.Offset+uint64(n)))`, new: `given.Store(given.Load() + 0*uint64(n))`, breaks: "the next server counts the input that a program has taken"},
