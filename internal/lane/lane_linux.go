@@ -2,8 +2,9 @@
 // goes on, and neither loses nor repeats a byte.
 //
 // A lane is a pipe for movers alone, with a Record in memory. The memory and the pipe outlive the movers. A mover owns the lane for a move,
-// and nobody else adds to the pipe. So the count in the Record, less the bytes still in the pipe (FIONREAD of ioctl_pipe(2)), has left
-// the pipe. The bytes go from pipe to pipe by splice(2): taking bytes from their source and adding them to the lane is a single step.
+// and nobody else adds to the pipe. So the count in the Record, less the bytes still in the pipe, has left the pipe. A mover counts what it
+// moves, and asks the kernel (FIONREAD of ioctl_pipe(2)) only for what a dead mover has left. The bytes go from pipe to pipe by splice(2): taking
+// bytes from their source and adding them to the lane is a single step.
 //
 // Output of a program, with the state of the Record after each step:
 //
@@ -94,10 +95,11 @@ type Move struct {
 type Lane struct {
 	rec  *Record
 	r, w int // of the pipe, in non-blocking mode
+	has  int // so many bytes are in the pipe; below 0: an earlier owner has died, and nobody has counted
 }
 
 // New returns the lane of a Record and both ends of its pipe. The ends are descriptors in non-blocking mode. The lane does not close them.
-func New(rec *Record, r, w int) *Lane { return &Lane{rec, r, w} }
+func New(rec *Record, r, w int) *Lane { return &Lane{rec, r, w, -1} }
 
 // Pipe makes the pipe of a lane. The ends are closed on exec.
 func Pipe() (r, w int, err error) {
@@ -151,10 +153,14 @@ func (l *Lane) Found() (Step, Move, error) {
 
 // left returns how many bytes the pipe has.
 func (l *Lane) left() (int, error) {
+	if l.has >= 0 {
+		return l.has, nil
+	}
 	n, err := unix.IoctlGetInt(l.r, unix.TIOCINQ) // as FIONREAD
 	if err != nil {
 		return 0, fmt.Errorf("lane: count the bytes of the pipe: %w", err)
 	}
+	l.has = n
 	return n, nil
 }
 
@@ -167,6 +173,7 @@ func (l *Lane) Take(from, max int, stream, offset uint64) (n int, err error) {
 	strike()
 	switch {
 	case n > 0:
+		l.has = n
 		l.become(Taken, n)
 		return n, nil
 	case err == nil:
@@ -206,7 +213,7 @@ func (l *Lane) Read(dst []byte) error {
 		if n == 0 {
 			return fmt.Errorf("lane: read: %w", io.ErrUnexpectedEOF)
 		}
-		rest = rest[n:]
+		rest, l.has = rest[n:], l.has-n
 		strike()
 	}
 	return nil
@@ -226,12 +233,13 @@ func (l *Lane) Fill(data []byte, m Move) error {
 	}
 	m.N = 0
 	l.enter(Filling, m)
+	l.has = 0
 	for rest := data; len(rest) > 0; {
 		n, err := ignoringEINTR(func() (int, error) { return unix.Write(l.w, rest) })
 		if err != nil {
 			return errors.Join(fmt.Errorf("lane: write: %w", err), l.Empty())
 		}
-		rest = rest[n:]
+		rest, l.has = rest[n:], l.has+n
 		strike()
 	}
 	l.become(Filled, len(data))
@@ -255,6 +263,7 @@ func (l *Lane) Give(to int) (taken int, err error) {
 		if moved, err = splice(l.r, to, left); moved == 0 && err == nil {
 			err = unix.EAGAIN
 		}
+		l.has -= moved
 		strike()
 	}
 }
@@ -275,6 +284,7 @@ func (l *Lane) Empty() error {
 		strike()
 		switch {
 		case err == unix.EAGAIN || n == 0 && err == nil:
+			l.has = 0
 			l.Free()
 			return nil
 		case err != nil:

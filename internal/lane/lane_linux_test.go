@@ -343,6 +343,7 @@ func die(t *testing.T, kind string, deadly, again int, seen map[found]int) (aliv
 				panic(r)
 			}
 		}()
+		m.lane = New(m.lane.rec, m.lane.r, m.lane.w)
 		if err := m.resume(); err != nil {
 			t.Fatalf("%s, deaths %d and %d: %v", kind, deadly, deadly+again, err)
 		}
@@ -524,6 +525,7 @@ func TestReadNeedsPlace(t *testing.T) {
 		if k, err := unix.Read(fds[0], dst[:30]); k != 30 || err != nil { // as a mover that died amid the bytes
 			t.Fatal(k, err)
 		}
+		l = New(rec, fds[0], fds[1])
 		if err := l.Read(dst); err != nil || !bytes.Equal(dst, stream(0, 100)) {
 			t.Errorf("other bytes, or %v", err)
 		}
