@@ -21,7 +21,7 @@ import (
 type Ledger interface {
 	Append(record []byte) error
 	Replay(do func(record []byte) error) error
-	Compact(write func(add func(record []byte) error) error) error
+	Compact(counts func(record []byte) bool) error
 	Size() int
 }
 
@@ -141,11 +141,11 @@ func (e *Estate) append(b []byte) bool {
 	return true
 }
 
-// compact replaces the records of each owner by a single record. The caller holds mu.
+// compact removes the records that mean nothing any more. The caller holds mu.
 func (e *Estate) compact() error {
-	var all record.Reader
-	if err := e.ledger.Replay(all.Read); err != nil {
+	var newest record.Newest
+	if err := e.ledger.Replay(newest.Read); err != nil {
 		return err
 	}
-	return e.ledger.Compact(all.Write)
+	return e.ledger.Compact(newest.Counts)
 }

@@ -84,11 +84,15 @@ func (l *list) Replay(do func([]byte) error) error {
 	return nil
 }
 
-func (l *list) Compact(write func(add func([]byte) error) error) error {
+func (l *list) Compact(counts func([]byte) bool) error {
 	var short list
-	err := write(short.Append)
+	for _, b := range l.records {
+		if counts(b) {
+			short.Append(b)
+		}
+	}
 	*l = short
-	return err
+	return nil
 }
 
 func (l *list) Size() int { return l.size }

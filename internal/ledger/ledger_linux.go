@@ -11,8 +11,8 @@
 // A killed process cannot tear its stores, and no record survives the machine. So there is no checksum, and nothing is
 // synchronized with a disk.
 //
-// Compact replaces all records by fewer ones with the same meaning. Compact writes the new records to the other file, and then
-// stores the number of the other file: this store is the switch.
+// Compact removes records without a meaning. Compact copies the other records to the other file, and then stores the number of
+// the other file: this store is the switch.
 package ledger
 
 import (
@@ -175,6 +175,10 @@ func (l *Ledger) append(file, at int, record []byte) (end int, err error) {
 func (l *Ledger) Replay(do func(record []byte) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.replay(do)
+}
+
+func (l *Ledger) replay(do func(record []byte) error) error {
 	now := l.now()
 	for at := 0; at < l.end; {
 		n := l.length(now, at)
@@ -186,9 +190,9 @@ func (l *Ledger) Replay(do func(record []byte) error) error {
 	return nil
 }
 
-// Compact replaces all records by the records from write. If write or the system fails, the ledger stays unchanged. write calls no
-// method of the ledger.
-func (l *Ledger) Compact(write func(add func(record []byte) error) error) error {
+// Compact removes each record for which counts is false. counts is called with each record, the oldest first; a record is valid until counts
+// returns. If the system fails, the ledger stays unchanged. counts calls no method of the ledger.
+func (l *Ledger) Compact(counts func(record []byte) bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -196,9 +200,10 @@ func (l *Ledger) Compact(write func(add func(record []byte) error) error) error 
 	err := l.resize(other, step)
 	end := 0
 	if err == nil {
-		err = write(func(record []byte) error {
-			next, err := l.append(other, end, record)
-			end = next
+		err = l.replay(func(record []byte) (err error) {
+			if counts(record) {
+				end, err = l.append(other, end, record)
+			}
 			return err
 		})
 	}

@@ -38,20 +38,19 @@ type Versioned interface {
 }
 
 // A Writer tells which fields of an owner have changed. The zero Writer with an Owner has written nothing. A single goroutine at a time may
-// use a Writer. Besides the name, a Writer takes 40 bytes, and 8 for each field.
+// use a Writer. Besides the name, a Writer takes 56 bytes, and 8 for each field.
 type Writer struct {
 	Owner string // unique among all owners of a ledger
 
-	// marks has for each field a hash of the last bytes; for a Versioned its version; for a Journal instead how many bytes were written whole, and shifted by markBits, how
-	// many news since. Nil: the next record has all fields.
+	// marks has for each field a hash of the last bytes; for a Versioned its version; for a Journal 0. Nil: the next record has all fields.
 	marks []uint64
+
+	whole, since int // bytes: of the last record with all fields, and of all records since
 }
 
-const (
-	markBits = 32
-	// A Journal is written whole again once its news take this many bytes, and twice the bytes of the last whole.
-	leastNews = 4 << 10
-)
+// leastSince is the least that the records since the last record with all fields take, in bytes, until all fields are written again. The other limit
+// is twice that record: so the records that count stay few, and a large field is written again seldom.
+const leastSince = 4 << 10
 
 var seed = maphash.MakeSeed()
 
@@ -77,6 +76,13 @@ func (w *Writer) Changed(v any) []byte {
 		b = bytes.Clone(e.buf)
 	}
 	e.end()
+	switch w.since += len(b); {
+	case first:
+		w.whole, w.since = len(b), 0
+	case w.since > leastSince+2*w.whole:
+		w.Again()
+		return w.Changed(v)
+	}
 	return b
 }
 
@@ -98,18 +104,13 @@ func (e *encoder) changed(f *field, p unsafe.Pointer, mark *uint64, first bool) 
 			return false
 		}
 	case f.journal:
-		n, ok := e.news(f, p)
-		if sum := *mark + n<<markBits; ok && !first && sum>>markBits <= leastNews+2*(sum&(1<<markBits-1)) {
-			*mark = sum
-			return n > 0
+		if told := e.news(f, p); told && !first {
+			return len(e.buf) > at
 		}
 		e.buf = e.buf[:at]
 	}
 	some := e.field(f, p)
-	switch {
-	case f.journal:
-		sum = uint64(len(e.buf) - at)
-	case !f.versioned:
+	if !f.journal && !f.versioned {
 		if sum = maphash.Bytes(seed, e.buf[at:]); sum == *mark {
 			e.buf = e.buf[:at]
 			return false
@@ -121,16 +122,16 @@ func (e *encoder) changed(f *field, p unsafe.Pointer, mark *uint64, first bool) 
 	return some || !first
 }
 
-// news writes the news of a Journal, and returns their length.
-func (e *encoder) news(f *field, p unsafe.Pointer) (n uint64, ok bool) {
+// news writes the news of a Journal, if the Journal can tell them.
+func (e *encoder) news(f *field, p unsafe.Pointer) (ok bool) {
 	before := len(e.buf)
 	e.buf = appendSized(e.buf, news+f.name)
 	at := e.open()
 	e.buf, ok = f.at(p).Interface().(Journal).News(e.buf)
-	if n = uint64(e.close(at)); n == 0 {
+	if e.close(at) == 0 {
 		e.buf = e.buf[:before]
 	}
-	return n, ok
+	return ok
 }
 
 // A Reader collects the records of a ledger. The zero Reader has none. A single goroutine at a time may use a Reader.
@@ -148,14 +149,10 @@ type found struct {
 func (r *Reader) Read(record []byte) (err error) {
 	d := decoder{path: []string{"a record of a ledger"}}
 	defer d.recover(&err)
-	rest := record
-	owner := d.piece(&rest)
+	owner, kind, rest := d.record(record)
 	d.path[0] = string(owner)
 	fields := r.owners[string(owner)]
-	d.want(len(rest) > 0)
-	kind := rest[0]
-	d.want(kind == kindWhole || kind == kindGone && len(rest) == 1 || kind == kindChanged && fields != nil)
-	rest = rest[1:]
+	d.want(kind == kindWhole || kind == kindGone && len(rest) == 0 || kind == kindChanged && fields != nil)
 	for whole := rest; len(whole) > 0; {
 		d.piece(&whole)
 		d.piece(&whole)
@@ -186,6 +183,13 @@ func (r *Reader) Read(record []byte) (err error) {
 		}
 	}
 	return nil
+}
+
+// record cuts the head off a record.
+func (d *decoder) record(b []byte) (owner []byte, kind byte, fields []byte) {
+	owner = d.piece(&b)
+	d.want(len(b) > 0)
+	return owner, b[0], b[1:]
 }
 
 // Owners returns the names of all owners that have not ended, sorted.
@@ -236,20 +240,35 @@ func (f *found) pieces(yield func([]byte) bool) {
 	}
 }
 
-// Write passes a record of each owner to add, and the records mean the same as all records read. Write is for the Compact of a ledger.
-func (r *Reader) Write(add func(record []byte) error) error {
-	for _, owner := range r.Owners() {
-		b, fields := header(nil, owner, kindWhole), r.owners[owner]
-		for _, name := range slices.Sorted(maps.Keys(fields)) {
-			f := fields[name]
-			b = appendSized(appendSized(b, name), f.whole)
-			for part := range f.pieces {
-				b = appendSized(appendSized(b, news+name), part)
-			}
+// Newest tells which records of a ledger count: of each owner that has not ended, the last whole record and the later ones. The caller passes all
+// records to Read, and then all records to Counts in the same order. The zero Newest has read nothing.
+type Newest struct {
+	whole         map[string]int // owner → the number of the last whole record
+	read, counted int            // so many records
+}
+
+// Read takes the next record.
+func (w *Newest) Read(record []byte) (err error) {
+	d := decoder{path: []string{"a record of a ledger"}}
+	defer d.recover(&err)
+	switch owner, kind, _ := d.record(record); kind {
+	case kindGone:
+		delete(w.whole, string(owner))
+	case kindWhole:
+		if w.whole == nil {
+			w.whole = make(map[string]int)
 		}
-		if err := add(b); err != nil {
-			return err
-		}
+		w.whole[string(owner)] = w.read
 	}
+	w.read++
 	return nil
+}
+
+// Counts reports whether the next record counts.
+func (w *Newest) Counts(record []byte) bool {
+	var d decoder
+	owner, _, _ := d.record(record)
+	whole, lives := w.whole[string(owner)]
+	w.counted++
+	return lives && whole < w.counted
 }
