@@ -111,9 +111,7 @@ func (o *Owner) Keep(v any) {
 	if o == nil || o.ended {
 		return
 	}
-	if b := o.writer.Changed(v); b != nil && !o.estate.append(b) {
-		o.writer.Again()
-	}
+	o.writer.Write(v, o.estate.append)
 }
 
 // End removes the record. A later Keep writes nothing.

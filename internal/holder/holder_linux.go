@@ -148,30 +148,24 @@ func exitCode(s syscall.WaitStatus) int {
 
 // turn waits for something to do, and acts. ended reports the end of the server, with the status.
 func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ended bool) {
-	poll := []unix.PollFd{{Fd: int32(h.woken), Events: unix.POLLIN}}
+	const none = -1 // poll(2) passes over it
+	poll := [...]unix.PollFd{{Fd: int32(h.woken), Events: unix.POLLIN}, {Fd: none, Events: unix.POLLIN}, {Fd: none, Events: h.events()}}
 	timeout := -1
 	if h.pid != 0 {
-		poll = append(poll, unix.PollFd{Fd: int32(h.pidfd), Events: unix.POLLIN})
+		poll[1].Fd = int32(h.pidfd)
 		if !h.hungUp { // else poll would return at once
-			poll = append(poll, unix.PollFd{Fd: int32(h.socket), Events: h.events()})
+			poll[2].Fd = int32(h.socket)
 		}
 	} else {
 		timeout = int(max(time.Until(h.again).Milliseconds()+1, 0))
 	}
-	if _, err := unix.Poll(poll, timeout); err != nil && err != unix.EINTR {
+	if _, err := unix.Poll(poll[:], timeout); err != nil && err != unix.EINTR {
 		h.Log("poll: %v", err)
 		time.Sleep(pause) // a holder never ends by itself: its programs would die
 	}
-	var drained [8]byte
-	unix.Read(h.woken, drained[:])
 	var caught []os.Signal
-	for more := true; more; {
-		select {
-		case s := <-signals:
-			caught = append(caught, s)
-		default:
-			more = false
-		}
+	if poll[0].Revents != 0 {
+		caught = h.caught(signals)
 	}
 	if h.pid != 0 { // after the signals were caught: an Up from before a signal counts for the signal
 		if _, err := h.read(); err != nil {
@@ -192,9 +186,25 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 		}
 	case h.pid != 0:
 		h.write()
-		return h.reapServer()
+		if poll[1].Revents != 0 {
+			return h.reapServer()
+		}
 	}
 	return 0, false
+}
+
+// caught returns the signals that wait.
+func (h *holder) caught(signals <-chan os.Signal) (all []os.Signal) {
+	var drained [8]byte
+	unix.Read(h.woken, drained[:])
+	for {
+		select {
+		case s := <-signals:
+			all = append(all, s)
+		default:
+			return all
+		}
+	}
 }
 
 // signal passes a signal on, as a message. A terminal and a service manager may send the server the same signal themselves. The server could

@@ -1,6 +1,7 @@
 package holder
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,7 +27,8 @@ type Server struct {
 	Found []Found
 
 	parent  int
-	socket  int
+	socket  *os.File
+	conn    syscall.RawConn // of socket
 	lost    chan struct{}
 	signals chan os.Signal
 
@@ -63,11 +65,18 @@ func Socket() (fd int, ok bool) {
 
 // Attach takes over the socket of a server to its holder, and returns once Found is complete.
 func Attach(socket int) (*Server, error) {
+	if err := unix.SetNonblock(socket, true); err != nil {
+		return nil, fmt.Errorf("holder: its socket: %w", err)
+	}
 	s := &Server{
-		parent: os.Getppid(), socket: socket, lost: make(chan struct{}), signals: make(chan os.Signal, 16), waits: make(map[target][]chan End),
+		parent: os.Getppid(), socket: os.NewFile(uintptr(socket), "holder"), lost: make(chan struct{}), signals: make(chan os.Signal, 16), waits: make(map[target][]chan End),
+	}
+	var err error
+	if s.conn, err = s.socket.SyscallConn(); err != nil {
+		return nil, fmt.Errorf("holder: its socket: %w", err)
 	}
 	buf := newBuffer()
-	m, err := receive(socket, buf)
+	m, err := s.receive(buf)
 	switch {
 	case err != nil:
 		return nil, err
@@ -81,7 +90,7 @@ func Attach(socket int) (*Server, error) {
 		s.Ended = time.Now().Add(time.Duration(m.Time - boottime()))
 	}
 	found := make(map[string]*Found)
-	for m, err = receive(socket, buf); err == nil && m.Kind == Kept; m, err = receive(socket, buf) {
+	for m, err = s.receive(buf); err == nil && m.Kind == Kept; m, err = s.receive(buf) {
 		f := found[m.ID]
 		if f == nil {
 			f = &Found{ID: m.ID, PID: m.PID, End: m.End, Note: m.Text, Files: make(map[string]int)}
@@ -109,7 +118,7 @@ func Attach(socket int) (*Server, error) {
 // listen takes the answers of the holder until the holder ends.
 func (s *Server) listen(buf []byte) {
 	for {
-		m, err := receive(s.socket, buf)
+		m, err := s.receive(buf)
 		if err != nil {
 			break
 		}
@@ -154,10 +163,25 @@ func (s *Server) Lost() <-chan struct{} { return s.lost }
 // the process of the server instead.
 func (s *Server) Signals() <-chan os.Signal { return s.signals }
 
+// receive waits for the next message.
+func (s *Server) receive(buf []byte) (m Message, err error) {
+	failed := s.conn.Read(func(fd uintptr) bool {
+		m, err = receive(int(fd), buf)
+		return err != unix.EAGAIN
+	})
+	return m, cmp.Or(failed, err)
+}
+
 // send sends a message. A sent message arrives, also if this process is killed at once.
-func (s *Server) send(m *Message) error {
-	err := send(s.socket, m)
-	for ; errors.Is(err, unix.ETOOMANYREFS); err = send(s.socket, m) {
+func (s *Server) send(m *Message) (err error) {
+	for {
+		failed := s.conn.Write(func(fd uintptr) bool {
+			err = send(int(fd), m)
+			return !errors.Is(err, unix.EAGAIN)
+		})
+		if err = cmp.Or(failed, err); !errors.Is(err, unix.ETOOMANYREFS) {
+			break
+		}
 		time.Sleep(time.Millisecond)
 	}
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {

@@ -39,6 +39,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/nonblock"
 )
 
 // Version is the version of the messages. Holder and server compare their versions before anything else.
@@ -170,7 +172,7 @@ func (r *reader) text() string {
 	return s
 }
 
-// send sends a message with its descriptors, which stay open here. A socket in blocking mode waits until there is room. After
+// send sends a message with its descriptors, which stay open here. Without room in the socket the error is EAGAIN: send does not wait. After
 // ETOOMANYREFS the other side has to read first: as many descriptors are under way as RLIMIT_NOFILE allows.
 func send(socket int, m *Message) error {
 	b := m.encode()
@@ -181,16 +183,10 @@ func send(socket int, m *Message) error {
 	if len(m.files) > 0 {
 		rights = unix.UnixRights(m.files...)
 	}
-	for {
-		err := unix.Sendmsg(socket, b, rights, nil, unix.MSG_NOSIGNAL)
-		switch err {
-		case nil:
-			return nil
-		case unix.EINTR:
-		default:
-			return fmt.Errorf("holder: send: %w", err)
-		}
+	if err := nonblock.Sendmsg(uintptr(socket), b, rights); err != nil {
+		return fmt.Errorf("holder: send: %w", err)
 	}
+	return nil
 }
 
 // errEnd means: the other side has ended.
@@ -199,14 +195,15 @@ var errEnd = errors.New("holder: the other side has ended")
 // newBuffer returns a buffer for receive.
 func newBuffer() []byte { return make([]byte, maxMessage+unix.CmsgSpace(MaxFiles*4)) }
 
-// receive returns the next message, with its descriptors, all closed on exec. buf is of newBuffer. At the end of the other side err is errEnd.
+// receive returns the next message, with its descriptors, all closed on exec. buf is of newBuffer. Without a message err is EAGAIN: receive does
+// not wait. At the end of the other side err is errEnd.
 func receive(socket int, buf []byte) (Message, error) {
 	buf, rights := buf[:maxMessage], buf[maxMessage:]
 	for reset := false; ; {
-		n, size, flags, _, err := unix.Recvmsg(socket, buf, rights, unix.MSG_CMSG_CLOEXEC)
+		n, size, flags, err := nonblock.Recvmsg(uintptr(socket), buf, rights)
 		switch {
-		case err == unix.EINTR:
-			continue
+		case err == unix.EAGAIN:
+			return Message{}, err
 		case err == unix.ECONNRESET && !reset:
 			reset = true // the other side has ended without reading all; its own messages follow
 			continue

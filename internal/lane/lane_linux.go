@@ -38,6 +38,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/nonblock"
 )
 
 // Step is how far a move has come.
@@ -169,7 +171,7 @@ func (l *Lane) left() (int, error) {
 // yet, and EIO from a terminal without a program.
 func (l *Lane) Take(from, max int, stream, offset uint64) (n int, err error) {
 	l.enter(Taking, Move{Stream: stream, Offset: offset})
-	n, err = splice(from, l.w, min(max, Size))
+	n, err = nonblock.Splice(uintptr(from), uintptr(l.w), min(max, Size))
 	strike()
 	switch {
 	case n > 0:
@@ -206,7 +208,7 @@ func (l *Lane) Read(dst []byte) error {
 		return fmt.Errorf("lane: the pipe has %d bytes, and the record says %d", left, len(dst))
 	}
 	for rest := dst[len(dst)-left:]; len(rest) > 0; {
-		n, err := ignoringEINTR(func() (int, error) { return unix.Read(l.r, rest) })
+		n, err := nonblock.Read(uintptr(l.r), rest)
 		if err != nil {
 			return fmt.Errorf("lane: read: %w", err)
 		}
@@ -235,7 +237,7 @@ func (l *Lane) Fill(data []byte, m Move) error {
 	l.enter(Filling, m)
 	l.has = 0
 	for rest := data; len(rest) > 0; {
-		n, err := ignoringEINTR(func() (int, error) { return unix.Write(l.w, rest) })
+		n, err := nonblock.Write(uintptr(l.w), rest)
 		if err != nil {
 			return errors.Join(fmt.Errorf("lane: write: %w", err), l.Empty())
 		}
@@ -260,7 +262,7 @@ func (l *Lane) Give(to int) (taken int, err error) {
 			return taken, err
 		}
 		var moved int
-		if moved, err = splice(l.r, to, left); moved == 0 && err == nil {
+		if moved, err = nonblock.Splice(uintptr(l.r), uintptr(to), left); moved == 0 && err == nil {
 			err = unix.EAGAIN
 		}
 		l.has -= moved
@@ -280,7 +282,7 @@ func (l *Lane) Empty() error {
 	strike()
 	var buf [4 << 10]byte
 	for {
-		n, err := ignoringEINTR(func() (int, error) { return unix.Read(l.r, buf[:]) })
+		n, err := nonblock.Read(uintptr(l.r), buf[:])
 		strike()
 		switch {
 		case err == unix.EAGAIN || n == 0 && err == nil:
@@ -289,23 +291,6 @@ func (l *Lane) Empty() error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("lane: empty: %w", err)
-		}
-	}
-}
-
-// splice moves up to n bytes between descriptors, at least a single pipe among them, and does not wait. 0 bytes without an error are the end of from.
-func splice(from, to, n int) (int, error) {
-	return ignoringEINTR(func() (int, error) {
-		moved, err := unix.Splice(from, nil, to, nil, n, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
-		return int(max(moved, 0)), err
-	})
-}
-
-func ignoringEINTR(f func() (int, error)) (int, error) {
-	for {
-		n, err := f()
-		if err != unix.EINTR {
-			return n, err
 		}
 	}
 }

@@ -25,6 +25,44 @@ func Writev(fd uintptr, a, b []byte) (n int, err error) {
 	return call(unix.SYS_WRITEV, fd, unsafe.Pointer(&v), len(v))
 }
 
+// Splice is splice(2) of up to n bytes between two files, at least one of them a pipe. 0 bytes without an error are the end of from.
+func Splice(from, to uintptr, n int) (int, error) {
+	for {
+		r, _, e := unix.RawSyscall6(unix.SYS_SPLICE, from, 0, to, 0, uintptr(n), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+		switch e {
+		case 0:
+			return int(r), nil
+		case syscall.EINTR:
+		default:
+			return 0, e
+		}
+	}
+}
+
+// Sendmsg is sendmsg(2) of b with control messages. The call does not wait, on any socket, and raises no SIGPIPE.
+func Sendmsg(socket uintptr, b, control []byte) error {
+	m := messageOf(b, control)
+	_, err := call(unix.SYS_SENDMSG, socket, unsafe.Pointer(&m), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	return err
+}
+
+// Recvmsg is recvmsg(2) into b and control, and returns the lengths of both and the flags of the message. The call does not wait, on any socket. Received
+// descriptors are closed on exec.
+func Recvmsg(socket uintptr, b, control []byte) (n, controls, flags int, err error) {
+	m := messageOf(b, control)
+	n, err = call(unix.SYS_RECVMSG, socket, unsafe.Pointer(&m), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+	return n, int(m.Controllen), int(m.Flags), err
+}
+
+func messageOf(b, control []byte) (m unix.Msghdr) {
+	v := &unix.Iovec{Base: unsafe.SliceData(b)}
+	v.SetLen(len(b))
+	m.Iov, m.Control = v, unsafe.SliceData(control)
+	m.SetIovlen(1)
+	m.SetControllen(len(control))
+	return m
+}
+
 // Poll returns the events of events that are there now, as poll(2) does with a timeout of 0.
 func Poll(fd uintptr, events int16) int16 {
 	p := unix.PollFd{Fd: int32(fd), Events: events}

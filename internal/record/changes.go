@@ -54,9 +54,9 @@ const leastSince = 4 << 10
 
 var seed = maphash.MakeSeed()
 
-// Changed returns a record with the fields of the struct to which v points that have changed since the last call; nil: none has. The first
-// record has all fields. If the caller cannot store the record, the caller calls Again.
-func (w *Writer) Changed(v any) []byte {
+// Write passes a record with the fields of the struct to which v points that have changed since the last call to store, unless none has. The first record has all
+// fields, and so has the next record after store has returned false. The record is valid until store returns.
+func (w *Writer) Write(v any, store func(record []byte) bool) {
 	x := reflect.ValueOf(v)
 	e, fields, marks := begin(x.Type().Elem()), layoutOf(x.Type().Elem()).fields, w.marks
 	w.marks = nil // after a panic the next record has all fields
@@ -67,27 +67,28 @@ func (w *Writer) Changed(v any) []byte {
 	e.buf = header(e.spare[:0], w.Owner, kind)
 	some := first
 	for i := range fields {
-		clear(e.seen)
+		if len(e.seen) > 0 {
+			clear(e.seen)
+		}
 		some = e.changed(&fields[i], x.UnsafePointer(), &marks[i], first) || some
 	}
-	w.marks, e.spare = marks, e.buf
-	var b []byte
-	if some {
-		b = bytes.Clone(e.buf)
-	}
-	e.end()
-	switch w.since += len(b); {
+	n := len(e.buf)
+	switch {
 	case first:
-		w.whole, w.since = len(b), 0
-	case w.since > leastSince+2*w.whole:
-		w.Again()
-		return w.Changed(v)
+		w.whole, w.since = n, 0
+	case some:
+		w.since += n
 	}
-	return b
+	again := w.since > leastSince+2*w.whole
+	if !again && (!some || store(e.buf)) {
+		w.marks = marks
+	}
+	e.spare = e.buf
+	e.end()
+	if again {
+		w.Write(v, store)
+	}
 }
-
-// Again has the next record have all fields.
-func (w *Writer) Again() { w.marks = nil }
 
 // Gone returns the record of the owner's end.
 func (w *Writer) Gone() []byte { return header(nil, w.Owner, kindGone) }
@@ -125,7 +126,7 @@ func (e *encoder) changed(f *field, p unsafe.Pointer, mark *uint64, first bool) 
 // news writes the news of a Journal, if the Journal can tell them.
 func (e *encoder) news(f *field, p unsafe.Pointer) (ok bool) {
 	before := len(e.buf)
-	e.buf = appendSized(e.buf, news+f.name)
+	e.buf = append(e.buf, f.news...)
 	at := e.open()
 	e.buf, ok = f.at(p).Interface().(Journal).News(e.buf)
 	if e.close(at) == 0 {

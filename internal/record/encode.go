@@ -37,7 +37,7 @@ func variable(v reflect.Value) reflect.Value {
 // the values are read from memory. Only maps and interfaces are read by reflection.
 type encoder struct {
 	buf   []byte
-	spare []byte   // memory of the encoder, for Changed
+	spare []byte   // memory of the encoder, for Write
 	path  []string // of the field being written, for a panic
 	depth int
 	seen  map[object]int // the pointers so far, numbered from 1
@@ -64,7 +64,9 @@ func begin(t reflect.Type) *encoder {
 func (e *encoder) end() []byte {
 	b := e.buf
 	e.buf, e.path = nil, e.path[:0]
-	clear(e.seen)
+	if len(e.seen) > 0 {
+		clear(e.seen)
+	}
 	encoders.Put(e)
 	return b
 }

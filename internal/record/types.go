@@ -80,6 +80,7 @@ type field struct {
 	offset uintptr
 	name   string
 	head   []byte // the name with its length
+	news   []byte // of a Journal: as head, for its news
 	layout *layout
 
 	journal   bool // the pointer to the field is a Journal
@@ -108,7 +109,7 @@ func layoutOf(t reflect.Type) *layout {
 func fieldOf(f reflect.StructField) field {
 	name := nameOf(f)
 	return field{
-		index: f.Index[0], offset: f.Offset, name: name, head: appendSized(nil, name), layout: layoutOf(f.Type),
+		index: f.Index[0], offset: f.Offset, name: name, head: appendSized(nil, name), news: appendSized(nil, news+name), layout: layoutOf(f.Type),
 		journal: reflect.PointerTo(f.Type).Implements(reflect.TypeFor[Journal]()), versioned: f.Type.Implements(reflect.TypeFor[Versioned]()),
 	}
 }

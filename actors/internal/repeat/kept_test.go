@@ -22,15 +22,18 @@ func TestNews(t *testing.T) {
 			err = protocol.WrongParams("%d", i)
 		}
 		o.Answers.Add(protocol.ProcessSignalParams{Repeatable: protocol.Repeatable{RequestID: fmt.Sprint(i)}}, protocol.Empty{}, err)
-		b := w.Changed(&o)
-		if err := reader.Read(b); err != nil {
-			t.Fatal(err)
-		}
-		size += len(b)
+		w.Write(&o, func(b []byte) bool {
+			if err := reader.Read(b); err != nil {
+				t.Fatal(err)
+			}
+			size += len(b)
+			return true
+		})
 	}
-	if b := w.Changed(&o); b != nil {
+	w.Write(&o, func(b []byte) bool {
 		t.Errorf("without an answer there are news of %d bytes", len(b))
-	}
+		return true
+	})
 	if size > 1<<20 {
 		t.Errorf("%d answers take %d bytes of records", MaxAnswers+50, size)
 	}

@@ -38,15 +38,17 @@ func TestNews(t *testing.T) {
 					q.Wrote(rapid.IntRange(0, 1).Draw(t, "n"))
 				}
 			}
-			if b := w.Changed(&o); b != nil {
+			w.Write(&o, func(b []byte) bool {
 				if err := reader.Read(b); err != nil {
 					t.Fatal(err)
 				}
-			}
+				return true
+			})
 		}
-		if b := w.Changed(&o); b != nil {
+		w.Write(&o, func(b []byte) bool {
 			t.Errorf("without a change there are news of %d bytes", len(b))
-		}
+			return true
+		})
 		if err := reader.Fill("o", &again); err != nil {
 			t.Fatal(err)
 		}

@@ -62,11 +62,12 @@ func TestNews(t *testing.T) {
 					}
 				}
 			}
-			if b := w.Changed(&o); b != nil {
+			w.Write(&o, func(b []byte) bool {
 				if err := reader.Read(b); err != nil {
 					t.Fatal(err)
 				}
-			}
+				return true
+			})
 			var again owner
 			if err := reader.Fill("o", &again); err != nil {
 				t.Fatal(err)
