@@ -53,6 +53,7 @@ func (s *stream) takeBy(l *lane.Lane, most int) (offset uint64, n int, err error
 		}
 		n, err = l.Take(int(fd), most, estate.Stream(s.p.in.Chain.Owner(), uint8(s.kind)), offset)
 		s.read += uint64(n)
+		s.growFor(fd, n)
 	})
 	return offset, n, err
 }

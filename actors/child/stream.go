@@ -232,12 +232,17 @@ func (s *stream) fill(buf []byte) (n int, eof bool) {
 				break
 			}
 		}
-		if n >= floodSize && !s.grown && !s.p.tty {
-			s.grown = true
-			growPipe(fd, pipeSize)
-		}
+		s.growFor(fd, n)
 	})
 	return n, eof || open != nil
+}
+
+// growFor enlarges the pipe of a program that floods: n bytes were there at once.
+func (s *stream) growFor(fd uintptr, n int) {
+	if n >= floodSize && !s.grown && !s.p.tty {
+		s.grown = true
+		growPipe(fd, pipeSize)
+	}
 }
 
 // readOnce returns the result of one read(2). Any error except EAGAIN is the end of the stream. For

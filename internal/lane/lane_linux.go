@@ -65,8 +65,12 @@ func (s Step) String() string {
 
 var names = [...]string{"free", "taking", "taken", "filling", "filled", "emptying"}
 
-// Size is how many bytes a lane moves at a time at most: the capacity of a new pipe (pipe(7)).
-const Size = 64 << 10
+const (
+	// Size is how many bytes of output a lane moves at a time at most.
+	Size = 128 << 10
+	// FillSize is how many bytes of input a lane moves at a time at most: the capacity of a new pipe (pipe(7)).
+	FillSize = 64 << 10
+)
 
 // Record is the state of a lane, in shared memory. The zero Record means: the lane is free. The words of a Record are stored singly. The
 // step is stored last, so the other words are valid for the step.
@@ -103,12 +107,14 @@ type Lane struct {
 // New returns the lane of a Record and both ends of its pipe. The ends are descriptors in non-blocking mode. The lane does not close them.
 func New(rec *Record, r, w int) *Lane { return &Lane{rec, r, w, -1} }
 
-// Pipe makes the pipe of a lane. The ends are closed on exec.
+// Pipe makes the pipe of a lane. The ends are closed on exec. The pipe has Size bytes, or FillSize if the pipes of the user have too many
+// (pipe-user-pages-soft of pipe(7)).
 func Pipe() (r, w int, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return -1, -1, fmt.Errorf("lane: pipe: %w", err)
 	}
+	unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, Size)
 	return fds[0], fds[1], nil
 }
 
@@ -227,11 +233,11 @@ func (l *Lane) Free() {
 	strike()
 }
 
-// Fill writes data, of Size bytes at most, to the lane, for the stream of m. The bytes are copied: a splice from memory would pass on
+// Fill writes data, of FillSize bytes at most, to the lane, for the stream of m. The bytes are copied: a splice from memory would pass on
 // pages, and the program may read the pages after the memory was used again.
 func (l *Lane) Fill(data []byte, m Move) error {
-	if len(data) > Size {
-		return fmt.Errorf("lane: %d bytes for the lane, it moves %d at a time", len(data), Size)
+	if len(data) > FillSize {
+		return fmt.Errorf("lane: %d bytes for the lane, it moves %d at a time", len(data), FillSize)
 	}
 	m.N = 0
 	l.enter(Filling, m)

@@ -188,7 +188,7 @@ func (m *moved) turn(max int) (more bool, err error) {
 	from := m.committed.Load()
 	move := Move{Stream: 7, Offset: from}
 	if m.input {
-		n := min(m.size-int(from), max, Size)
+		n := min(m.size-int(from), max, FillSize)
 		if n == 0 {
 			return false, nil
 		}
