@@ -215,6 +215,84 @@ func TestRunOverKills(t *testing.T) {
 	}
 }
 
+// TestServerUpgrade: SIGHUP to the holder replaces the server by the binary that is at its path then, and no program notices. A binary that does not run, and a
+// configuration that is wrong, replace nothing.
+func TestServerUpgrade(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const rules = "* cwd /\n* run /**"
+	binary, policy := filepath.Join(dir, "troupe"), newPolicy(t, rules)
+	built, err := troupeBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	troupe, err := os.ReadFile(built)
+	if err != nil {
+		t.Fatal(err)
+	}
+	install := func(b []byte) (inode os.FileInfo) {
+		t.Helper()
+		if err := os.WriteFile(binary+".new", b, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(binary+".new", binary); err != nil {
+			t.Fatal(err)
+		}
+		inode, err := os.Stat(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return inode
+	}
+	install(troupe)
+	h := &held{startServerWith(t, func(cmd *exec.Cmd) { cmd.Path, cmd.Args[0] = binary, binary }, "--holder", "--policy-file", policy.path), 0}
+	h.stderr.await(factTimeout, func() bool { return strings.Contains(string(h.stderr.data), "msg=ready") }) // the holder has been told
+	hangUp := func(want string, times int) {
+		t.Helper()
+		if err := h.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		h.stderr.await(factTimeout, func() bool { return strings.Count(string(h.stderr.data), want) == times })
+	}
+	c := h.session(nil)
+	p := c.start("p", obj{"argv": sh("while read line; do echo got $line; done; exit 7"), "pipeStdin": true})
+	pid, want := p.pid(), ""
+	for i := range 3 {
+		p.write(fmt.Sprintln(i))
+		want = fmt.Sprintf("got %d\n", i)
+		p.awaitOutput("stdout", want)
+		seq, old := p.lastSeq(), h.running()
+
+		install([]byte("no program"))
+		hangUp("no upgrade: run ", i+1)
+		inode := install(append(troupe, byte(i))) // what follows an ELF file means nothing
+		policy.write("nonsense")
+		hangUp("cannot serve (exit code 1)", i+1)
+		if now := h.running(); now != old {
+			t.Fatalf("after refused upgrades the server is process %d, and was %d", now, old)
+		}
+		policy.write(rules)
+		hangUp("serves after an upgrade", i+1)
+		if exe, err := os.Stat(fmt.Sprintf("/proc/%d/exe", h.running())); err != nil || !os.SameFile(exe, inode) {
+			t.Errorf("after an upgrade the server runs %v, %v", exe, err)
+		}
+		<-c.done
+		c = h.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": seq}})
+		p = c.process("p")
+	}
+	if p.pid() != pid {
+		t.Errorf("the program is process %d, and was %d", p.pid(), pid)
+	}
+	c.call("process/closeStdin", obj{"processId": "p"})
+	if code, _ := p.awaitClosed(); code != 7 {
+		t.Errorf("exit code %d", code)
+	}
+	h.stop()
+	if log := h.stderr.String(); strings.Contains(log, "has died") || !strings.Contains(log, "policy") {
+		t.Errorf("the log: %s", log)
+	}
+}
+
 // TestHolderIsKilled: the server and its programs end with the holder.
 func TestHolderIsKilled(t *testing.T) {
 	t.Parallel()

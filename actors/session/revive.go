@@ -30,7 +30,11 @@ func Revive(e *env.Env, sessions, registry *actor.PID) Revived {
 	for name := range e.Estate.Names(prefix) {
 		lost := func(err any) { e.Log.Error("a session of the last server is lost", "record", name, "err", err) }
 		r := new(sessionRecord)
-		if err := e.Estate.Fill(name, r); err != nil {
+		err := e.Estate.Try(name)
+		if err == nil {
+			err = e.Estate.Fill(name, r)
+		}
+		if err != nil {
 			lost(err)
 			continue
 		}
@@ -38,6 +42,7 @@ func Revive(e *env.Env, sessions, registry *actor.PID) Revived {
 		r.reviveProcesses(actor.NewPID(sessions.Address, strings.Join([]string{sessions.Id, r.id, message.SessionName}, "/")), all.Children)
 		all.Sessions = append(all.Sessions, r.request(func(err *protocol.Error) any { lost(err); return message.SessionSpawned{ID: r.id} }))
 	}
+	e.Estate.Revived()
 	e.Estate.DropRest()
 	return all
 }

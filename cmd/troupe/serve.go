@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -76,6 +77,10 @@ func newServe() *cobra.Command {
 			}
 			if err := o.check(); err != nil {
 				return usageError{err}
+			}
+			if hold.Trial() {
+				_, _, err := o.open(slog.New(slog.DiscardHandler))
+				return err
 			}
 			held, err := hold.Attach()
 			if err == nil && held == nil && o.holder {
@@ -160,6 +165,27 @@ func (o *serveOptions) secretFiles() (all []string) {
 	return all
 }
 
+// open opens the files of the options, and says what is wrong with them.
+func (o *serveOptions) open(log *slog.Logger) (*auth.Door, *tls.Config, error) {
+	door, tlsConfig, err := o.credentials.open(o.listen, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.users != "" {
+		users, err := auth.OpenUsers(o.users)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--users-file: %w", err)
+		}
+		o.config.Users = users.Of
+	}
+	if o.policy != "" {
+		if o.config.Rules, err = config.OpenRules(o.policy, log); err != nil {
+			return nil, nil, fmt.Errorf("--policy-file: %w", err)
+		}
+	}
+	return door, tlsConfig, nil
+}
+
 // serve serves until SIGTERM or SIGINT, or on stdio until SIGHUP or the end of stdin, and then drains. A
 // second signal ends the drain: the server kills the remaining programs. The end of a terminal (SIGHUP) is not the end of
 // a server with an address, because its clients may be anywhere. held is nil for a server without a holder.
@@ -185,7 +211,7 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 
 	var server *transport.Server
 	var troupe *actors.Troupe // set before server serves
-	door, tlsConfig, err := o.credentials.open(o.listen, log)
+	door, tlsConfig, err := o.open(log)
 	if err != nil {
 		return err
 	}
@@ -196,18 +222,6 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	o.config.Audit = record
 	if door != nil {
 		o.config.Shares = door.Shares
-	}
-	if o.users != "" {
-		users, err := auth.OpenUsers(o.users)
-		if err != nil {
-			return fmt.Errorf("--users-file: %w", err)
-		}
-		o.config.Users = users.Of
-	}
-	if o.policy != "" {
-		if o.config.Rules, err = config.OpenRules(o.policy, log); err != nil {
-			return fmt.Errorf("--policy-file: %w", err)
-		}
 	}
 	if !o.stdio() {
 		s, err := transport.Listen(o.listen, &transport.ServerOptions{
@@ -280,7 +294,11 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 		go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c, c.About()) }) }()
 		last, gap := held.Serves()
 		ready()
-		if last != "" {
+		switch last {
+		case "":
+		case hold.Replaced:
+			log.Info("serves after an upgrade", "version", o.config.Version, "gap", gap)
+		default:
 			log.Warn("serves in place of a server that died", "died", last, "gap", gap)
 		}
 		select {

@@ -6,6 +6,8 @@
 package estate
 
 import (
+	"fmt"
+	"hash/fnv"
 	"iter"
 	"log/slog"
 	"strings"
@@ -35,6 +37,7 @@ type Estate struct {
 	// Fixed.
 	arena  *arena.Arena
 	owners *atomic.Uint64  // the owner of the newest chain, in memory that outlives this process
+	tried  *tried          // the record being revived, in the same memory
 	lanes  chan *lane.Lane // free ones
 
 	mu        sync.Mutex
@@ -47,7 +50,7 @@ type Estate struct {
 
 // of returns the estate of a ledger. log gets errors that no caller gets.
 func of(l Ledger, log *slog.Logger) (*Estate, error) {
-	e := &Estate{ledger: l, log: log, compactAt: max(compactFrom, 2*l.Size()), names: make(map[string]bool), chains: make(map[uint64]*arena.Chain)}
+	e := &Estate{tried: new(tried), ledger: l, log: log, compactAt: max(compactFrom, 2*l.Size()), names: make(map[string]bool), chains: make(map[uint64]*arena.Chain)}
 	if err := l.Replay(e.found.Read); err != nil {
 		return nil, err
 	}
@@ -70,6 +73,36 @@ func (e *Estate) Names(prefix string) iter.Seq[string] {
 		}
 	}
 }
+
+// tried is the record that a server revives.
+type tried struct {
+	name atomic.Uint64 // its hash; 0: no record is being revived
+	dead atomic.Uint64 // so many servers before have died while reviving it
+}
+
+// maxDead is how many servers may die over a record.
+const maxDead = 2
+
+// Try notes that the record with a name is revived from now on, until the next Try or Revived. If the last maxDead servers have died over the
+// record, Try returns an error, and the record is gone: everybody else goes on.
+func (e *Estate) Try(name string) error {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	t, dead := e.tried, uint64(0)
+	if t.name.Load() == h.Sum64() {
+		dead = t.dead.Load() + 1
+	}
+	t.dead.Store(dead)
+	t.name.Store(h.Sum64())
+	if dead < maxDead {
+		return nil
+	}
+	e.Owner(name).End()
+	return fmt.Errorf("estate: %s: the last %d servers have died over its record", name, dead)
+}
+
+// Revived notes that no record is being revived.
+func (e *Estate) Revived() { e.tried.name.Store(0) }
 
 // Fill fills the struct at v from the record of an earlier server under a name.
 func (e *Estate) Fill(name string, v any) error { return e.found.Fill(name, v) }

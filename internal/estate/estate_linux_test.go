@@ -60,6 +60,47 @@ func TestRecords(t *testing.T) {
 	}
 }
 
+// A record over which two servers have died in a row is given up, at once and for good. Any other record is not.
+func TestTry(t *testing.T) {
+	h := testholder.New(t)
+	e := next(t, h)
+	for _, name := range []string{"a", "b", "c"} {
+		e.Owner(name).Keep(&state1{A: name})
+	}
+	for i, server := range []struct {
+		tries []string
+		lives bool // the server revives all
+		gone  []string
+	}{
+		{[]string{"a", "b"}, false, nil},
+		{[]string{"a", "b", "c"}, true, nil}, // b is not to blame
+		{[]string{"a"}, false, nil},
+		{[]string{"a"}, false, nil},
+		{[]string{"a", "b"}, false, []string{"a"}}, // dies before DropRest
+		{[]string{"b"}, false, nil},
+		{[]string{"b", "c"}, true, []string{"b"}},
+	} {
+		e = next(t, h)
+		var gone []string
+		for _, name := range server.tries {
+			if err := e.Try(name); err != nil {
+				gone = append(gone, name)
+			} else if err := e.Fill(name, new(state1)); err != nil {
+				t.Errorf("server %d: %v", i, err)
+			}
+		}
+		if !slices.Equal(gone, server.gone) {
+			t.Errorf("server %d gives up %q, want %q", i, gone, server.gone)
+		}
+		if server.lives {
+			e.Revived()
+		}
+	}
+	if names := slices.Sorted(next(t, h).Names("")); !slices.Equal(names, []string{"c"}) {
+		t.Errorf("the records %q are left", names)
+	}
+}
+
 // list is a ledger of this process.
 type list struct {
 	records [][]byte

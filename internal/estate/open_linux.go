@@ -23,7 +23,8 @@ type state struct {
 	which  atomic.Uint32 // of the ledger
 	_      uint32
 	owners atomic.Uint64 // the number of the newest chain
-	_      [6]uint64
+	tried  tried
+	_      [4]uint64
 	lanes  [lanes]struct {
 		lane.Record
 		_ [64 - lane.RecordSize]byte
@@ -66,7 +67,7 @@ func Open(h Holder, found map[string]int, size int64, log *slog.Logger) (*Estate
 	if e.arena, err = arena.Open(file("arena"), size); err != nil {
 		return nil, err
 	}
-	e.owners = &s.owners
+	e.owners, e.tried = &s.owners, &s.tried
 	for c := range e.arena.Chains() {
 		count(c)
 		e.chains[c.Owner()] = c

@@ -21,7 +21,8 @@ import (
 
 // Config describes the server of a holder.
 type Config struct {
-	Path string   // of the server's binary
+	Path string   // of the binary of the first server
+	Next string   // of the binary of an upgrade; "": SIGHUP is passed on as any other signal
 	Argv []string // of the server
 	Env  []string // of the server; the holder adds a variable, see Socket
 	Log  func(format string, args ...any)
@@ -88,7 +89,9 @@ type holder struct {
 	stop    bool        // the server has said Stop
 	killed  bool        // a signal asked for the end
 	history []time.Time // the newest deaths
-	again   time.Time   // the next server starts then; zero: a server runs
+	image   image       // of the present server, or else of the next
+	upgrade upgrade
+	again   time.Time // the next server starts then; zero: a server runs
 	buf     []byte
 }
 
@@ -102,7 +105,7 @@ func Run(c Config) (code int, err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 1, fmt.Errorf("holder: become the parent of orphans: %w", err)
 	}
-	h := &holder{Config: c, kids: make(map[string]*kid), names: make(map[string]string), pidfd: -1, socket: -1, buf: newBuffer()}
+	h := &holder{Config: c, kids: make(map[string]*kid), names: make(map[string]string), pidfd: -1, socket: -1, buf: newBuffer(), image: image{c.Path, -1}}
 	if h.woken, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return 1, fmt.Errorf("holder: eventfd: %w", err)
 	}
@@ -112,7 +115,6 @@ func Run(c Config) (code int, err error) {
 		return 1, fmt.Errorf("holder: descriptor for the servers: %w", err)
 	}
 	defer unix.Close(h.place)
-	h.Env = append(slices.Clip(h.Env), variable+"="+strconv.Itoa(h.place))
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
@@ -149,15 +151,22 @@ func exitCode(s syscall.WaitStatus) int {
 // turn waits for something to do, and acts. ended reports the end of the server, with the status.
 func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ended bool) {
 	const none = -1 // poll(2) passes over it
-	poll := [...]unix.PollFd{{Fd: int32(h.woken), Events: unix.POLLIN}, {Fd: none, Events: unix.POLLIN}, {Fd: none, Events: h.events()}}
-	timeout := -1
+	poll := [...]unix.PollFd{{Fd: int32(h.woken), Events: unix.POLLIN}, {Fd: none, Events: unix.POLLIN}, {Fd: none, Events: h.events()}, {Fd: none, Events: unix.POLLIN}}
+	due := h.upgrade.due()
 	if h.pid != 0 {
 		poll[1].Fd = int32(h.pidfd)
 		if !h.hungUp { // else poll would return at once
 			poll[2].Fd = int32(h.socket)
 		}
 	} else {
-		timeout = int(max(time.Until(h.again).Milliseconds()+1, 0))
+		due = h.again
+	}
+	if h.upgrade.pid != 0 {
+		poll[3].Fd = int32(h.upgrade.pidfd)
+	}
+	timeout := -1
+	if !due.IsZero() {
+		timeout = int(max(time.Until(due).Milliseconds()+1, 0))
 	}
 	if _, err := unix.Poll(poll[:], timeout); err != nil && err != unix.EINTR {
 		h.Log("poll: %v", err)
@@ -175,6 +184,11 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 	}
 	for _, s := range caught {
 		h.signal(s.(syscall.Signal))
+	}
+	if h.upgrade.pid != 0 {
+		h.tried()
+	} else if h.upgrade.before != nil && !h.upgrade.kills && time.Now().After(h.upgrade.until) {
+		h.prove()
 	}
 	switch {
 	case h.pid == 0 && h.killed:
@@ -209,10 +223,12 @@ func (h *holder) caught(signals <-chan os.Signal) (all []os.Signal) {
 
 // signal passes a signal on, as a message. A terminal and a service manager may send the server the same signal themselves. The server could
 // not tell a second such signal from one that came twice. A server that starts has no programs yet, and a signal ends it. SIGQUIT is
-// for a server that may read no messages: it prints its stacks, and ends.
+// for a server that may read no messages: it prints its stacks, and ends. SIGHUP asks for an upgrade.
 func (h *holder) signal(s syscall.Signal) {
 	h.killed = h.killed || s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGQUIT
 	switch {
+	case s == syscall.SIGHUP && h.up && h.Next != "":
+		h.tryNext()
 	case h.pid == 0:
 	case s == syscall.SIGQUIT || !h.up:
 		unix.Kill(h.pid, s) // the pid is the server's until reapServer
@@ -243,7 +259,7 @@ func (h *holder) start() error {
 		err = unix.Dup3(fds[1], h.place, 0) // inherited
 	}
 	if err == nil {
-		h.pid, err = syscall.ForkExec(h.Path, h.Argv, &syscall.ProcAttr{Env: h.Env, Files: []uintptr{0, 1, 2}})
+		h.pid, err = syscall.ForkExec(h.image.path, h.Argv, &syscall.ProcAttr{Env: h.env(strconv.Itoa(h.place)), Files: []uintptr{0, 1, 2}})
 	}
 	unix.Dup3(h.woken, h.place, unix.O_CLOEXEC)
 	if err == nil {
@@ -256,8 +272,9 @@ func (h *holder) start() error {
 			h.pid = 0
 		}
 		unix.Close(fds[0])
-		return fmt.Errorf("holder: start the server %s: %w", h.Path, err)
+		return fmt.Errorf("holder: start the server %s: %w", h.image.path, err)
 	}
+	h.upgrade.until = time.Now().Add(probation)
 	h.socket, h.hungUp, h.again = fds[0], false, time.Time{}
 	h.number++
 	h.out = []Message{{Kind: Hello, Number: Version, PID: int(h.number), Text: clip(h.last), Time: h.ended}}
@@ -387,7 +404,7 @@ func (h *holder) intern(name string) string {
 func (h *holder) reap(k *kid, m Message) {
 	answer := Message{Kind: Reaped, ID: m.ID, PID: m.PID}
 	switch {
-	case m.ID == "" && m.PID > 0:
+	case m.ID == "" && m.PID > 0 && m.PID != h.upgrade.pid: // a trial is no orphan
 		answer.End = wait(m.PID, unix.WNOHANG)
 	case k == nil || k.pid <= 0:
 	case k.end != nil:
@@ -427,18 +444,29 @@ func (h *holder) reapServer() (status syscall.WaitStatus, ended bool) {
 	}
 	unix.Close(h.socket)
 	unix.Close(h.pidfd)
-	h.last = "exit code " + fmt.Sprint(e.Status.ExitStatus())
-	if e.Status.Signaled() {
-		h.last = "killed by " + unix.SignalName(e.Status.Signal())
-	}
-	pid, now := h.pid, time.Now()
+	h.last = ending(e.Status)
+	pid, now, u := h.pid, time.Now(), &h.upgrade
 	h.pid, h.pidfd, h.socket, h.out, h.ended = 0, -1, -1, nil, boottime()
-	delay := h.delay(now)
-	h.again = now.Add(delay)
-	if h.up && !h.stop && !h.killed {
+	switch h.again = now; {
+	case u.kills:
+		h.last, u.kills = Replaced, false
+	case h.stop || h.killed || !h.up:
+	case u.before != nil && now.Before(u.until):
+		h.goBack()
+	default:
+		delay := h.delay(now)
+		h.again = now.Add(delay)
 		h.Log("the server, process %d, has died (%s); the next one starts in %v", pid, h.last, delay)
 	}
 	return e.Status, true
+}
+
+// ending says how a process has ended.
+func ending(s syscall.WaitStatus) string {
+	if s.Signaled() {
+		return "killed by " + unix.SignalName(s.Signal())
+	}
+	return "exit code " + strconv.Itoa(s.ExitStatus())
 }
 
 // delay returns how long the next server waits: nothing, unless many servers have died in a row.

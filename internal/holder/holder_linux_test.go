@@ -27,15 +27,22 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "holder":
 		os.Setenv(helper, "server:"+story)
+		log := os.Stderr
+		if story == "upgrade" {
+			log = os.Stdout
+		}
 		code, err := Run(Config{
-			Path: "/proc/self/exe", Argv: []string{"server"}, Env: os.Environ(),
-			Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
+			Path: "/proc/self/exe", Next: os.Getenv(nextVar), Argv: []string{"server"}, Env: os.Environ(),
+			Log: func(format string, args ...any) { fmt.Fprintf(log, format+"\n", args...) },
 		})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(code)
 	case "server":
+		if version, ok := Trial(); ok {
+			tries(version)
+		}
 		s, err := attach()
 		if err == nil {
 			err = servers[story](s)
@@ -75,7 +82,8 @@ func hold(t *testing.T, story string, files ...*os.File) (*exec.Cmd, *bufio.Scan
 
 var servers = map[string]func(*Server) error{
 	"deaths": dies, "lost": loses, "signal": waits, "start": starts, "draining": drains, "inherits": inherits,
-	"fails": func(*Server) error { os.Exit(9); return nil },
+	"upgrade": upgrades,
+	"fails":   func(*Server) error { os.Exit(9); return nil },
 }
 
 const programs = 300 // more descriptors than a message has

@@ -2,6 +2,9 @@ package holder
 
 import "syscall"
 
+// Replaced is Server.Last of a server that follows one that an upgrade has replaced.
+const Replaced = "replaced by the binary on disk"
+
 // End is how a program has ended. The zero End means: the program has not ended.
 type End struct {
 	Ended        bool

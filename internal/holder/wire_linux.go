@@ -9,6 +9,7 @@
 //   - kept.go: what a holder keeps
 //   - wire_linux.go: the messages between holder and server
 //   - holder_linux.go: the holder
+//   - upgrade_linux.go: a server of another binary
 //   - server_linux.go: the server's side
 //
 // # Messages

@@ -984,6 +984,12 @@ var mutants = []mutant{
 	{file: "internal/record/clock.go", old: `case *t != t.Round(0):`, new: `case false:`, breaks: "a deadline in a record survives a step of the wall clock"},
 	{file: "internal/record/types.go", old: `c.good[t] = c.good[t] || !key`, new: `c.good[t] = true || !key`, breaks: "each field that cannot be written is named"},
 	{file: "internal/record/types.go", old: `case lost && strings.TrimSpace(why) == "":`, new: `case lost && why == "never":`, breaks: "a field of a record is not lost without a reason"},
+	{file: "internal/holder/upgrade_linux.go", old: `if e.Status != 0 {`, new: `if false {`, breaks: "a binary that cannot serve replaces nothing", run: "^TestUpgrade$"},
+	{file: "internal/holder/holder_linux.go", old: `case u.before != nil && now.Before(u.until):`, new: `case false:`, breaks: "after the early death of a new server the last binary comes back", run: "^TestUpgrade$"},
+	{file: "internal/holder/holder_linux.go", old: `m.PID > 0 && m.PID != h.upgrade.pid:`, new: `m.PID > 0:`, breaks: "the end of a trial is the holder's"},
+	{file: "internal/estate/estate.go", old: `if dead < maxDead {`, new: `if true {`, breaks: "a record that kills each server is given up"},
+	{file: "internal/estate/estate.go", old: `	e.Owner(name).End()
+	return fmt`, new: `	return fmt`, breaks: "a record that was given up is gone"},
 	{file: "internal/record/changes.go", old: `sum == *mark && !first {`, new: `!first {`, breaks: "a large field of a record is written again once it has changed"},
 	{file: "actors/process/launch/launch.go", old: `	l.version++
 	l.Spec.Size = size`, new: `	l.Spec.Size = size`, breaks: "held: the next run has the size of the last resize"},

@@ -5,8 +5,8 @@
 // not even log/slog.
 //
 // The holder starts its own program again, with the same arguments, as the server. The server parses the arguments, and tells what is wrong
-// with them. The program is /proc/self/exe: the file of the holder, even if an installation has put another file at its path. So holder and server are
-// of one build, and nobody changes the version of a server by killing it.
+// with them. The program is /proc/self/exe: the file of the holder, even if an installation has put another file at its path. So nobody changes the
+// version of a server by killing it. SIGHUP to the holder does: see upgrade_linux.go of internal/holder.
 package hold
 
 import (
@@ -20,6 +20,9 @@ import (
 
 // Flag is the flag of troupe serve without its dashes.
 const Flag = "holder"
+
+// Replaced is what Serves says after an upgrade.
+const Replaced = holder.Replaced
 
 // ErrLost means: the holder has ended.
 var ErrLost = errors.New("the holder of this server has ended, and the programs end with it: start troupe serve again")

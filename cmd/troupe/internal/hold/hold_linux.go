@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -16,12 +17,23 @@ import (
 // serverName is the argv[0] and the name of the main thread of a server with a holder.
 const serverName = "troupe-server"
 
+// trial is true if a holder runs this program to find out whether it can serve.
+var trial bool
+
 // socket is the descriptor of this server's socket to its holder; 0: there is no holder.
 var socket int
 
 // init makes this program a holder if its arguments say so. Neither main nor the init of most other packages runs then.
 func init() {
 	if len(os.Args) < 2 || os.Args[1] != "serve" {
+		return
+	}
+	version, ok := holder.Trial()
+	if ok {
+		if trial = version == holder.Version; !trial {
+			fmt.Fprintf(os.Stderr, "troupe serve: the holder speaks version %d, and this binary version %d: start the server anew\n", version, holder.Version)
+			os.Exit(1)
+		}
 		return
 	}
 	fd, ok := holder.Socket()
@@ -41,12 +53,38 @@ func init() {
 // hold is a holder, and returns its exit code.
 func hold() int {
 	code, err := holder.Run(holder.Config{
-		Path: "/proc/self/exe", Argv: append([]string{serverName}, os.Args[1:]...), Env: os.Environ(), Log: log,
+		Path: "/proc/self/exe", Next: installed(), Argv: append([]string{serverName}, os.Args[1:]...), Env: os.Environ(), Log: log,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "troupe serve:", err)
 	}
 	return code
+}
+
+// installed returns the path of the command: where an upgrade finds its binary. A link stays a link, since an installation may change the link.
+func installed() string {
+	self, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return ""
+	}
+	names := []string{os.Args[0]}
+	if !strings.Contains(os.Args[0], "/") {
+		names = nil
+		for dir := range strings.SplitSeq(os.Getenv("PATH"), ":") {
+			names = append(names, dir+"/"+os.Args[0])
+		}
+	}
+	dir, _ := os.Getwd()
+	for _, name := range names {
+		if st, err := os.Stat(name); err == nil && os.SameFile(st, self) {
+			if name[0] != '/' {
+				name = dir + "/" + name
+			}
+			return name
+		}
+	}
+	path, _ := os.Readlink("/proc/self/exe")
+	return path
 }
 
 // log writes an error as the server logs. A holder waits for nobody: if nobody reads stderr, the line is lost. A pipe that is ready has
@@ -58,6 +96,9 @@ func log(format string, args ...any) {
 		unix.Write(2, line)
 	}
 }
+
+// Trial reports whether this process is to find out whether it can serve, and not to serve: with exit code 0, it replaces the present server.
+func Trial() bool { return trial }
 
 // Attach returns the side of this server to its holder; nil: the server has none.
 func Attach() (*Server, error) {

@@ -1,0 +1,152 @@
+package holder
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// An upgrade replaces the server by a server of the binary that is now at the path Config.Next. SIGHUP asks for one:
+//
+//   - the trial: the new binary runs with the arguments of the server, and finds out whether it can serve. Meanwhile the present server goes on, and
+//     also after a trial that fails
+//   - the switch: the present server is killed, and the new binary is the next server
+//   - the probation: if the new server dies in its first seconds, the last binary comes back
+//
+// The holder itself stays what it is.
+
+const (
+	// trialTime bounds a trial.
+	trialTime = 10 * time.Second
+	// probation is how long a new binary has to serve until the binary from before is forgotten.
+	probation = 5 * time.Second
+	// trial begins the variable of a trial. The version of the messages follows.
+	trial = "try:"
+)
+
+// An image is the file that a server executes.
+type image struct {
+	path string // for execve(2)
+	fd   int    // path names this descriptor; below 0: none
+}
+
+func (i image) close() {
+	if i.fd >= 0 {
+		unix.Close(i.fd)
+	}
+}
+
+// upgrade is the state of an upgrade. The zero upgrade: there is none.
+type upgrade struct {
+	// The trial.
+	to       image
+	pid      int // 0: none is running
+	pidfd    int
+	deadline time.Time
+
+	kills  bool      // the present server was killed for the switch
+	before *image    // of the server before; nil: the present image has proved itself
+	until  time.Time // the end of the probation
+}
+
+// Trial returns the version of the messages of the holder, if a holder runs this process to find out whether it can serve. Such a process ends
+// with exit code 0 if it can, and otherwise says on stderr why not. A process calls Trial once, before Socket.
+func Trial() (version int, ok bool) {
+	text, ok := strings.CutPrefix(os.Getenv(variable), trial)
+	if ok {
+		os.Unsetenv(variable)
+		version, _ = strconv.Atoi(text)
+	}
+	return version, ok
+}
+
+// env is the environment of a server or of a trial.
+func (h *holder) env(value string) []string {
+	return append(h.Env[:len(h.Env):len(h.Env)], variable+"="+value)
+}
+
+// tryNext begins a trial.
+func (h *holder) tryNext() {
+	u := &h.upgrade
+	if u.pid != 0 || u.kills {
+		return
+	}
+	fd, err := unix.Open(h.Next, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		h.Log("no upgrade: open %s: %v", h.Next, err)
+		return
+	}
+	u.to = image{fmt.Sprint("/proc/self/fd/", fd), fd}
+	u.pid, err = syscall.ForkExec(u.to.path, h.Argv, &syscall.ProcAttr{Env: h.env(trial + strconv.Itoa(Version)), Files: []uintptr{0, 2, 2}})
+	if err != nil {
+		u.pid = 0
+		u.to.close()
+		h.Log("no upgrade: run %s: %v", h.Next, err)
+		return
+	}
+	if u.pidfd, err = unix.PidfdOpen(u.pid, 0); err != nil {
+		u.pidfd = -1 // its end is seen at the deadline
+	}
+	u.deadline = time.Now().Add(trialTime)
+}
+
+// tried looks whether the trial has ended, and begins the switch if the new binary can serve.
+func (h *holder) tried() {
+	u := &h.upgrade
+	e, late := wait(u.pid, unix.WNOHANG), time.Now().After(u.deadline)
+	if !e.Ended {
+		if late {
+			unix.Kill(u.pid, unix.SIGKILL) // the pid is the trial's until wait
+			u.deadline = time.Now().Add(trialTime)
+		}
+		return
+	}
+	if u.pidfd >= 0 {
+		unix.Close(u.pidfd)
+	}
+	u.pid = 0
+	if e.Status != 0 {
+		h.Log("no upgrade: %s cannot serve (%s): the present server goes on", h.Next, ending(e.Status))
+		u.to.close()
+		return
+	}
+	h.prove() // an upgrade within the probation of the last
+	before := h.image
+	u.before, h.image = &before, u.to
+	if h.pid != 0 {
+		u.kills = true
+		unix.Kill(h.pid, unix.SIGKILL)
+	}
+}
+
+// prove forgets the image from before.
+func (h *holder) prove() {
+	if u := &h.upgrade; u.before != nil {
+		u.before.close()
+		u.before = nil
+	}
+}
+
+// goBack has the image from before come back, after the death of a new server in its probation.
+func (h *holder) goBack() {
+	u := &h.upgrade
+	h.Log("the server of %s has died (%s) in its first %v: the last binary comes back", h.Next, h.last, probation)
+	h.image.close()
+	h.image, u.before = *u.before, nil
+}
+
+// due is when the upgrade needs a turn; zero: never.
+func (u *upgrade) due() time.Time {
+	switch {
+	case u.pid != 0:
+		return u.deadline
+	case u.before != nil:
+		return u.until
+	}
+	return time.Time{}
+}

@@ -1,0 +1,128 @@
+package holder
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// nextVar is the variable with Config.Next.
+const nextVar = "TROUPE_HOLDER_NEXT"
+
+// own returns the name of the file that this process executes.
+func own() string {
+	path, _ := os.Readlink("/proc/self/exe")
+	return filepath.Base(path)
+}
+
+// tries is a trial of TestUpgrade.
+func tries(version int) {
+	switch {
+	case version != Version:
+		fmt.Fprintln(os.Stderr, "another version:", version)
+		os.Exit(1)
+	case own() == "refuses":
+		os.Exit(3)
+	}
+	os.Exit(0)
+}
+
+// upgrades is a server of TestUpgrade.
+func upgrades(s *Server) error {
+	if own() == "dies" {
+		os.Exit(4)
+	}
+	if s.Number == 1 {
+		if err := s.Keep("p", map[string]int{"file": 0}); err != nil {
+			return err
+		}
+	}
+	if len(s.Found) != 1 && s.Number > 1 {
+		return fmt.Errorf("server %d has found %v", s.Number, s.Found)
+	}
+	s.Up() // from now on SIGHUP is no end of a server that starts
+	fmt.Println("serves", own(), s.Number, s.Last)
+	<-s.Signals()
+	return s.Stop()
+}
+
+// SIGHUP replaces the server by one of the binary that is on disk then. A binary that cannot serve replaces nothing, and after the early death of
+// a new server the last binary comes back. The holder keeps what it has.
+func TestUpgrade(t *testing.T) {
+	dir := t.TempDir()
+	next := filepath.Join(dir, "next")
+	t.Setenv(nextVar, next)
+	install := func(name string) {
+		t.Helper()
+		os.Remove(next)
+		if err := os.Symlink(filepath.Join(dir, name), next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"good", "better", "refuses", "dies"} {
+		if err := copyFile(os.Args[0], filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd, out := hold(t, "upgrade")
+	await := func(want string) {
+		t.Helper()
+		if !out.Scan() || !strings.Contains(out.Text(), want) {
+			t.Fatalf("%q, %v; want %q", out.Text(), out.Err(), want)
+		}
+	}
+	await("serves " + filepath.Base(os.Args[0]) + " 1 ")
+	for _, step := range []struct {
+		install string
+		want    []string
+	}{
+		{"good", []string{"serves good 2 " + Replaced}},
+		{"refuses", []string{"cannot serve (exit code 3)"}},
+		{"absent", []string{"no upgrade: open "}},
+		{"dies", []string{"has died (exit code 4) in its first", "serves good 4 exit code 4"}},
+		{"better", []string{"serves better 5 " + Replaced}},
+	} {
+		install(step.install)
+		cmd.Process.Signal(syscall.SIGHUP)
+		for _, want := range step.want {
+			await(want)
+		}
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The server takes the end of a trial for that of an orphan: both are children of the holder. The holder needs it.
+func TestTrialIsNoOrphan(t *testing.T) {
+	pid, err := syscall.ForkExec("/bin/true", []string{"true"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !wait(pid, unix.WNOWAIT).Ended {
+	}
+	h := &holder{upgrade: upgrade{pid: pid}}
+	if h.do(Message{Kind: Reap, PID: pid}); len(h.out) != 1 || h.out[0].End.Ended {
+		t.Errorf("the answers are %+v", h.out)
+	}
+	if e := wait(pid, unix.WNOHANG); !e.Ended || e.Status != 0 {
+		t.Errorf("the end is %+v", e)
+	}
+}
+
+func copyFile(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o755)
+}
