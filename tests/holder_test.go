@@ -196,6 +196,43 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	}
 }
 
+// TestSpoolOfKilledServer: output that goes to disk while the client is away is complete, although the server is killed again and again meanwhile.
+func TestSpoolOfKilledServer(t *testing.T) {
+	t.Parallel()
+	h := startHeld(t, nil, "--spool-dir", t.TempDir())
+	end := filepath.Join(t.TempDir(), "end")
+	c := h.session(nil)
+	before := h.descriptors()
+	p := c.start("p", obj{
+		"argv":      sh("for i in $(seq 0 9999 299999); do seq $i $((i + 9998)); echo err >&2; sleep .03; done; echo > " + end + "; exit 7"),
+		"retention": obj{"bytes": 8192, "onFull": "spool"},
+	})
+	for range 4 { // after the fifth death of a minute the next server waits
+		h.kill()
+		time.Sleep(time.Duration(100+rand.IntN(200)) * time.Millisecond)
+	}
+	<-c.done
+	eventually(t, "the program has written all", func() bool { _, err := os.Stat(end); return err == nil })
+	stdout, stderr := p.output("stdout"), p.output("stderr") // before the first kill
+	c = h.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": p.lastSeq()}})
+	p = c.process("p")
+	if code, _ := p.awaitClosed(); code != 7 {
+		t.Errorf("exit code %d", code)
+	}
+	var want strings.Builder
+	for i := range 31 * 9999 {
+		fmt.Fprintln(&want, i)
+	}
+	if got := stdout + p.output("stdout"); got != want.String() {
+		t.Errorf("stdout has %d bytes, want %d", len(got), want.Len())
+	}
+	if got := stderr + p.output("stderr"); got != strings.Repeat("err\n", 31) {
+		t.Errorf("stderr has %q", got)
+	}
+	c.call("session/close", obj{})
+	eventually(t, "the holder has no file of the process", func() bool { return h.descriptors() <= before })
+}
+
 // TestRunOverKills: troupe run has the whole output, and the exit code of its program, although its server is killed.
 func TestRunOverKills(t *testing.T) {
 	t.Parallel()

@@ -34,14 +34,15 @@ type Host struct {
 	order           *order
 	sandboxes       sandboxTrials
 
-	threads pool
-	lanes   chan *lane.Lane // that nobody uses
-	serving pool            // of a Host with a holder: for children with Spec.Serve
-	serve   sync.Once
-	turns   *turns
-	open    context.Context // of all starts: done when the host is closing
-	stop    context.CancelCauseFunc
-	starts  sync.WaitGroup // starts and questions that have no answer yet
+	threads  pool
+	lanes    chan *lane.Lane // that nobody uses
+	spoolers chan struct{}   // has a token for each pump that may hold a lane while the disk writes: not for all lanes
+	serving  pool            // of a Host with a holder: for children with Spec.Serve
+	serve    sync.Once
+	turns    *turns
+	open     context.Context // of all starts: done when the host is closing
+	stop     context.CancelCauseFunc
+	starts   sync.WaitGroup // starts and questions that have no answer yet
 
 	mu         sync.Mutex
 	answerTime time.Duration // of new starts
@@ -67,6 +68,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		completeSandbox: cfg.CompleteSandbox,
 		hidden:          cfg.Hidden,
 		lanes:           cfg.Lanes,
+		spoolers:        make(chan struct{}, max(cap(cfg.Lanes)/2, 1)),
 		answerTime:      cfg.AnswerTime,
 		live:            make(map[*process]struct{}),
 		found:           make(map[string]*found),

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"bytes"
 	"math"
 	"sync"
 	"time"
@@ -361,15 +362,42 @@ func (in *Intake) PutKept(s protocol.Stream, r Room, offset uint64, c Credit) {
 	}
 }
 
-// Found adds output that an earlier server has put into the chain, and not into the log.
-func (in *Intake) Found(e arena.Entry) {
-	h := e.Header()
-	e.SetSeq(0) // of the earlier server, which nobody has seen
-	e.Block.Hold()
+// PutSpooled hands n bytes of output over to the intake, which are in e after room for their place. If c has a spool, the spool has them, too, at
+// offset at, and e gets their place alone. offset is as for PutKept.
+func (in *Intake) PutSpooled(s protocol.Stream, e arena.Entry, n int, at int64, offset uint64, c Credit) {
+	unused := c
+	unused.N -= n
+	f := Fact{Kind: FactOutput, Stream: s, Data: e.Data()[estate.PlaceSize:][:n], AtMs: time.Now().UnixMilli()}
+	h := arena.Header{Kind: estate.KindSpooled, Stream: uint8(s), AtMs: f.AtMs, Offset: offset}
+	estate.PutPlace(e.Data(), at, n)
 	in.mu.Lock()
-	in.flight += int64(len(e.Data()))
+	if c.Spool != nil {
+		f.Spool, f.At, f.Data = c.Spool, at, bytes.Clone(f.Data)
+		f.Kept = in.Chain.Commit(e, estate.PlaceSize, h)
+	} else {
+		f.Kept = in.Chain.Commit(e, estate.PlaceSize+n, h)
+		f.Kept.Block.Hold()
+		f.Slab = f.Kept.Block
+	}
 	in.mu.Unlock()
-	in.put(Fact{Kind: FactOutput, Stream: protocol.Stream(h.Stream), Data: e.Data(), Slab: e.Block, Kept: e, AtMs: h.AtMs}, Credit{})
+	in.put(f, unused)
+}
+
+// Found adds output that an earlier server has put into the chain, and not into the log. If the output is on disk, data has it.
+func (in *Intake) Found(e arena.Entry, data []byte) {
+	o := estate.OutputOf(e)
+	e.SetSeq(0) // of the earlier server, which nobody has seen
+	f := Fact{Kind: FactOutput, Stream: protocol.Stream(o.Stream), Data: o.Data, Kept: e, AtMs: o.AtMs}
+	if o.Data == nil {
+		f.Data, f.Spool, f.At = data, in.spool, o.InFile
+	} else {
+		e.Block.Hold()
+		f.Slab = e.Block
+	}
+	in.mu.Lock()
+	*in.taken(f.Spool) += int64(o.N)
+	in.mu.Unlock()
+	in.put(f, Credit{})
 }
 
 // Lost adds: n bytes of a stream were dropped, because the intake was aborted.

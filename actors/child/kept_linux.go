@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/arena"
 	"github.com/b6f6fdd7/troupe/internal/estate"
 	"github.com/b6f6fdd7/troupe/internal/lane"
 )
@@ -26,12 +27,22 @@ func (s *stream) moveKept() bool {
 		s.drop()
 		return false
 	}
-	l := <-s.p.host.lanes
-	offset, n, err := s.takeBy(l, credit.N)
-	if n > 0 {
-		err = s.keep(l, offset, n, credit)
+	if credit.Spool != nil { // the disk may be slow, and other programs need lanes
+		s.p.host.spoolers <- struct{}{}
+		defer func() { <-s.p.host.spoolers }()
+		most = min(credit.N, arena.MaxEntry-estate.PlaceSize)
 	} else {
+		most = credit.N
+	}
+	l := <-s.p.host.lanes
+	offset, n, err := s.takeBy(l, most)
+	switch {
+	case n == 0:
 		s.p.in.GiveBack(credit)
+	case credit.Spool != nil:
+		err = s.spool(l, offset, n, credit)
+	default:
+		err = s.keep(l, offset, n, credit)
 	}
 	s.p.host.lanes <- l
 	s.putOut(n)
@@ -69,14 +80,43 @@ func (s *stream) keep(l *lane.Lane, offset uint64, n int, credit Credit) error {
 		return s.keepNot(l, n, credit, err)
 	}
 	s.p.in.PutKept(s.kind, room, offset, credit)
-	s.p.in.Chain.Word(int(s.kind)).Store(offset + uint64(n))
+	s.count(l, offset+uint64(n))
+	return nil
+}
+
+// count ends the move of output to the chain, which has the bytes of the stream up to end.
+func (s *stream) count(l *lane.Lane, end uint64) {
+	s.p.in.Chain.Word(int(s.kind)).Store(end)
 	l.Free()
+}
+
+// spool moves n bytes from a lane to the file of the process, and their place to the chain, and frees the lane.
+func (s *stream) spool(l *lane.Lane, offset uint64, n int, credit Credit) error {
+	room, err := s.p.in.Chain.Reserve(estate.PlaceSize + n)
+	if err != nil {
+		return s.keepNot(l, n, credit, err)
+	}
+	data := room.Data()[estate.PlaceSize:]
+	l.At(room.Place() + estate.PlaceSize)
+	if err := l.Read(data); err != nil {
+		return s.keepNot(l, n, credit, err)
+	}
+	at, err := credit.Spool.Write(data)
+	if err != nil {
+		credit = s.unspool(n, credit, err)
+	}
+	s.p.in.PutSpooled(s.kind, room, n, at, offset, credit)
+	s.count(l, offset+uint64(n))
 	return nil
 }
 
 // keepNot takes output that cannot be kept for the next program: viewers of this one get the output.
 func (s *stream) keepNot(l *lane.Lane, n int, credit Credit, why error) error {
 	s.p.host.log.Error("output that the next server will not have", "pid", s.p.PID(), "bytes", n, "err", why)
+	if credit.Spool != nil {
+		credit.Spool.Return(int64(n))
+		credit = s.unspool(n, credit, why)
+	}
 	data := make([]byte, n)
 	if err := l.Read(data); err != nil {
 		s.p.in.GiveBack(credit)

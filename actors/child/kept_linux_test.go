@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/arena"
 	"github.com/b6f6fdd7/troupe/internal/estate"
 	"github.com/b6f6fdd7/troupe/internal/pace"
@@ -19,6 +20,7 @@ import (
 type noHolder struct{}
 
 func (noHolder) KeepNoted(string, string, map[string]int) error { return nil }
+func (noHolder) Drop(string, ...string) error                   { return nil }
 
 func newEstate(t *testing.T) *estate.Estate {
 	t.Helper()
@@ -102,6 +104,79 @@ func TestKeptStreams(t *testing.T) {
 			}
 			if n := in.Word(estate.WordGiven).Load(); n < uint64(len(text)) {
 				t.Errorf("%d bytes of input are counted as given", n)
+			}
+		})
+	}
+}
+
+// Output for the disk is in the file, and the chain has the places; output that the disk does not take is in the chain.
+func TestKeptSpool(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		file   *os.File
+		script string
+		onDisk bool
+	}{
+		"disk":      {file, "seq 50000; echo wrong >&2", true},
+		"full disk": {full, "echo wrong >&2", false}, // there is credit for no more
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEstate(t)
+			out, in, err := e.NewChains()
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := newHost(t, HostConfig{Lanes: e.Lanes()})
+			w := newWatched(t, 0) // nothing stays in memory
+			w.in.Chain, w.in.Input, w.in.spool = out, in, spool.NewDisk("", 0, nil).New(1<<20)
+			if err := w.in.spool.Restore(test.file, nil); err != nil {
+				t.Fatal(err)
+			}
+			started := make(chan error)
+			h.Start(piped(script(test.script)), w.in, func(handle Handle, err error) {
+				w.Handle = handle
+				started <- err
+			})
+			if err := <-started; err != nil {
+				t.Fatal(err)
+			}
+			go w.take()
+			w.untilClosed()
+			kept := make(map[protocol.Stream][]byte)
+			for e := range out.Entries() {
+				o := estate.OutputOf(e)
+				s := protocol.Stream(o.Stream)
+				if o.Offset != uint64(len(kept[s])) || (o.Data == nil) != test.onDisk {
+					t.Errorf("after %d bytes of %v there is %+v", len(kept[s]), s, o)
+				}
+				data := o.Data
+				if data == nil {
+					data = make([]byte, o.N)
+					if _, err := test.file.ReadAt(data, o.InFile); err != nil {
+						t.Fatal(err)
+					}
+				}
+				kept[s] = append(kept[s], data...)
+			}
+			for s, got := range w.out {
+				if !bytes.Equal(kept[s], got) || out.Word(int(s)).Load() != uint64(len(got)) {
+					t.Errorf("%v: %d bytes are kept and %d counted, the viewers get %d", s, len(kept[s]), out.Word(int(s)).Load(), len(got))
+				}
+			}
+			if string(w.out[protocol.Stderr]) != "wrong\n" || len(w.out[protocol.Stdout]) == 0 && test.onDisk {
+				t.Errorf("the output is %d bytes and %q", len(w.out[protocol.Stdout]), w.out[protocol.Stderr])
+			}
+			w.in.mu.Lock()
+			defer w.in.mu.Unlock()
+			if w.in.flight != 0 || w.in.spooling != 0 {
+				t.Errorf("%d and %d bytes are under way", w.in.flight, w.in.spooling)
 			}
 		})
 	}

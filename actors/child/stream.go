@@ -133,12 +133,7 @@ func (s *stream) move() bool {
 	if n > 0 && credit.Spool != nil {
 		var err error
 		if at, err = credit.Spool.Write(buf[:n]); err != nil {
-			s.p.host.log.Error("the spool has failed: output stays in memory, and the program waits when memory is full", "pid", s.p.PID(), "err", err)
-			left := credit
-			left.N -= n
-			s.p.in.GiveBack(left)
-			credit.N = n
-			credit = s.p.in.Keep(credit)
+			credit = s.unspool(n, credit, err)
 		}
 	}
 	switch {
@@ -154,6 +149,16 @@ func (s *stream) move() bool {
 	}
 	s.putOut(n)
 	return !eof
+}
+
+// unspool returns credit for n bytes in memory in place of credit for a spool that has failed.
+func (s *stream) unspool(n int, credit Credit, err error) Credit {
+	s.p.host.log.Error("the spool has failed: output stays in memory, and the program waits when memory is full", "pid", s.p.PID(), "err", err)
+	left := credit
+	left.N -= n
+	s.p.in.GiveBack(left)
+	credit.N = n
+	return s.p.in.Keep(credit)
 }
 
 // putOut counts n bytes given to the Intake.

@@ -192,12 +192,19 @@ func (l *Log) Append(s protocol.Stream, data []byte, lent slab.Memory) {
 	l.push(Entry{Kind: Output, Stream: s, Data: data, Slab: lent})
 }
 
+// A Restored is an entry of a log of an earlier server.
+type Restored struct {
+	Entry
+	File  *spool.File // has the output; nil: Data is the output
+	Piece spool.Piece // in File
+}
+
 // Restore has an empty log hold the entries from the seq first to the seq last. Entries has them sorted, without output that nobody can
 // read. written is as Written. The log takes over a hold of the memory of each entry. Nothing grows that was in the log.
-func (l *Log) Restore(first, last, written uint64, entries []Entry) {
+func (l *Log) Restore(first, last, written uint64, entries []Restored) {
 	l.first = first - 1
 	for seq := first; seq <= last; seq++ {
-		e := Entry{AtMs: l.NowMs, Kind: Output, Stream: protocol.Stdout}
+		e := Restored{Entry: Entry{AtMs: l.NowMs, Kind: Output, Stream: protocol.Stdout}}
 		if len(entries) > 0 && entries[0].Seq == seq {
 			e, entries = entries[0], entries[1:]
 		}
@@ -209,7 +216,10 @@ func (l *Log) Restore(first, last, written uint64, entries []Entry) {
 		default:
 			l.newest[e.Kind] = int32(e.run()) + 1
 		}
-		l.push(e)
+		l.push(e.Entry)
+		if e.File != nil {
+			l.spool(e.File, e.Piece)
+		}
 	}
 	_, live := l.before(len(l.items))
 	l.droppedBytes = written - min(written, live)
@@ -232,21 +242,27 @@ func (l *Log) young(it *item, ms uint64) bool { return uint64(l.NowMs-it.AtMs) <
 
 // AppendSpooled adds n bytes of output at a place of a file on disk.
 func (l *Log) AppendSpooled(s protocol.Stream, f *spool.File, at int64, n int) {
-	l.spooled += int64(n)
 	if k := len(l.items); k > 0 {
 		it := &l.items[k-1]
 		if it.on != nil && it.Stream == s && it.Seq > l.seen && l.young(it, growMs<<min(l.coded/coarser, 32)) && it.on.n+n <= l.atMost(spooledMax) && it.on.file == f && it.on.end == at {
 			it.on.n += n
 			it.on.end += int64(n)
 			it.bytes += uint64(n)
+			l.spooled += int64(n)
 			return
 		}
 	}
 	l.push(Entry{Kind: Output, Stream: s})
+	l.spool(f, spool.Piece{At: at, N: int64(n)})
+}
+
+// spool says that the output of the newest entry is on disk.
+func (l *Log) spool(f *spool.File, p spool.Piece) {
 	it := &l.items[len(l.items)-1]
-	it.on = &stretch{file: f, at: at, n: n, end: at + int64(n), endMs: it.AtMs}
+	it.on = &stretch{file: f, at: p.At, n: int(p.N), end: p.At + p.N, endMs: it.AtMs}
 	it.cost += spooledCost
-	it.bytes += uint64(n)
+	it.bytes += uint64(p.N)
+	l.spooled += p.N
 }
 
 // AppendLost adds n bytes of output that nobody can read. Only ReadEvents tells of them, as a gap.

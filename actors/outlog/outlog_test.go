@@ -557,10 +557,15 @@ func TestEventsOnce(t *testing.T) {
 	}
 }
 
-// A log that is made again from its entries is the same log, but for output on disk.
+// A log that is made again from its entries is the same log.
 func TestRestore(t *testing.T) {
+	file := spool.NewDisk(t.TempDir(), 0, nil).New(math.MaxInt64)
+	if err := file.Open(); err != nil {
+		t.Fatal(err)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		l := Log{NowMs: 1000}
+		pieces := make(map[uint64]spool.Piece) // on disk, by seq
 		for run, n := 1, rapid.IntRange(0, 30).Draw(t, "entries"); n > 0; n-- {
 			switch l.NowMs += 200; rapid.IntRange(0, 8).Draw(t, "what") {
 			case 0:
@@ -577,6 +582,20 @@ func TestRestore(t *testing.T) {
 				l.Reopen()
 			case 5:
 				l.Drop(0, 0, uint64(rapid.IntRange(0, int(l.Last())).Draw(t, "keep")))
+			case 6:
+				for range rapid.IntRange(1, 3).Draw(t, "pieces") {
+					file.Reserve(int64(n))
+					at, err := file.Write(bytes.Repeat([]byte{byte(n)}, n))
+					if err != nil {
+						t.Fatal(err)
+					}
+					l.AppendSpooled(protocol.Stdout, file, at, n)
+					if p, more := pieces[l.Last()]; more {
+						pieces[l.Last()] = spool.Piece{At: p.At, N: p.N + int64(n)}
+					} else {
+						pieces[l.Last()] = spool.Piece{At: at, N: int64(n)}
+					}
+				}
 			default:
 				l.Append(protocol.Stderr, make([]byte, n), nil)
 			}
@@ -587,13 +606,27 @@ func TestRestore(t *testing.T) {
 		read := func(l *Log) []Entry {
 			c := Cursor{}
 			all, _ := l.Read(&c, math.MaxInt, nil)
+			for i := range all {
+				if e := &all[i]; e.Spooled != nil {
+					var err error
+					if e.Data, err = e.Spooled.Read(nil); err != nil {
+						t.Fatal(err)
+					}
+					e.Release()
+					e.Spooled = nil
+				}
+			}
 			return all
 		}
 		want := read(&l)
-		var kept []Entry
+		var kept []Restored
 		for _, e := range want {
+			r := Restored{Entry: e}
+			if p, ok := pieces[e.Seq]; ok {
+				r.Data, r.File, r.Piece = nil, file, p
+			}
 			if e.Kind != Output || len(e.Data) > 0 {
-				kept = append(kept, e)
+				kept = append(kept, r)
 			}
 		}
 		var again Log
@@ -613,7 +646,7 @@ func TestRestore(t *testing.T) {
 				t.Errorf("%d bytes after %d, want %d", again.Bytes(seq), seq, l.Bytes(seq))
 			}
 		}
-		if again.First() != l.First() || again.Last() != l.Last() || again.Written() != l.Written() || again.Dropped() != l.Dropped() {
+		if again.First() != l.First() || again.Last() != l.Last() || again.Written() != l.Written() || again.Spooled() != l.Spooled() || again.Dropped() != l.Dropped() {
 			t.Errorf("first %d last %d written %d dropped %d, want %d %d %d %d", again.First(), again.Last(), again.Written(), again.Dropped(), l.First(), l.Last(), l.Written(), l.Dropped())
 		}
 		l.NowMs += 200

@@ -1,12 +1,15 @@
 package process
 
 import (
+	"errors"
+	"os"
 	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/arena"
 	"github.com/b6f6fdd7/troupe/internal/estate"
 	"github.com/b6f6fdd7/troupe/internal/record"
@@ -22,11 +25,12 @@ const (
 // kept is what the next server finds of a process beside its record. Output is in a chain of the arena, as soon as it is read. Events are in the
 // record.
 type kept struct {
-	owner  *estate.Owner `lost:"of this server"` // nil: nothing is kept yet, or any more
-	chain  *arena.Chain  `lost:"the arena has it"`
-	input  *arena.Chain  `lost:"the arena has it"`
-	Number uint64        // of the chain; 0: there is none. That of input is 1 more
-	Input  uint64        // the offset after the newest byte of input of which the record knows
+	owner  *estate.Owner     `lost:"of this server"` // nil: nothing is kept yet, or any more
+	chain  *arena.Chain      `lost:"the arena has it"`
+	found  map[uint64][]byte `lost:"of this server"` // output on disk that is not in the log yet, by its place in the arena
+	input  *arena.Chain      `lost:"the arena has it"`
+	Number uint64            // of the chain; 0: there is none. That of input is 1 more
+	Input  uint64            // the offset after the newest byte of input of which the record knows
 	Events events
 }
 
@@ -36,6 +40,15 @@ func (k *kept) free() {
 		k.chain.Free()
 		k.input.Free()
 	}
+}
+
+// last returns the newest seq that somebody may have seen.
+func (k *kept) last() uint64 {
+	last := k.chain.Word(wordLast).Load()
+	for _, e := range k.Events.All {
+		last = max(last, e.Seq)
+	}
+	return last
 }
 
 // number notes the seq of output.
@@ -122,7 +135,54 @@ func (p *process) keepChain() {
 	}
 	p.kept.chain, p.kept.input, p.kept.Number = chain, input, chain.Owner()
 	p.kept.owner = p.env.Estate.Owner(keptAs(p.name))
+	p.keepSpool()
 	p.follow()
+}
+
+// keepSpool has the holder keep the file of the spool.
+func (r *processRecord) keepSpool() {
+	if r.spool != nil {
+		r.spool.Opened(func(f *os.File) error { return r.env.Estate.KeepFile(r.name, f) })
+	}
+}
+
+// reviveSpool goes on with the file of an earlier server. The process has its chain.
+func (r *processRecord) reviveSpool() error {
+	r.spool = spoolOf(r.env, r.place.disk(r.env), r.launch.Params.Retention)
+	r.keepSpool()
+	last := r.kept.last()
+	var pieces, unlogged []spool.Piece
+	var places []uint64 // of unlogged
+	for e := range r.kept.chain.Entries() {
+		o := estate.OutputOf(e)
+		if o.Data != nil {
+			continue
+		}
+		pieces = append(pieces, spool.Piece{At: o.InFile, N: int64(o.N)})
+		if seq := e.Seq(); seq == 0 || seq > last {
+			unlogged, places = append(unlogged, pieces[len(pieces)-1]), append(places, e.Place())
+		}
+	}
+	switch file := r.env.Estate.File(r.name); {
+	case file == nil && len(pieces) == 0: // no run has begun
+		return nil
+	case file == nil || r.spool == nil:
+		return errors.New("its output on disk is gone")
+	default:
+		if err := r.spool.Restore(file, pieces); err != nil {
+			return err
+		}
+	}
+	r.kept.found = make(map[uint64][]byte)
+	for i, p := range unlogged {
+		extent := r.spool.Extent(p.At, int(p.N))
+		data, err := extent.Read(nil)
+		if extent.Release(); err != nil {
+			return err
+		}
+		r.kept.found[places[i]] = data
+	}
+	return nil
 }
 
 // follow has the parts of the record that grow note their changes.
@@ -132,7 +192,7 @@ func (r *processRecord) follow() {
 }
 
 // mayKeep reports whether the process outlives its server. A program of a sister API ends with its connection.
-func (r *processRecord) mayKeep() bool { return !r.feed.Ephemeral && r.spool == nil }
+func (r *processRecord) mayKeep() bool { return !r.feed.Ephemeral }
 
 // keep keeps the record for the next server, until the actor stops.
 func (r *processRecord) keep() {
@@ -142,6 +202,9 @@ func (r *processRecord) keep() {
 	case r.life.Over():
 		k.owner.End()
 		k.owner = nil // free follows
+		if r.spool != nil {
+			r.env.Estate.DropFile(r.name)
+		}
 	default:
 		k.Input = k.endOfInput()
 		k.Events.follow(&r.feed.Log)
@@ -200,33 +263,42 @@ func (p *process) restoreLog(ctx actor.Context, in *child.Intake) {
 	if p.life.Phase() >= life.Retired {
 		return // nobody reads the log any more
 	}
-	last, first, written := k.chain.Word(wordLast).Load(), max(k.chain.Word(wordFirst).Load(), 1), uint64(0)
+	last, first, written := k.last(), max(k.chain.Word(wordFirst).Load(), 1), uint64(0)
 	for s := protocol.Stdout; s <= protocol.PTY; s++ {
 		written += k.chain.Word(int(s)).Load()
 	}
-	var entries []outlog.Entry
+	var entries []outlog.Restored
 	for _, e := range k.Events.All {
-		if last = max(last, e.Seq); e.Seq >= first && (e.Kind != outlog.Closed || p.life.Phase() >= life.Closed) {
-			entries = append(entries, outlog.Entry{Seq: e.Seq, AtMs: e.AtMs, Kind: e.Kind, Denied: e.Denied, Status: e.Status, Restart: e.Restart})
+		if e.Seq >= first && (e.Kind != outlog.Closed || p.life.Phase() >= life.Closed) {
+			entries = append(entries, outlog.Restored{Entry: outlog.Entry{Seq: e.Seq, AtMs: e.AtMs, Kind: e.Kind, Denied: e.Denied, Status: e.Status, Restart: e.Restart}})
 		}
 	}
 	for e := range k.chain.Entries() {
-		h, data := e.Header(), e.Data()
-		switch seq := e.Seq(); {
+		o := estate.OutputOf(e)
+		piece := spool.Piece{At: o.InFile, N: int64(o.N)}
+		switch seq, n := e.Seq(), len(entries)-1; {
 		case seq == 0 || seq > last:
-			in.Found(e)
-			written -= uint64(len(data))
-		case seq >= first:
-			if n := len(entries) - 1; n >= 0 && entries[n].Seq == seq {
-				entries[n].Data = append(slices.Clip(entries[n].Data), data...)
-				continue
+			in.Found(e, k.found[e.Place()])
+			written -= o.N
+		case seq < first:
+		case n >= 0 && entries[n].Seq == seq && o.Data == nil:
+			entries[n].Piece.N += piece.N
+		case n >= 0 && entries[n].Seq == seq:
+			entries[n].Data = append(slices.Clip(entries[n].Data), o.Data...)
+		default:
+			r := outlog.Restored{Entry: outlog.Entry{Seq: seq, AtMs: o.AtMs, Kind: outlog.Output, Stream: protocol.Stream(o.Stream), Data: o.Data}}
+			if o.Data == nil {
+				r.File, r.Piece = p.spool, piece
+			} else {
+				e.Block.Hold()
+				r.Slab = e.Block
 			}
-			e.Block.Hold()
-			entries = append(entries, outlog.Entry{Seq: seq, AtMs: h.AtMs, Kind: outlog.Output, Stream: protocol.Stream(h.Stream), Data: data, Slab: e.Block})
+			entries = append(entries, r)
 		}
 	}
+	k.found = nil
 	k.Events.upTo = last
-	slices.SortStableFunc(entries, func(a, b outlog.Entry) int { return int(int64(a.Seq - b.Seq)) })
+	slices.SortStableFunc(entries, func(a, b outlog.Restored) int { return int(int64(a.Seq - b.Seq)) })
 	log.Restore(first, last, written, entries)
 	in.Hold(p.holds())
 }

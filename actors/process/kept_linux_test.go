@@ -1,6 +1,7 @@
 package process
 
 import (
+	"fmt"
 	"log/slog"
 	"reflect"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/arena"
 	"github.com/b6f6fdd7/troupe/internal/estate"
 	rate "github.com/b6f6fdd7/troupe/internal/pace"
@@ -149,6 +152,110 @@ func TestRevive(t *testing.T) {
 		third.Estate = nextEstate(t, h)
 		if _, _, err := Revive(third, o); err == nil {
 			t.Error("a process that has ended is there")
+		}
+	})
+}
+
+// The output that a process has on disk is there at the next server, with its seqs, and so is output that was not in the log yet. The end of the
+// process takes the file from the holder.
+func TestReviveSpool(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		h, dir := testholder.New(t), t.TempDir()
+		first := nextEstate(t, h)
+		params := protocol.ProcessStartParams{ProcessID: "p", Retention: &protocol.Retention{OnFull: protocol.OnFullSpool}}
+		it, r, _ := fakeProcessOf(params, spawn, func(r *processRecord) {
+			r.env.Estate, r.env.SpoolLimit = first, 1<<20
+			r.outbox = r.env.NewOutbox(r.keep)
+			r.launch.Spec.Name, r.feed.Retention = "p-1", 0 // all output goes to the disk
+			r.spool = spoolOf(r.env, spool.NewDisk(dir, 0, nil), params.Retention)
+		})
+		if err := r.run.intake.OpenSpool(); err != nil {
+			t.Fatal(err)
+		}
+		write := func(in *child.Intake, s protocol.Stream, offset uint64, text string) {
+			t.Helper()
+			credit, _ := in.Take(len(text))
+			if credit.Spool == nil || credit.N != len(text) {
+				t.Fatalf("the credit is %+v", credit)
+			}
+			e, err := in.Chain.Reserve(estate.PlaceSize + len(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			copy(e.Data()[estate.PlaceSize:], text)
+			at, err := credit.Spool.Write([]byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.PutSpooled(s, e, len(text), at, offset, credit)
+			in.Chain.Word(int(s)).Store(offset + uint64(len(text)))
+			synctest.Wait()
+		}
+		logged := func() (all string) {
+			var c outlog.Cursor
+			entries, _ := r.feed.Log.Read(&c, 1<<20, nil)
+			for _, e := range entries {
+				b := e.Data
+				if e.Spooled != nil {
+					b, _ = e.Spooled.Read(nil)
+				}
+				all += fmt.Sprint(e.Seq, e.Kind, " ", string(b), "; ")
+				e.Release()
+			}
+			return all
+		}
+		write(r.run.intake, protocol.Stdout, 0, "one")
+		write(r.run.intake, protocol.Stdout, 3, "two")
+		r.feed.Log.At(1) // somebody has read
+		write(r.run.intake, protocol.Stderr, 0, "err")
+		r.keep()
+		if got, want := logged(), "1 output onetwo; 2 output err; "; got != want {
+			t.Fatalf("the log is %q, want %q", got, want)
+		}
+		write(r.run.intake, protocol.Stdout, 6, "three") // the server dies before the record is kept
+		e, err := r.run.intake.Chain.Reserve(estate.PlaceSize + 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(e.Data()[estate.PlaceSize:], "full") // the disk is full
+		r.run.intake.Chain.Commit(e, estate.PlaceSize+4, arena.Header{Kind: estate.KindSpooled, Stream: uint8(protocol.Stdout), Offset: 11})
+
+		second := fake.Env(nil)
+		second.Estate, second.SpoolLimit, second.Disk = nextEstate(t, h), 1<<20, spool.NewDisk(dir, 0, nil)
+		c := &fake.Child{}
+		second.AdoptChild = func(_ string, in *child.Intake, _ *rate.Meter) child.Handle { c.Intake = in; return c }
+		o := Options{Request: Request{Name: "p-1", Session: it, Gauge: new(message.Gauge)}}
+		request, _, err := Revive(second, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second.Estate.DropRest()
+		pid, err := system.Root.SpawnNamed(request.Props, "again")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		client := make(chan protocol.ProcessReadResult, 1)
+		asker := spawn(func() actor.Actor {
+			return actor.ReceiveFunc(func(ctx actor.Context) {
+				if m, ok := ctx.Message().(message.Reply); ok {
+					client <- m.Result.(protocol.ProcessReadResult)
+				}
+			})
+		})
+		system.Root.RequestWithCustomSender(pid, message.Request{Token: 1, Params: protocol.ProcessReadParams{ProcessID: "p"}}, asker)
+		all := ""
+		for _, c := range (<-client).Chunks {
+			all += fmt.Sprint(c.Seq, " ", string(c.Chunk), "; ")
+		}
+		if want := "1 onetwo; 2 err; 3 three; 4 full; "; all != want {
+			t.Errorf("the next server has %q, want %q", all, want)
+		}
+		if err := system.Root.StopFuture(pid).Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if f := nextEstate(t, h).File("p-1"); f != nil {
+			t.Error("the holder keeps the file of a process that has ended")
 		}
 	})
 }

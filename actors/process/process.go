@@ -62,7 +62,7 @@ type processRecord struct {
 	env          *env.Env        `lost:"of this server"`
 	id, name     string          // the client's, and the actor's
 	launch       *launch.Launch  // what the process runs
-	spool        *spool.File     `lost:"the files end with the server, and no process with a spool is kept yet"` // nil: output beyond the retention waits
+	spool        *spool.File     `lost:"the estate has its file"` // nil: output beyond the retention waits
 	session      *actor.PID      `lost:"of this server"`
 	group        *actor.PID      `lost:"of this server"` // nil: the process has no group
 	gauge        share           `lost:"counted again"`  // of the session
@@ -320,6 +320,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 			case p.run.logged == in: // by an instance that failed before Settle
 			case f.Spool != nil:
 				p.feed.Log.AppendSpooled(f.Stream, f.Spool, f.At, len(f.Data))
+				p.kept.number(f.Kept, p.feed.Log.Last())
 			default:
 				p.feed.Log.Append(f.Stream, f.Data, f.Slab)
 				p.kept.number(f.Kept, p.feed.Log.Last())

@@ -40,6 +40,9 @@ func Revive(e *env.Env, o Options) (_ message.SpawnRequest, child string, err er
 	if r.kept.chain, r.kept.input = e.Estate.Chains(r.kept.Number); r.kept.chain == nil {
 		return message.SpawnRequest{}, "", fmt.Errorf("process %s: its output is gone", r.id)
 	}
+	if err := r.reviveSpool(); err != nil {
+		return message.SpawnRequest{}, "", fmt.Errorf("process %s: %w", r.id, err)
+	}
 	r.kept.owner = e.Estate.Owner(keptAs(o.Name))
 	r.follow()
 	return r.request(), r.launch.NameOf(r.run.asked), nil

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/b6f6fdd7/troupe/internal/budget"
@@ -48,7 +49,8 @@ type File struct {
 	disk *Disk
 	max  int64
 
-	opening sync.Mutex // held while Open does
+	opening sync.Mutex           // held while Open does
+	opened  func(*os.File) error // Open calls it with the new file; nil: nobody wants to know
 
 	mu      sync.Mutex
 	room    func()   // there is room again
@@ -81,6 +83,36 @@ func (d *Disk) New(max int64) *File {
 	return f
 }
 
+// Restore has a new spool go on with the file of an earlier process. pieces has the bytes in it that a log needs: all other bytes of the file are
+// freed. Nobody else uses the spool yet.
+func (f *File) Restore(file *os.File, pieces []Piece) error {
+	st, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("spool: %w", err)
+	}
+	f.file, f.end = file, st.Size()
+	pieces = append(slices.Clone(pieces), Piece{f.end, 0})
+	slices.SortFunc(pieces, func(a, b Piece) int { return cmp.Compare(a.At, b.At) })
+	at := int64(0)
+	for _, p := range pieces {
+		if p.At < at || p.N < 0 || p.At+p.N > f.end {
+			return fmt.Errorf("spool: %d bytes at %d, where others are, or beyond the %d bytes of the file", p.N, p.At, f.end)
+		}
+		f.written += p.N
+		f.change(at, p.At-at, func(p part, n int64) part { return part{p.freed + n, p.due, p.readers} })
+		at = p.At + p.N
+	}
+	*f.held = f.written
+	f.disk.Charge(f.written)
+	return nil
+}
+
+// A Piece is N bytes in a file, from At on.
+type Piece struct{ At, N int64 }
+
+// Opened has Open call keep with the file that it has made. An error of keep is Open's. Opened is called before the first Open.
+func (f *File) Opened(keep func(*os.File) error) { f.opened = keep }
+
 // Notify sets room, which any goroutine may call. After a Reserve that found no room, room is called when there
 // may be room again. A call of room must not block.
 func (f *File) Notify(room func()) {
@@ -110,6 +142,12 @@ func (f *File) Open() error {
 	file, err := nameless(cmp.Or(f.disk.dir, os.TempDir()))
 	if err != nil {
 		return fmt.Errorf("spool: %w", err)
+	}
+	if f.opened != nil {
+		if err := f.opened(file); err != nil {
+			file.Close()
+			return fmt.Errorf("spool: %w", err)
+		}
 	}
 	f.mu.Lock()
 	f.file = file

@@ -401,3 +401,66 @@ func TestPiecesInAnyOrder(t *testing.T) {
 		}
 	})
 }
+
+// A spool goes on with the file of an earlier process: what the log needs stays, the rest goes back to the disk, and nothing is written where
+// something is.
+func TestRestoreFile(t *testing.T) {
+	old := open(t, NewDisk(t.TempDir(), 0, nil), 1<<20)
+	var pieces []Piece
+	for i, size := range []int{3 * block, 1000, 2 * block, 500} {
+		put(t, old, byte('a'+i), size)
+		pieces = append(pieces, Piece{old.end - int64(size), int64(size)})
+	}
+	last := pieces[3] // its place was never stored
+	pieces = []Piece{pieces[2], pieces[1]}
+
+	d := NewDisk("", 1<<20, nil)
+	f := d.New(1 << 20)
+	if err := f.Restore(old.file, pieces); err != nil {
+		t.Fatal(err)
+	}
+	const held = 2*block + 1000
+	if f.Held() != held || d.Used() != held {
+		t.Errorf("%d bytes are held, and %d of the disk, want %d", f.Held(), d.Used(), held)
+	}
+	wantBytes(t, f.Extent(pieces[0].At, 2*block), 'c', 2*block)
+	wantBytes(t, f.Extent(pieces[1].At, 1000), 'b', 1000)
+	eventually(t, "the blocks before are free", func() bool { return blocks(t, f) < 5*block })
+	more := put(t, f, 'e', 100)
+	if at := more.extent.at; at != last.At+last.N {
+		t.Errorf("the next output is at %d, want %d", at, last.At+last.N)
+	}
+	more.drop()
+	for _, p := range pieces {
+		f.Free(p.At, p.N)
+	}
+	runtime.GC() // the extents
+	eventually(t, "nothing is held", func() bool { runtime.GC(); return f.Held() == 0 && d.Used() == 0 })
+
+	for _, wrong := range [][]Piece{{{0, 10}, {5, 10}}, {{0, -1}}, {{last.At, 501 + 100}}} {
+		if err := d.New(1).Restore(old.file, wrong); err == nil {
+			t.Errorf("the pieces %v are accepted", wrong)
+		}
+	}
+}
+
+// Who wants to know of the file hears of it before its first byte, and may refuse it.
+func TestOpened(t *testing.T) {
+	d, refusal := NewDisk(t.TempDir(), 0, nil), errors.New("no")
+	for _, want := range []error{refusal, nil} {
+		f, told := d.New(100), 0
+		f.Opened(func(file *os.File) error {
+			if st, err := file.Stat(); err != nil || st.Size() != 0 {
+				t.Error(st, err)
+			}
+			told++
+			return want
+		})
+		if err := errors.Join(f.Open(), f.Open()); !errors.Is(err, want) || want == nil && told != 1 {
+			t.Errorf("told %d times, %v, want %v", told, err, want)
+		}
+		if n := f.Reserve(10); (n > 0) != (want == nil) {
+			t.Errorf("%d bytes may be written", n)
+		}
+	}
+}

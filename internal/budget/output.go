@@ -100,6 +100,16 @@ func (b *Output) again() {
 	}
 }
 
+// Charge charges n bytes, whatever is left.
+func (b *Output) Charge(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used += n
+	if b.whole != nil {
+		b.whole.Charge(n)
+	}
+}
+
 // Give returns n bytes to the budget. The caller wakes the result once the caller holds no lock.
 func (b *Output) Give(n int64) []Waiter {
 	b.mu.Lock()

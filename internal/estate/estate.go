@@ -2,6 +2,7 @@
 //
 //   - estate.go: the records
 //   - output.go: the chains of output and input
+//   - files.go: the files of owners
 //   - open_linux.go: the files of an estate at the holder, and the moves under way when the last server died
 package estate
 
@@ -10,6 +11,7 @@ import (
 	"hash/fnv"
 	"iter"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,6 +37,7 @@ type Estate struct {
 	log *slog.Logger
 
 	// Fixed.
+	holder Holder
 	arena  *arena.Arena
 	owners *atomic.Uint64  // the owner of the newest chain, in memory that outlives this process
 	tried  *tried          // the record being revived, in the same memory
@@ -46,11 +49,12 @@ type Estate struct {
 	found     record.Reader           // of earlier servers, until DropRest
 	names     map[string]bool         // of found, without an Owner yet
 	chains    map[uint64]*arena.Chain // of earlier servers, and nobody has asked for them yet
+	files     map[string]*os.File     // the same, by owner
 }
 
 // of returns the estate of a ledger. log gets errors that no caller gets.
 func of(l Ledger, log *slog.Logger) (*Estate, error) {
-	e := &Estate{tried: new(tried), ledger: l, log: log, compactAt: max(compactFrom, 2*l.Size()), names: make(map[string]bool), chains: make(map[uint64]*arena.Chain)}
+	e := &Estate{tried: new(tried), ledger: l, log: log, compactAt: max(compactFrom, 2*l.Size()), names: make(map[string]bool), chains: make(map[uint64]*arena.Chain), files: make(map[string]*os.File)}
 	if err := l.Replay(e.found.Read); err != nil {
 		return nil, err
 	}
@@ -107,17 +111,21 @@ func (e *Estate) Revived() { e.tried.name.Store(0) }
 // Fill fills the struct at v from the record of an earlier server under a name.
 func (e *Estate) Fill(name string, v any) error { return e.found.Fill(name, v) }
 
-// DropRest drops all records and chains of earlier servers for which nobody has called Owner or Chains. Fill is not called any more.
+// DropRest drops all records, chains and files of earlier servers for which nobody has called Owner, Chains or File. Fill is not called any more.
 func (e *Estate) DropRest() {
 	e.mu.Lock()
-	names, chains := e.names, e.chains
-	e.found, e.names, e.chains = record.Reader{}, nil, nil
+	names, chains, files := e.names, e.chains, e.files
+	e.found, e.names, e.chains, e.files = record.Reader{}, nil, nil, nil
 	e.mu.Unlock()
 	for name := range names {
 		e.append((&record.Writer{Owner: name}).Gone())
 	}
 	for _, c := range chains {
 		c.Free()
+	}
+	for owner, f := range files {
+		f.Close()
+		e.DropFile(owner)
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"testing"
 
@@ -57,6 +59,42 @@ func TestRecords(t *testing.T) {
 	e = next(t, h)
 	if names := slices.Sorted(e.Names("")); !slices.Equal(names, []string{"p mine"}) {
 		t.Errorf("after DropRest: %q", names)
+	}
+}
+
+// A file outlives the server, until somebody drops it or nobody asks for it.
+func TestFiles(t *testing.T) {
+	h := testholder.New(t)
+	e := next(t, h)
+	for _, owner := range []string{"stays", "dropped", "nobody's"} {
+		f, err := os.CreateTemp(t.TempDir(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteString(owner); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.KeepFile(owner, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.DropFile("dropped")
+	for range 2 { // the second server after the first has the file, too
+		e = next(t, h)
+		f := e.File("stays")
+		if f == nil {
+			t.Fatal("the file is gone")
+		}
+		b, err := io.ReadAll(io.NewSectionReader(f, 0, 100))
+		if f.Close(); string(b) != "stays" || err != nil {
+			t.Errorf("the file has %q, %v", b, err)
+		}
+		e.DropRest()
+	}
+	e = next(t, h)
+	if a, b := e.File("dropped"), e.File("nobody's"); a != nil || b != nil {
+		t.Errorf("the files %v and %v are there", a, b)
 	}
 }
 
@@ -239,6 +277,61 @@ func TestOutputOfADeath(t *testing.T) {
 					if step, _, err := (<-e.Lanes()).Found(); step != lane.Free || err != nil {
 						t.Errorf("a lane is %v, %v", step, err)
 					}
+				}
+			}
+		})
+	}
+}
+
+// Whenever a server dies amid a move of output to a file, the chain of the next server has each byte, or its place in the file, once.
+func TestSpooledOutputOfADeath(t *testing.T) {
+	const text = "the text"
+	for at, step := range []string{"taking", "placed", "read", "in the file", "place written", "committed", "counted", "free"} {
+		t.Run(step, func(t *testing.T) {
+			h := testholder.New(t)
+			e := next(t, h)
+			c, _, err := e.NewChains()
+			if err != nil {
+				t.Fatal(err)
+			}
+			from, _ := pipe(t, text)
+			l := <-e.Lanes()
+			if n, err := l.Take(from, 100, Stream(c.Owner(), 1), 0); n != len(text) || err != nil {
+				t.Fatal(n, err)
+			}
+			to, err := c.Reserve(PlaceSize + len(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var file []byte
+			for _, do := range []func(){
+				func() { l.At(to.Place() + PlaceSize) },
+				func() { err = l.Read(to.Data()[PlaceSize:]) },
+				func() { file = append(file, to.Data()[PlaceSize:]...) },
+				func() { PutPlace(to.Data(), 0, len(text)) },
+				func() { c.Commit(to, PlaceSize, arena.Header{Kind: KindSpooled, Stream: 1}) },
+				func() { c.Word(1).Store(uint64(len(text))) },
+				l.Free,
+			}[:at] {
+				if do(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 { // the next server may die at once
+				e = next(t, h)
+				c, _ = e.Chains(c.Owner())
+				var got []byte
+				for e := range c.Entries() {
+					o := OutputOf(e)
+					if o.Offset != uint64(len(got)) || o.End() != uint64(len(text)) || o.Stream != 1 {
+						t.Errorf("after %q there is %+v", got, o)
+					}
+					if got = append(got, o.Data...); o.Data == nil {
+						got = append(got, file[o.InFile:][:o.N]...)
+					}
+				}
+				if string(got) != text || c.Word(1).Load() != uint64(len(text)) {
+					t.Errorf("%q, %d bytes are counted", got, c.Word(1).Load())
 				}
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -29,12 +30,6 @@ type state struct {
 		lane.Record
 		_ [64 - lane.RecordSize]byte
 	}
-}
-
-// Holder keeps the descriptors of an estate. A holder.Server is a Holder.
-type Holder interface {
-	// KeepNoted keeps descriptors by name under an id; the caller's own stay open.
-	KeepNoted(id, note string, files map[string]int) error
 }
 
 // Open returns the estate of a holder, or makes an estate. found are the descriptors of the holder under the id "", also for other uses.
@@ -67,7 +62,12 @@ func Open(h Holder, found map[string]int, size int64, log *slog.Logger) (*Estate
 	if e.arena, err = arena.Open(file("arena"), size); err != nil {
 		return nil, err
 	}
-	e.owners, e.tried = &s.owners, &s.tried
+	e.holder, e.owners, e.tried = h, &s.owners, &s.tried
+	for name := range files {
+		if owner, ok := strings.CutPrefix(name, fileName); ok {
+			e.files[owner] = file(name)
+		}
+	}
 	for c := range e.arena.Chains() {
 		count(c)
 		e.chains[c.Owner()] = c

@@ -1,6 +1,8 @@
 package estate
 
 import (
+	"encoding/binary"
+
 	"github.com/b6f6fdd7/troupe/internal/arena"
 	"github.com/b6f6fdd7/troupe/internal/lane"
 )
@@ -11,11 +13,16 @@ import (
 // Offset is the offset of the first byte in the stream, and AtMs the time of the first byte. The word of the chain with the number of a kind counts
 // the bytes of the stream in the chain so far. The other words, from 4 on, are for the process.
 //
+// An entry of KindSpooled has the Place of output in a file of the process, or, if the file has failed, the output itself after the Place.
+//
 // The chain of input has an entry of KindInput for each piece of input in the queue of stdin: the id of the write, and the bytes. Offset is
 // the offset of the first byte in the stream. WordGiven of the chain counts the bytes taken by the program.
 const (
-	KindOutput = 1
-	KindInput  = 2
+	KindOutput  = 1
+	KindInput   = 2
+	KindSpooled = 3
+	// PlaceSize is the length of the Place of spooled output, in bytes.
+	PlaceSize = 16
 	// IDSize is the length of the id of a write, in bytes.
 	IDSize = 16
 	// WordGiven is the number of a word.
@@ -27,6 +34,36 @@ const streamBits = 2
 
 // Stream returns the number of a stream for a lane: a kind in the chain of an owner; kind 0 is input.
 func Stream(owner uint64, kind uint8) uint64 { return owner<<streamBits | uint64(kind) }
+
+// Output is a piece of output in a chain.
+type Output struct {
+	arena.Header
+	N      uint64 // bytes
+	Data   []byte // nil: in the file of the process. Valid until the entry is dropped
+	InFile int64  // the place in the file of the process, if Data is nil
+}
+
+// OutputOf returns the output in an entry of KindOutput or KindSpooled.
+func OutputOf(e arena.Entry) Output {
+	o := Output{Header: e.Header(), Data: e.Data()}
+	o.N = uint64(len(o.Data))
+	if o.Kind == KindSpooled {
+		o.InFile, o.N = int64(binary.LittleEndian.Uint64(o.Data)), binary.LittleEndian.Uint64(o.Data[8:])
+		if o.Data = o.Data[PlaceSize:]; len(o.Data) == 0 {
+			o.Data = nil
+		}
+	}
+	return o
+}
+
+// End returns the offset after the last byte.
+func (o Output) End() uint64 { return o.Offset + o.N }
+
+// PutPlace writes the Place of n bytes to b.
+func PutPlace(b []byte, at int64, n int) {
+	binary.LittleEndian.PutUint64(b, uint64(at))
+	binary.LittleEndian.PutUint64(b[8:], uint64(n))
+}
 
 // Input is a piece of input in a chain.
 type Input struct {
@@ -89,9 +126,11 @@ func (e *Estate) Trim() error {
 // count brings the words of a chain of output up to date: the last server may have died before it did so.
 func count(c *arena.Chain) {
 	for e := range c.Entries() {
-		h := e.Header()
-		if got := h.Offset + uint64(len(e.Data())); h.Kind == KindOutput && got > c.Word(int(h.Stream)).Load() {
-			c.Word(int(h.Stream)).Store(got)
+		if e.Header().Kind == KindInput {
+			return
+		}
+		if o := OutputOf(e); o.End() > c.Word(int(o.Stream)).Load() {
+			c.Word(int(o.Stream)).Store(o.End())
 		}
 	}
 }

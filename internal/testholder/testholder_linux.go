@@ -42,6 +42,17 @@ func (h *Holder) KeepNoted(_, _ string, files map[string]int) error {
 	return nil
 }
 
+// Drop closes the copies of files.
+func (h *Holder) Drop(_ string, names ...string) error {
+	for _, name := range names {
+		if fd, ok := h.kept[name]; ok {
+			unix.Close(fd)
+			delete(h.kept, name)
+		}
+	}
+	return nil
+}
+
 // Next returns the files for the next server: a copy of each.
 func (h *Holder) Next() map[string]int {
 	h.t.Helper()

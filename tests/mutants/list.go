@@ -987,6 +987,12 @@ var mutants = []mutant{
 	{file: "internal/holder/upgrade_linux.go", old: `if e.Status != 0 {`, new: `if false {`, breaks: "a binary that cannot serve replaces nothing", run: "^TestUpgrade$"},
 	{file: "internal/holder/holder_linux.go", old: `case u.before != nil && now.Before(u.until):`, new: `case false:`, breaks: "after the early death of a new server the last binary comes back", run: "^TestUpgrade$"},
 	{file: "internal/holder/holder_linux.go", old: `m.PID > 0 && m.PID != h.upgrade.pid:`, new: `m.PID > 0:`, breaks: "the end of a trial is the holder's"},
+	{file: "internal/estate/output.go", old: `if o := OutputOf(e); o.End() >`, new: `if o := OutputOf(e); o.Kind == KindOutput && o.End() >`, breaks: "output on disk is counted after a death"},
+	{file: "actors/process/kept.go", old: `seq == 0 || seq > last {
+			unlogged`, new: `false {
+			unlogged`, breaks: "output on disk that nobody has seen is logged by the next server"},
+	{file: "actors/process/kept.go", old: `			r.env.Estate.DropFile(r.name)`, new: ``, breaks: "the holder forgets the file of a process that has ended"},
+	{file: "actors/spool/spool.go", old: `f.change(at, p.At-at,`, new: `f.change(at, 0,`, breaks: "a spool of an earlier server gives back what nobody needs"},
 	{file: "internal/estate/estate.go", old: `if dead < maxDead {`, new: `if true {`, breaks: "a record that kills each server is given up"},
 	{file: "internal/estate/estate.go", old: `	e.Owner(name).End()
 	return fmt`, new: `	return fmt`, breaks: "a record that was given up is gone"},
@@ -999,7 +1005,7 @@ var mutants = []mutant{
 	{file: "internal/record/changes.go", old: `delete(w.whole, string(owner))`, new: `_ = owner`, breaks: "a ledger forgets who has ended"},
 	{file: "internal/record/changes.go", old: `return lives && whole < w.counted`, new: `return lives && whole < w.counted-1`, breaks: "a ledger keeps the last whole record of an owner"},
 	{file: "internal/record/changes.go", old: `for whole := rest; len(whole) > 0; {`, new: `for whole := rest[:0]; len(whole) > 0; {`, breaks: "a damaged record changes nothing"},
-	{file: "internal/estate/output.go", old: `got > c.Word(int(h.Stream)).Load()`, new: `false`, breaks: "the next server counts what a chain has got"},
+	{file: "internal/estate/output.go", old: `o.End() > c.Word(int(o.Stream)).Load()`, new: `false`, breaks: "the next server counts what a chain has got"},
 	{file: "internal/estate/open_linux.go", old: `m.Offset+uint64(m.N) > c.Word(kind).Load()`, new: `true`, breaks: "output that the chain has is not added again"},
 	{file: "internal/estate/open_linux.go", old: `given.Store(max(given.Load(), m.Offset+uint64(n)))`, new: `given.Store(given.Load() + 0*uint64(n))`, breaks: "the next server counts the input that a program has taken"},
 	{file: "internal/record/changes.go", old: `store(e.buf)) {`, new: `store(e.buf) || true) {`, breaks: "a change that could not be written is written later"},
@@ -1014,7 +1020,7 @@ var mutants = []mutant{
 	{file: "actors/process/kept.go", old: `		k.chain.Word(wordLast).Store(r.feed.Log.Last())`, new: ``, breaks: "output that a viewer may have seen keeps its seq at the next server"},
 	{file: "actors/process/kept.go", old: `seq == 0 || seq > last:`, new: `seq == 0:`, breaks: "output after the record was kept last is logged again"},
 	{file: "actors/process/kept.go", old: `in.From >= k.Input`, new: `in.From == 1<<63`, breaks: "a write that the last server had accepted is not done again"},
-	{file: "actors/child/kept_linux.go", old: `	s.p.in.Chain.Word(int(s.kind)).Store(offset + uint64(n))
+	{file: "actors/child/kept_linux.go", old: `	s.p.in.Chain.Word(int(s.kind)).Store(end)
 `, new: ``, breaks: "the chain counts the output that it has got", run: "^TestKeptStreams$"},
 	{file: "actors/child/kept_stdin_linux.go", old: `	k.chain.Word(estate.WordGiven).Store(k.given)
 `, new: ``, breaks: "the chain counts the input that the program has taken", run: "^TestKeptStreams$"},
