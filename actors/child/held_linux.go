@@ -232,7 +232,6 @@ func (h *Host) find(all []holder.Found) {
 		s.leave()
 	}
 	settled.Wait()
-	h.trees.EndLost()
 }
 
 // foundOf makes a found child of what the holder has.

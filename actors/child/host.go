@@ -43,6 +43,7 @@ type Host struct {
 	open     context.Context // of all starts: done when the host is closing
 	stop     context.CancelCauseFunc
 	starts   sync.WaitGroup // starts and questions that have no answer yet
+	clean    chan struct{}  // closed when what was left behind is gone: no tree is made before
 
 	mu         sync.Mutex
 	answerTime time.Duration // of new starts
@@ -59,7 +60,7 @@ type Host struct {
 }
 
 // NewHost starts the threads that fork. NewHost also kills the processes left behind by dead servers of this
-// machine in the same kind of containment. Other processes stay untouched.
+// machine in the same kind of containment; with a holder they are killed soon after, and before the first start. Other processes stay untouched.
 func NewHost(cfg HostConfig) (*Host, error) {
 	h := &Host{
 		log:             cfg.Log,
@@ -73,6 +74,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		live:            make(map[*process]struct{}),
 		found:           make(map[string]*found),
 		holder:          cfg.Holder,
+		clean:           make(chan struct{}),
 		closed:          make(chan struct{}),
 	}
 	if h.answerTime <= 0 {
@@ -107,6 +109,14 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	h.fill(&h.threads, cfg.Spawners, h.holder != nil && !h.trees.ByThread())
 	h.turns = newTurns(h.trees.Kept())
 	h.trees.Find(func() { h.find(cfg.Found) })
+	if h.holder == nil {
+		close(h.clean)
+		return h, nil
+	}
+	go func() { // a look at all processes of the machine, for which no client should wait
+		defer close(h.clean)
+		h.trees.EndLost()
+	}()
 	return h, nil
 }
 

@@ -184,6 +184,7 @@ func (h *Host) bear(ctx context.Context, t *turn, after time.Duration, spec *Spe
 	}
 
 	// Its cgroup and its tag.
+	<-h.clean // a cgroup that no tree has yet would be taken for a lost one
 	tree, err := h.trees.Make(spec.Name, spec.Limits)
 	if err != nil {
 		return b, nil, err

@@ -45,6 +45,7 @@ import (
 	"math/bits"
 	"reflect"
 	"strings"
+	"unsafe"
 )
 
 const (
@@ -254,16 +255,21 @@ func (d *decoder) fields(b []byte, v reflect.Value) []byte {
 		return nil
 	}
 	values := make([][]byte, len(s.fields))
-	for len(b) > 0 {
+	for next := 0; len(b) > 0; {
 		name, value := d.piece(&b), d.piece(&b)
-		if i, known := s.find(string(name)); known {
+		if i := s.find(name, next); i >= 0 {
 			values[i] = value
+			next = i + 1
 		}
 	}
 	for i := range s.fields {
 		f := &s.fields[i]
+		x := v.Field(f.index)
+		if values[i] == nil && isZero(unsafe.Pointer(x.UnsafeAddr()), f.layout.size) { // most fields
+			continue
+		}
 		d.path = append(d.path, f.name)
-		d.value(values[i], settable(v.Field(f.index)))
+		d.value(values[i], settable(x))
 		d.path = d.path[:len(d.path)-1]
 	}
 	return nil

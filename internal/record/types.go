@@ -119,9 +119,14 @@ func (f *field) at(p unsafe.Pointer) reflect.Value {
 	return reflect.NewAt(f.layout.of, unsafe.Add(p, f.offset))
 }
 
-func (s *layout) find(name string) (i int, known bool) {
-	i = slices.IndexFunc(s.fields, func(f field) bool { return f.name == name })
-	return i, i >= 0
+// find returns the index of a field; below 0: there is none. The search begins at next: mostly, fields come in their order.
+func (s *layout) find(name []byte, next int) int {
+	for i := range s.fields {
+		if at := (next + i) % len(s.fields); s.fields[at].name == string(name) {
+			return at
+		}
+	}
+	return -1
 }
 
 // settable returns a field that may be set, although the field may not be exported.

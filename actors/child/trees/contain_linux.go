@@ -37,7 +37,9 @@ func (ts *Trees) newContainment(cfg Config) (containment, error) {
 				ts.endLost = groups.endLost
 			}
 			c.mode = ContainCgroup
-			c.killLeftovers()
+			if ts.holder == nil {
+				c.killLeftovers()
+			}
 			return groups, nil
 		}
 		if c.mode == ContainCgroup {
@@ -54,7 +56,9 @@ func (ts *Trees) newContainment(cfg Config) (containment, error) {
 			log.Info("RLIMIT_RTTIME is set: descendants are found without a marker")
 		}
 	}
-	c.killLeftovers()
+	if ts.holder == nil {
+		c.killLeftovers()
+	}
 	return c, nil
 }
 

@@ -295,19 +295,20 @@ func killAll(spare *spare, find func() ([]*stat, error)) error {
 	return nil
 }
 
-// killLeftovers kills processes with the tag or marker of a dead server. This server itself may
-// have been started by a child of a dead server.
-func (c *searches) killLeftovers() {
-	c.killThose(func(s *stat) bool { return s.marker.dead(c.server) || s.tag.dead(c.server) })
-}
+// leftOver reports whether a process has the tag or marker of a dead server. This server itself may have been started by a child of a dead
+// server.
+func (c *searches) leftOver(s *stat) bool { return s.marker.dead(c.server) || s.tag.dead(c.server) }
 
-// endLost kills processes with a tag of this server's holder, if no tree has the tag.
+// killLeftovers kills what dead servers have left.
+func (c *searches) killLeftovers() { c.killThose(c.leftOver) }
+
+// endLost is killLeftovers, and kills processes with a tag of this server's holder, if no tree has the tag.
 func (c *searches) endLost() {
-	if c.tags.off {
-		return // the tags are another server's
-	}
 	own := c.server.tagged(0).server
-	c.killThose(func(s *stat) bool { return s.tag.given() && s.tag.server == own && !c.tells(s) })
+	c.killThose(func(s *stat) bool {
+		lost := s.tag.given() && s.tag.server == own && !c.tells(s)
+		return c.leftOver(s) || lost && !c.tags.off // else the tags are another server's
+	})
 }
 
 // killThose kills the processes for which of returns true, and their descendants.

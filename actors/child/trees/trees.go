@@ -124,7 +124,7 @@ func New(cfg Config) (*Trees, error) {
 	return ts, nil
 }
 
-// EndLost kills what earlier servers of the holder have started, and what belongs to no tree any more. No child is being started.
+// EndLost kills what dead servers have left, and what earlier servers of the holder have started and no tree has. Meanwhile no tree is made.
 func (ts *Trees) EndLost() {
 	ts.endLost()
 	ts.hasBegun() // earlier servers may have left orphans
