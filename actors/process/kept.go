@@ -25,13 +25,14 @@ const (
 // kept is what the next server finds of a process beside its record. Output is in a chain of the arena, as soon as it is read. Events are in the
 // record.
 type kept struct {
-	owner  *estate.Owner     `lost:"of this server"` // nil: nothing is kept yet, or any more
-	chain  *arena.Chain      `lost:"the arena has it"`
-	found  map[uint64][]byte `lost:"of this server"` // output on disk that is not in the log yet, by its place in the arena
-	input  *arena.Chain      `lost:"the arena has it"`
-	Number uint64            // of the chain; 0: there is none. That of input is 1 more
-	Input  uint64            // the offset after the newest byte of input of which the record knows
-	Events events
+	owner    *estate.Owner     `lost:"of this server"` // nil: nothing is kept yet, or any more
+	chain    *arena.Chain      `lost:"the arena has it"`
+	found    map[uint64][]byte `lost:"of this server"` // output on disk that is not in the log yet, by its place in the arena
+	input    *arena.Chain      `lost:"the arena has it"`
+	dropFile func()            `lost:"of this server"` // has the holder close the file of the spool; nil: there is no spool
+	Number   uint64            // of the chain; 0: there is none. That of input is 1 more
+	Input    uint64            // the offset after the newest byte of input of which the record knows
+	Events   events
 }
 
 // free frees the chains, once neither pumps nor the writer of stdin use them, and the record is gone. Any goroutine may call free.
@@ -40,7 +41,13 @@ func (k *kept) free() {
 		k.chain.Free()
 		k.input.Free()
 	}
+	if k.dropFile != nil {
+		k.dropFile()
+	}
 }
+
+// first returns the oldest seq that the log has.
+func (k *kept) first() uint64 { return max(k.chain.Word(wordFirst).Load(), 1) }
 
 // last returns the newest seq that somebody may have seen.
 func (k *kept) last() uint64 {
@@ -143,6 +150,7 @@ func (p *process) keepChain() {
 func (r *processRecord) keepSpool() {
 	if r.spool != nil {
 		r.spool.Opened(func(f *os.File) error { return r.env.Estate.KeepFile(r.name, f) })
+		r.kept.dropFile = func() { r.env.Estate.DropFile(r.name) }
 	}
 }
 
@@ -150,16 +158,16 @@ func (r *processRecord) keepSpool() {
 func (r *processRecord) reviveSpool() error {
 	r.spool = spoolOf(r.env, r.place.disk(r.env), r.launch.Params.Retention)
 	r.keepSpool()
-	last := r.kept.last()
+	last, first := r.kept.last(), r.kept.first()
 	var pieces, unlogged []spool.Piece
 	var places []uint64 // of unlogged
 	for e := range r.kept.chain.Entries() {
-		o := estate.OutputOf(e)
-		if o.Data != nil {
+		o, seq := estate.OutputOf(e), e.Seq()
+		if o.Data != nil || seq > 0 && seq < first {
 			continue
 		}
 		pieces = append(pieces, spool.Piece{At: o.InFile, N: int64(o.N)})
-		if seq := e.Seq(); seq == 0 || seq > last {
+		if seq == 0 || seq > last {
 			unlogged, places = append(unlogged, pieces[len(pieces)-1]), append(places, e.Place())
 		}
 	}
@@ -202,9 +210,6 @@ func (r *processRecord) keep() {
 	case r.life.Over():
 		k.owner.End()
 		k.owner = nil // free follows
-		if r.spool != nil {
-			r.env.Estate.DropFile(r.name)
-		}
 	default:
 		k.Input = k.endOfInput()
 		k.Events.follow(&r.feed.Log)
@@ -263,7 +268,7 @@ func (p *process) restoreLog(ctx actor.Context, in *child.Intake) {
 	if p.life.Phase() >= life.Retired {
 		return // nobody reads the log any more
 	}
-	last, first, written := k.last(), max(k.chain.Word(wordFirst).Load(), 1), uint64(0)
+	last, first, written := k.last(), k.first(), uint64(0)
 	for s := protocol.Stdout; s <= protocol.PTY; s++ {
 		written += k.chain.Word(int(s)).Load()
 	}

@@ -254,6 +254,7 @@ func TestReviveSpool(t *testing.T) {
 		if err := system.Root.StopFuture(pid).Wait(); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait()
 		if f := nextEstate(t, h).File("p-1"); f != nil {
 			t.Error("the holder keeps the file of a process that has ended")
 		}

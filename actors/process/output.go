@@ -54,6 +54,7 @@ func (p *process) held() {
 	}
 	p.feed.Trim(most)
 	p.kept.drop(p.feed.Log.First())
+	p.spool.Punch() // now the next server does not look for what is gone
 	p.run.intake.Hold(p.holds())
 }
 

@@ -65,6 +65,7 @@ type File struct {
 	// output first.
 	blocks   map[int64]part
 	dead     []int64 // blocks to be punched out
+	freed    []int64 // blocks to be punched out once Punch is called
 	punching bool    // a goroutine punches dead out
 }
 
@@ -110,8 +111,28 @@ func (f *File) Restore(file *os.File, pieces []Piece) error {
 // A Piece is N bytes in a file, from At on.
 type Piece struct{ At, N int64 }
 
-// Opened has Open call keep with the file that it has made. An error of keep is Open's. Opened is called before the first Open.
+// Opened has Open call keep with the file that it has made, because somebody else keeps the file, too. An error of keep is Open's. From now on freed
+// blocks go back to the disk only with Punch. Opened is called before the first Open.
 func (f *File) Opened(keep func(*os.File) error) { f.opened = keep }
+
+// Punch gives freed blocks back to the disk, if Opened was called: whoever else keeps the file needs them no more. A nil File has none.
+func (f *File) Punch() {
+	if f == nil || f.opened == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dead, f.freed = append(f.dead, f.freed...), nil
+	f.punchLocked()
+}
+
+// punchLocked has a goroutine punch dead out.
+func (f *File) punchLocked() {
+	if len(f.dead) > 0 && !f.punching {
+		f.punching = true
+		go f.punch()
+	}
+}
 
 // Notify sets room, which any goroutine may call. After a Reserve that found no room, room is called when there
 // may be room again. A call of room must not block.
@@ -279,7 +300,11 @@ func (f *File) change(at, n int64, do func(p part, n int64) part) {
 		case p.readers > 0 || p.freed > 0 && p.freed < block:
 			f.blocks[i] = p
 		case p.freed == block:
-			f.dead = append(f.dead, i)
+			if f.opened == nil {
+				f.dead = append(f.dead, i)
+			} else {
+				f.freed = append(f.freed, i)
+			}
 			fallthrough
 		default:
 			delete(f.blocks, i)
@@ -288,10 +313,7 @@ func (f *File) change(at, n int64, do func(p part, n int64) part) {
 	}
 	*f.held -= back
 	f.written -= back
-	if len(f.dead) > 0 && !f.punching {
-		f.punching = true
-		go f.punch()
-	}
+	f.punchLocked()
 	f.closeLocked()
 	f.mu.Unlock()
 	if back > 0 {

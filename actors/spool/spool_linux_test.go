@@ -463,4 +463,19 @@ func TestOpened(t *testing.T) {
 			t.Errorf("%d bytes may be written", n)
 		}
 	}
+
+	f := d.New(1 << 20)
+	f.Opened(func(*os.File) error { return nil })
+	if err := f.Open(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, f, 'a', 3*block).drop()
+	put(t, f, 'b', 1)
+	f.mu.Lock()
+	if len(f.freed) != 3 || len(f.dead) > 0 || f.punching {
+		t.Errorf("freed %v, dead %v: blocks go back to the disk before Punch", f.freed, f.dead)
+	}
+	f.mu.Unlock()
+	f.Punch()
+	eventually(t, "the blocks are free", func() bool { return blocks(t, f) <= block })
 }

@@ -991,7 +991,8 @@ var mutants = []mutant{
 	{file: "actors/process/kept.go", old: `seq == 0 || seq > last {
 			unlogged`, new: `false {
 			unlogged`, breaks: "output on disk that nobody has seen is logged by the next server"},
-	{file: "actors/process/kept.go", old: `			r.env.Estate.DropFile(r.name)`, new: ``, breaks: "the holder forgets the file of a process that has ended"},
+	{file: "actors/spool/spool.go", old: `			if f.opened == nil {`, new: `			if true {`, breaks: "a block of a kept spool goes back to the disk once its place is forgotten"},
+	{file: "actors/process/kept.go", old: `		k.dropFile()`, new: ``, breaks: "the holder forgets the file of a process that has ended"},
 	{file: "actors/spool/spool.go", old: `f.change(at, p.At-at,`, new: `f.change(at, 0,`, breaks: "a spool of an earlier server gives back what nobody needs"},
 	{file: "internal/estate/estate.go", old: `if dead < maxDead {`, new: `if true {`, breaks: "a record that kills each server is given up"},
 	{file: "internal/estate/estate.go", old: `	e.Owner(name).End()
