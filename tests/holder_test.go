@@ -282,7 +282,10 @@ func TestServerUpgrade(t *testing.T) {
 		return inode
 	}
 	install(troupe)
-	h := &held{startServerWith(t, func(cmd *exec.Cmd) { cmd.Path, cmd.Args[0] = binary, binary }, "--holder", "--policy-file", policy.path), 0}
+	h := &held{startServerWith(t, func(cmd *exec.Cmd) {
+		cmd.Path, cmd.Args[0] = binary, binary
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // with a terminal, SIGHUP would be the end of the terminal
+	}, "--holder", "--policy-file", policy.path), 0}
 	h.stderr.await(factTimeout, func() bool { return strings.Contains(string(h.stderr.data), "msg=ready") }) // the holder has been told
 	hangUp := func(want string, times int) {
 		t.Helper()

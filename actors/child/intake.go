@@ -68,6 +68,9 @@ const (
 // output in the spool.
 const SpoolOverhead = 1 << 20
 
+// keptPlaces is how many bytes a chain may take, beyond the limit of the log, for the places of output in the spool.
+const keptPlaces = 16 << 20
+
 // Intake stands between the goroutines watching one child and the actor owning the child's log. The
 // goroutines put Facts in; the actor takes Facts out one by one, so a restarted actor has lost no
 // Fact. Intake also holds output back: a pump reads only as many bytes as it has credit for.
@@ -162,13 +165,16 @@ func (in *Intake) offer(max int) (c Credit) {
 			return in.lend(n, nil)
 		}
 	}
-	if in.spool != nil && in.pinned < in.limit+SpoolOverhead {
+	if in.spool != nil && in.pinned < in.limit+SpoolOverhead && !in.ManyPlaces() {
 		if n := in.spool.Reserve(min(int64(max), maxFlight-in.spooling)); n > 0 {
 			return in.lend(n, in.spool)
 		}
 	}
 	return Credit{}
 }
+
+// ManyPlaces reports whether the chain has as many entries as it may: each piece of output on disk has one.
+func (in *Intake) ManyPlaces() bool { return in.Chain != nil && in.Chain.Size() > in.limit+keptPlaces }
 
 // taken is the count of bytes taken for memory, or for the spool if file is not nil.
 func (in *Intake) taken(file *spool.File) *int64 {
@@ -313,7 +319,7 @@ func (in *Intake) Reserve(s protocol.Stream, n int) (kept Room, err error) {
 	room := n
 	if k := len(in.facts) - 1; k > 0 { // Next may have returned the oldest Fact
 		last := &in.facts[k]
-		if last.Kind == FactOutput && last.Stream == s && last.Kept.Block != nil && n <= last.Kept.Room() && len(last.Data)+n <= in.MaxChunk {
+		if last.Kind == FactOutput && last.Stream == s && last.Kept.Block != nil && last.Kept.Header().Kind == estate.KindOutput && n <= last.Kept.Room() && len(last.Data)+n <= in.MaxChunk {
 			in.grows = in.settled + uint64(k) + 1
 			return Room{entry: last.Kept, had: len(last.Data), n: n}, nil
 		}

@@ -73,11 +73,11 @@ func (s *stream) takeBy(l *lane.Lane, most int) (offset uint64, n int, err error
 func (s *stream) keep(l *lane.Lane, offset uint64, n int, credit Credit) error {
 	room, err := s.p.in.Reserve(s.kind, n)
 	if err != nil {
-		return s.keepNot(l, n, credit, err)
+		return s.keepNot(l, offset, n, credit, err)
 	}
 	l.At(room.Place())
 	if err := l.Read(room.Data()); err != nil {
-		return s.keepNot(l, n, credit, err)
+		return s.keepNot(l, offset, n, credit, err)
 	}
 	s.p.in.PutKept(s.kind, room, offset, credit)
 	s.count(l, offset+uint64(n))
@@ -94,12 +94,12 @@ func (s *stream) count(l *lane.Lane, end uint64) {
 func (s *stream) spool(l *lane.Lane, offset uint64, n int, credit Credit) error {
 	room, err := s.p.in.Chain.Reserve(estate.PlaceSize + n)
 	if err != nil {
-		return s.keepNot(l, n, credit, err)
+		return s.keepNot(l, offset, n, credit, err)
 	}
 	data := room.Data()[estate.PlaceSize:]
 	l.At(room.Place() + estate.PlaceSize)
 	if err := l.Read(data); err != nil {
-		return s.keepNot(l, n, credit, err)
+		return s.keepNot(l, offset, n, credit, err)
 	}
 	at, err := credit.Spool.Write(data)
 	if err != nil {
@@ -110,19 +110,19 @@ func (s *stream) spool(l *lane.Lane, offset uint64, n int, credit Credit) error 
 	return nil
 }
 
-// keepNot takes output that cannot be kept for the next program: viewers of this one get the output.
-func (s *stream) keepNot(l *lane.Lane, n int, credit Credit, why error) error {
+// keepNot takes output that cannot be kept for the next program: viewers of this one get the output. The lane is empty then.
+func (s *stream) keepNot(l *lane.Lane, offset uint64, n int, credit Credit, why error) error {
 	s.p.host.log.Error("output that the next server will not have", "pid", s.p.PID(), "bytes", n, "err", why)
 	if credit.Spool != nil {
 		credit.Spool.Return(int64(n))
 		credit = s.unspool(n, credit, why)
 	}
 	data := make([]byte, n)
-	if err := l.Read(data); err != nil {
+	if err := l.Drain(data); err != nil {
 		s.p.in.GiveBack(credit)
-		return err
+		return errors.Join(err, l.Empty()) // the lane has nothing for its next owner
 	}
 	s.p.in.Put(s.kind, data, nil, credit, 0)
-	l.Free()
+	s.count(l, offset+uint64(n))
 	return nil
 }

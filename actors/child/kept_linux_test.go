@@ -12,6 +12,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/arena"
 	"github.com/b6f6fdd7/troupe/internal/estate"
+	"github.com/b6f6fdd7/troupe/internal/lane"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -179,6 +180,113 @@ func TestKeptSpool(t *testing.T) {
 				t.Errorf("%d and %d bytes are under way", w.in.flight, w.in.spooling)
 			}
 		})
+	}
+}
+
+// If the arena is full, viewers of this server get the output all the same, and the lane has nothing of it for the next program.
+func TestOutputWithoutRoom(t *testing.T) {
+	e := newEstate(t)
+	lanes := make(chan *lane.Lane, 1)
+	lanes <- <-e.Lanes() // both programs have the same
+	h := newHost(t, HostConfig{Lanes: lanes})
+	chains := func() (out, in *arena.Chain) {
+		t.Helper()
+		out, in, err := e.NewChains()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out, in
+	}
+	firstOut, firstIn := chains()
+	secondOut, secondIn := chains()
+	var full []*arena.Chain
+	for n := arena.MaxEntry; n > 0; {
+		out, in, err := e.NewChains()
+		if err != nil {
+			break
+		}
+		full = append(full, out, in)
+		for room, err := out.Reserve(n); ; room, err = out.Reserve(n) {
+			if err != nil {
+				n /= 2
+				break
+			}
+			out.Commit(room, n, arena.Header{Kind: estate.KindOutput})
+		}
+	}
+	run := func(out, in *arena.Chain, text string) {
+		t.Helper()
+		w := newWatched(t, 64<<10)
+		w.in.Chain, w.in.Input = out, in
+		started := make(chan error)
+		h.Start(piped(script("echo "+text)), w.in, func(handle Handle, err error) {
+			w.Handle = handle
+			started <- err
+		})
+		if err := <-started; err != nil {
+			t.Fatal(err)
+		}
+		go w.take()
+		w.untilClosed()
+		if got := string(w.out[protocol.Stdout]); got != text+"\n" || out.Word(int(protocol.Stdout)).Load() != uint64(len(got)) {
+			t.Errorf("the viewer gets %q, want %q; %d bytes are counted", got, text, out.Word(int(protocol.Stdout)).Load())
+		}
+	}
+	run(firstOut, firstIn, "the output of the first program")
+	for _, c := range full {
+		c.Free()
+	}
+	run(secondOut, secondIn, "another")
+}
+
+// Output that the disk did not take is in an entry of its own, and an entry with places counts as a place.
+func TestPlacesOfOutput(t *testing.T) {
+	e := newEstate(t)
+	chain, _, err := e.NewChains()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := newWatched(t, 1<<20).in
+	in.Chain, in.spool = chain, spool.NewDisk("", 0, nil).New(1<<20)
+	offset := 0
+	failed := func(text string) {
+		t.Helper()
+		credit, _ := in.Take(len(text))
+		room, err := chain.Reserve(estate.PlaceSize + len(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(room.Data()[estate.PlaceSize:], text)
+		in.PutSpooled(protocol.Stdout, room, len(text), 0, uint64(offset), credit)
+		offset += len(text)
+	}
+	failed("first line")
+	failed("0123456789") // with room up to a multiple of 8
+	credit, _ := in.Take(3)
+	room, err := in.Reserve(protocol.Stdout, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(room.Data(), "abc")
+	in.PutKept(protocol.Stdout, room, uint64(offset), credit)
+	got := ""
+	for f, ok := in.Next(); ok; f, ok = in.Next() {
+		got += string(f.Data) + ";"
+		in.Settle(0, 0)
+	}
+	kept := ""
+	for e := range chain.Entries() {
+		kept += string(estate.OutputOf(e).Data) + ";"
+	}
+	if want := "first line;0123456789;abc;"; got != want || kept != want {
+		t.Errorf("the viewer gets %q, and the chain has %q, want %q", got, kept, want)
+	}
+	if in.ManyPlaces() {
+		t.Error("the places are too many")
+	}
+	in.limit = -keptPlaces
+	if !in.ManyPlaces() {
+		t.Errorf("a chain of %d bytes has not too many places", chain.Size())
 	}
 }
 

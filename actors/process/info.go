@@ -194,7 +194,7 @@ func (p *process) outputLimit(pinned int64) (limit, text string) {
 		return "retention", "its retention holds " + show.Bytes(p.feed.Retention)
 	case s.Err() != nil:
 		return "spool-failed", "its spool has failed: " + s.Err().Error()
-	case pinned >= p.feed.Retention+child.SpoolOverhead:
+	case pinned >= p.feed.Retention+child.SpoolOverhead || p.run.intake != nil && p.run.intake.ManyPlaces():
 		return "spool-places", fmt.Sprintf("%s are on disk, and the list of their places has its most, %s of memory", show.Bytes(p.feed.Log.Spooled()), show.Bytes(child.SpoolOverhead))
 	case s.Full():
 		return "spool-limit", show.Bytes(s.Held()) + " are on disk, as much as it may spool"

@@ -266,6 +266,7 @@ func (k *kept) forgetInput(end uint64) {
 func (p *process) restoreLog(ctx actor.Context, in *child.Intake) {
 	k, log := &p.kept, &p.feed.Log
 	if p.life.Phase() >= life.Retired {
+		k.found = nil
 		return // nobody reads the log any more
 	}
 	last, first, written := k.last(), k.first(), uint64(0)

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"math"
 	"math/rand/v2"
 	"syscall"
 	"time"
@@ -214,7 +213,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.awaitHolder()
 	case life.DropLog:
 		p.feed.Close()
-		p.kept.drop(math.MaxUint64)
+		p.kept.drop(p.feed.Log.First())
 		p.run.intake.Hold(p.holds())
 	case life.Cut:
 		p.feed.Cut()

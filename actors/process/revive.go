@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -38,9 +39,13 @@ func Revive(e *env.Env, o Options) (_ message.SpawnRequest, child string, err er
 	}
 	r.health.watcher = newWatcher(r.launch.Params)
 	if r.kept.chain, r.kept.input = e.Estate.Chains(r.kept.Number); r.kept.chain == nil {
-		return message.SpawnRequest{}, "", fmt.Errorf("process %s: its output is gone", r.id)
+		err = errors.New("its output is gone")
+	} else {
+		err = r.reviveSpool()
 	}
-	if err := r.reviveSpool(); err != nil {
+	if err != nil {
+		r.kept.free()
+		r.launch.Release()
 		return message.SpawnRequest{}, "", fmt.Errorf("process %s: %w", r.id, err)
 	}
 	r.kept.owner = e.Estate.Owner(keptAs(o.Name))

@@ -193,6 +193,13 @@ func (c *Chain) find() {
 // Owner returns the number of the chain.
 func (c *Chain) Owner() uint64 { return c.owner }
 
+// Size returns how many bytes the blocks of the chain take, without the root.
+func (c *Chain) Size() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int64(c.bytes)
+}
+
 // Word returns a word for the caller, which outlives the process, too. i is below Words.
 func (c *Chain) Word(i int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&c.root.mem[8*i])) }
 

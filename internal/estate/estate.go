@@ -84,8 +84,8 @@ type tried struct {
 	dead atomic.Uint64 // so many servers before have died while reviving it
 }
 
-// maxDead is how many servers may die over a record.
-const maxDead = 2
+// maxDead is how many servers in a row may die over a record. Two may be killed by others at that moment.
+const maxDead = 3
 
 // Try notes that the record with a name is revived from now on, until the next Try or Revived. If the last maxDead servers have died over the
 // record, Try returns an error, and the record is gone: everybody else goes on.

@@ -98,7 +98,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A record over which two servers have died in a row is given up, at once and for good. Any other record is not.
+// A record over which three servers have died in a row is given up, at once and for good. Any other record is not.
 func TestTry(t *testing.T) {
 	h := testholder.New(t)
 	e := next(t, h)
@@ -114,7 +114,9 @@ func TestTry(t *testing.T) {
 		{[]string{"a", "b", "c"}, true, nil}, // b is not to blame
 		{[]string{"a"}, false, nil},
 		{[]string{"a"}, false, nil},
+		{[]string{"a"}, false, nil},
 		{[]string{"a", "b"}, false, []string{"a"}}, // dies before DropRest
+		{[]string{"b"}, false, nil},
 		{[]string{"b"}, false, nil},
 		{[]string{"b", "c"}, true, []string{"b"}},
 	} {
@@ -323,6 +325,9 @@ func TestSpooledOutputOfADeath(t *testing.T) {
 				var got []byte
 				for e := range c.Entries() {
 					o := OutputOf(e)
+					if moved := o.Kind != KindSpooled; moved != (at == 0) { // a second death amid the move would tear the bytes
+						t.Errorf("the bytes have moved: %v", moved)
+					}
 					if o.Offset != uint64(len(got)) || o.End() != uint64(len(text)) || o.Stream != 1 {
 						t.Errorf("after %q there is %+v", got, o)
 					}

@@ -134,6 +134,9 @@ func (e *Estate) take(l *lane.Lane, m lane.Move, c *arena.Chain, kind int) error
 	if err != nil {
 		return err
 	}
+	if m.Place == to.Place()+PlaceSize { // on the way to a file. The bytes stay where they are: this server may die, too
+		return e.takeSpooled(l, m, c, kind)
+	}
 	from := to.Data()
 	if m.Place == 0 {
 		l.At(to.Place())
@@ -143,8 +146,24 @@ func (e *Estate) take(l *lane.Lane, m lane.Move, c *arena.Chain, kind int) error
 	if err := l.Read(from); err != nil {
 		return err
 	}
-	copy(to.Data(), from) // the places may overlap
+	copy(to.Data(), from) // from is the same place, or in another block
 	c.Commit(to, m.N, arena.Header{Kind: KindOutput, Stream: uint8(kind), AtMs: time.Now().UnixMilli(), Offset: m.Offset})
+	c.Word(kind).Store(m.Offset + uint64(m.N))
+	l.Free()
+	return nil
+}
+
+// takeSpooled is take for bytes that have room for their place before them.
+func (e *Estate) takeSpooled(l *lane.Lane, m lane.Move, c *arena.Chain, kind int) error {
+	to, err := c.Reserve(PlaceSize + m.N)
+	if err != nil {
+		return err
+	}
+	if err := l.Read(to.Data()[PlaceSize:]); err != nil {
+		return err
+	}
+	PutPlace(to.Data(), 0, m.N)
+	c.Commit(to, PlaceSize+m.N, arena.Header{Kind: KindSpooled, Stream: uint8(kind), AtMs: time.Now().UnixMilli(), Offset: m.Offset})
 	c.Word(kind).Store(m.Offset + uint64(m.N))
 	l.Free()
 	return nil

@@ -115,6 +115,9 @@ func Run(c Config) (code int, err error) {
 		return 1, fmt.Errorf("holder: descriptor for the servers: %w", err)
 	}
 	defer unix.Close(h.place)
+	if signal.Ignored(syscall.SIGHUP) { // by nohup(1)
+		h.Next = ""
+	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
@@ -187,7 +190,7 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 	}
 	if h.upgrade.pid != 0 {
 		h.tried()
-	} else if h.upgrade.before != nil && !h.upgrade.kills && time.Now().After(h.upgrade.until) {
+	} else if h.proved() {
 		h.prove()
 	}
 	switch {
@@ -196,7 +199,10 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 	case h.pid == 0 && time.Now().After(h.again):
 		if err := h.start(); err != nil {
 			h.Log("%v", err)
-			h.again = time.Now().Add(maxPause)
+			if h.again = time.Now().Add(maxPause); h.upgrade.before != nil {
+				h.again = time.Now()
+				h.goBack()
+			}
 		}
 	case h.pid != 0:
 		h.write()

@@ -73,7 +73,7 @@ func (h *holder) env(value string) []string {
 // tryNext begins a trial.
 func (h *holder) tryNext() {
 	u := &h.upgrade
-	if u.pid != 0 || u.kills {
+	if u.pid != 0 || u.kills || h.ends() {
 		return
 	}
 	fd, err := unix.Open(h.Next, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -115,6 +115,10 @@ func (h *holder) tried() {
 		u.to.close()
 		return
 	}
+	if h.ends() { // the programs of the present server have their grace
+		u.to.close()
+		return
+	}
 	h.prove() // an upgrade within the probation of the last
 	before := h.image
 	u.before, h.image = &before, u.to
@@ -122,6 +126,15 @@ func (h *holder) tried() {
 		u.kills = true
 		unix.Kill(h.pid, unix.SIGKILL)
 	}
+}
+
+// ends reports whether no other server follows the present one.
+func (h *holder) ends() bool { return h.stop || h.killed }
+
+// proved reports whether the present server has outlived its probation.
+func (h *holder) proved() bool {
+	u := &h.upgrade
+	return u.before != nil && !u.kills && h.pid != 0 && time.Now().After(u.until)
 }
 
 // prove forgets the image from before.
@@ -135,7 +148,7 @@ func (h *holder) prove() {
 // goBack has the image from before come back, after the death of a new server in its probation.
 func (h *holder) goBack() {
 	u := &h.upgrade
-	h.Log("the server of %s has died (%s) in its first %v: the last binary comes back", h.Next, h.last, probation)
+	h.Log("the server of %s does not run (%s): the last binary comes back", h.Next, h.last)
 	h.image.close()
 	h.image, u.before = *u.before, nil
 }

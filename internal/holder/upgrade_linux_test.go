@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -84,7 +85,7 @@ func TestUpgrade(t *testing.T) {
 		{"good", []string{"serves good 2 " + Replaced}},
 		{"refuses", []string{"cannot serve (exit code 3)"}},
 		{"absent", []string{"no upgrade: open "}},
-		{"dies", []string{"has died (exit code 4) in its first", "serves good 4 exit code 4"}},
+		{"dies", []string{"does not run (exit code 4)", "serves good 4 exit code 4"}},
 		{"better", []string{"serves better 5 " + Replaced}},
 	} {
 		install(step.install)
@@ -113,6 +114,44 @@ func TestTrialIsNoOrphan(t *testing.T) {
 	}
 	if e := wait(pid, unix.WNOHANG); !e.Ended || e.Status != 0 {
 		t.Errorf("the end is %+v", e)
+	}
+}
+
+// The probation of a new server begins with its start. A holder that ends begins no upgrade, and ends none.
+func TestUpgradeInTime(t *testing.T) {
+	past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	for _, test := range []struct {
+		until   time.Time
+		pid     int
+		kills   bool
+		forgets bool
+	}{
+		{past, 1, false, true},
+		{future, 1, false, false},
+		{past, 0, false, false}, // until is of the server before
+		{past, 1, true, false},
+	} {
+		h := &holder{pid: test.pid, upgrade: upgrade{before: new(image), until: test.until, kills: test.kills}}
+		if got := h.proved(); got != test.forgets {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+	for _, h := range []*holder{{stop: true}, {killed: true}} {
+		h.Next, h.Log = "/bin/true", t.Logf
+		if h.tryNext(); h.upgrade.pid != 0 {
+			t.Error("a trial begins")
+		}
+		pid, err := syscall.ForkExec("/bin/true", []string{"true"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.image, h.upgrade = image{"old", -1}, upgrade{pid: pid, pidfd: -1, to: image{"new", -1}, deadline: future}
+		for h.upgrade.pid != 0 {
+			h.tried()
+		}
+		if h.image.path != "old" || h.upgrade.kills {
+			t.Errorf("the next server is %q, kills %v", h.image.path, h.upgrade.kills)
+		}
 	}
 }
 

@@ -206,6 +206,11 @@ func (l *Lane) Read(dst []byte) error {
 	if Step(l.rec.step.Load()) == Taking { // the death came after splice
 		l.become(Taken, len(dst))
 	}
+	return l.Drain(dst)
+}
+
+// Drain is Read for bytes without a place: at a death they are lost.
+func (l *Lane) Drain(dst []byte) error {
 	left, err := l.left()
 	if err != nil {
 		return err

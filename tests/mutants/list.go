@@ -987,6 +987,11 @@ var mutants = []mutant{
 	{file: "internal/holder/upgrade_linux.go", old: `if e.Status != 0 {`, new: `if false {`, breaks: "a binary that cannot serve replaces nothing", run: "^TestUpgrade$"},
 	{file: "internal/holder/holder_linux.go", old: `case u.before != nil && now.Before(u.until):`, new: `case false:`, breaks: "after the early death of a new server the last binary comes back", run: "^TestUpgrade$"},
 	{file: "internal/holder/holder_linux.go", old: `m.PID > 0 && m.PID != h.upgrade.pid:`, new: `m.PID > 0:`, breaks: "the end of a trial is the holder's"},
+	{file: "actors/child/kept_linux.go", old: `l.Drain(data)`, new: `l.Read(data)`, breaks: "viewers get output for which the arena has no room", run: "^TestOutputWithoutRoom$"},
+	{file: "actors/child/intake.go", old: ` && last.Kept.Header().Kind == estate.KindOutput`, new: ``, breaks: "output with a place before it does not grow", run: "^TestPlacesOfOutput$"},
+	{file: "internal/estate/open_linux.go", old: `if m.Place == to.Place()+PlaceSize {`, new: `if false {`, breaks: "output on its way to a file outlives two deaths"},
+	{file: "internal/holder/upgrade_linux.go", old: `return h.stop || h.killed }`, new: `return false }`, breaks: "a holder that ends begins no upgrade", run: "^TestUpgradeInTime$"},
+	{file: "internal/holder/upgrade_linux.go", old: `!u.kills && h.pid != 0 &&`, new: `!u.kills &&`, breaks: "a probation begins with the start of the new server", run: "^TestUpgradeInTime$"},
 	{file: "internal/estate/output.go", old: `if o := OutputOf(e); o.End() >`, new: `if o := OutputOf(e); o.Kind == KindOutput && o.End() >`, breaks: "output on disk is counted after a death"},
 	{file: "actors/process/kept.go", old: `seq == 0 || seq > last {
 			unlogged`, new: `false {

@@ -28,8 +28,11 @@ func init() {
 	if len(os.Args) < 2 || os.Args[1] != "serve" {
 		return
 	}
+	// No program of the same user may attach to this process: the holder and each server have the descriptors of all programs, and a trial reads secrets.
+	protect := func() { unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) } // fails for bad arguments only
 	version, ok := holder.Trial()
 	if ok {
+		protect()
 		if trial = version == holder.Version; !trial {
 			fmt.Fprintf(os.Stderr, "troupe serve: the holder speaks version %d, and this binary version %d: start the server anew\n", version, holder.Version)
 			os.Exit(1)
@@ -40,8 +43,7 @@ func init() {
 	if !ok && !slices.Contains(os.Args[2:], "--"+Flag) {
 		return
 	}
-	// No program of the same user may attach to this process: the holder and each server have the descriptors of all programs.
-	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // fails for bad arguments only
+	protect()
 	if !ok {
 		os.Exit(hold())
 	}
@@ -61,8 +63,13 @@ func hold() int {
 	return code
 }
 
-// installed returns the path of the command: where an upgrade finds its binary. A link stays a link, since an installation may change the link.
+// installed returns the path of the command: where an upgrade finds its binary. A link stays a link, since an installation may change the link. With a
+// controlling terminal installed returns "": SIGHUP is the end of the terminal then.
 func installed() string {
+	if tty, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0); err == nil {
+		unix.Close(tty)
+		return ""
+	}
 	self, err := os.Stat("/proc/self/exe")
 	if err != nil {
 		return ""
