@@ -21,11 +21,18 @@ type held struct {
 	kills int
 }
 
-// startHeld is startServerWith for a server with a holder.
-func startHeld(t *testing.T, configure func(*exec.Cmd), args ...string) *held {
+// startHolder is startServerWith for a server with a holder.
+func startHolder(t *testing.T, configure func(*exec.Cmd), args ...string) *held {
 	t.Helper()
 	h := &held{startServerWith(t, configure, append([]string{"--holder"}, args...)...), 0}
 	h.stderr.await(factTimeout, func() bool { return strings.Contains(string(h.stderr.data), "msg=ready") }) // the holder has been told
+	return h
+}
+
+// startHeld is startHolder, and waits until the holder is small.
+func startHeld(t *testing.T, configure func(*exec.Cmd), args ...string) *held {
+	t.Helper()
+	h := startHolder(t, configure, args...)
 	eventually(t, "the holder has given pages back", func() bool { return underRace() || h.rss() < 8<<20 })
 	return h
 }
@@ -282,11 +289,10 @@ func TestServerUpgrade(t *testing.T) {
 		return inode
 	}
 	install(troupe)
-	h := &held{startServerWith(t, func(cmd *exec.Cmd) {
+	h := startHolder(t, func(cmd *exec.Cmd) { // its binary was written just now, so its pages stay
 		cmd.Path, cmd.Args[0] = binary, binary
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // with a terminal, SIGHUP would be the end of the terminal
-	}, "--holder", "--policy-file", policy.path), 0}
-	h.stderr.await(factTimeout, func() bool { return strings.Contains(string(h.stderr.data), "msg=ready") }) // the holder has been told
+	}, "--policy-file", policy.path)
 	hangUp := func(want string, times int) {
 		t.Helper()
 		if err := h.cmd.Process.Signal(syscall.SIGHUP); err != nil {
@@ -296,11 +302,10 @@ func TestServerUpgrade(t *testing.T) {
 	}
 	c := h.session(nil)
 	p := c.start("p", obj{"argv": sh("while read line; do echo got $line; done; exit 7"), "pipeStdin": true})
-	pid, want := p.pid(), ""
+	pid := p.pid()
 	for i := range 3 {
 		p.write(fmt.Sprintln(i))
-		want = fmt.Sprintf("got %d\n", i)
-		p.awaitOutput("stdout", want)
+		p.awaitOutput("stdout", fmt.Sprintf("got %d\n", i))
 		seq, old := p.lastSeq(), h.running()
 
 		install([]byte("no program"))

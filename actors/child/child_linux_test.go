@@ -108,16 +108,21 @@ func tryStart(t *testing.T, h *Host, spec Spec, limit int64) (*watched, error) {
 	if os.Getenv("CHILD_TEST_JAIL") != "" && spec.policy == nil {
 		spec.policy = &sandbox.Policy{Files: true, Root: sandbox.Write, Network: true}
 	}
+	return w, w.start(h, spec)
+}
+
+// start starts the child of w, whose facts are taken from then on.
+func (w *watched) start(h *Host, spec Spec) error {
 	started := make(chan error)
 	h.Start(spec, w.in, func(handle Handle, err error) {
 		w.Handle = handle
 		started <- err
 	})
-	if err := <-started; err != nil {
-		return nil, err
+	err := <-started
+	if err == nil {
+		go w.take()
 	}
-	go w.take()
-	return w, nil
+	return err
 }
 
 // newWatched returns a watched child that its caller starts.

@@ -43,7 +43,7 @@ type Host struct {
 	open     context.Context // of all starts: done when the host is closing
 	stop     context.CancelCauseFunc
 	starts   sync.WaitGroup // starts and questions that have no answer yet
-	clean    chan struct{}  // closed when what was left behind is gone: no tree is made before
+	clean    chan struct{}  // closed when the leftovers of dead servers are gone; no tree is made before
 
 	mu         sync.Mutex
 	answerTime time.Duration // of new starts

@@ -27,12 +27,11 @@ func (s *stream) moveKept() bool {
 		s.drop()
 		return false
 	}
+	most = credit.N
 	if credit.Spool != nil { // the disk may be slow, and other programs need lanes
 		s.p.host.spoolers <- struct{}{}
 		defer func() { <-s.p.host.spoolers }()
-		most = min(credit.N, arena.MaxEntry-estate.PlaceSize)
-	} else {
-		most = credit.N
+		most = min(most, arena.MaxEntry-estate.PlaceSize)
 	}
 	l := <-s.p.host.lanes
 	offset, n, err := s.takeBy(l, most)

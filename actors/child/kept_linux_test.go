@@ -62,15 +62,9 @@ func TestKeptStreams(t *testing.T) {
 			h := newHost(t, HostConfig{Lanes: e.Lanes()})
 			w := newWatched(t, 64<<10) // less than all, so that the pumps wait
 			w.in.Chain, w.in.Input = out, in
-			started := make(chan error)
-			h.Start(spec(), w.in, func(handle Handle, err error) {
-				w.Handle = handle
-				started <- err
-			})
-			if err := <-started; err != nil {
+			if err := w.start(h, spec()); err != nil {
 				t.Fatal(err)
 			}
-			go w.take()
 			if name == "terminal" {
 				w.untilOutput(protocol.PTY, "ready\n")
 			}
@@ -140,15 +134,9 @@ func TestKeptSpool(t *testing.T) {
 			if err := w.in.spool.Restore(test.file, nil); err != nil {
 				t.Fatal(err)
 			}
-			started := make(chan error)
-			h.Start(piped(script(test.script)), w.in, func(handle Handle, err error) {
-				w.Handle = handle
-				started <- err
-			})
-			if err := <-started; err != nil {
+			if err := w.start(h, piped(script(test.script))); err != nil {
 				t.Fatal(err)
 			}
-			go w.take()
 			w.untilClosed()
 			kept := make(map[protocol.Stream][]byte)
 			for e := range out.Entries() {
@@ -218,15 +206,9 @@ func TestOutputWithoutRoom(t *testing.T) {
 		t.Helper()
 		w := newWatched(t, 64<<10)
 		w.in.Chain, w.in.Input = out, in
-		started := make(chan error)
-		h.Start(piped(script("echo "+text)), w.in, func(handle Handle, err error) {
-			w.Handle = handle
-			started <- err
-		})
-		if err := <-started; err != nil {
+		if err := w.start(h, piped(script("echo "+text))); err != nil {
 			t.Fatal(err)
 		}
-		go w.take()
 		w.untilClosed()
 		if got := string(w.out[protocol.Stdout]); got != text+"\n" || out.Word(int(protocol.Stdout)).Load() != uint64(len(got)) {
 			t.Errorf("the viewer gets %q, want %q; %d bytes are counted", got, text, out.Word(int(protocol.Stdout)).Load())
@@ -239,7 +221,7 @@ func TestOutputWithoutRoom(t *testing.T) {
 	run(secondOut, secondIn, "another")
 }
 
-// Output that the disk did not take is in an entry of its own, and an entry with places counts as a place.
+// Output that the disk did not take is in an entry of its own, whose room nothing extends. A chain above its bound has too many places.
 func TestPlacesOfOutput(t *testing.T) {
 	e := newEstate(t)
 	chain, _, err := e.NewChains()

@@ -2,27 +2,20 @@ package process
 
 import (
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/process/launch"
-	"github.com/b6f6fdd7/troupe/internal/estate"
 	"github.com/b6f6fdd7/troupe/internal/testholder"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // BenchmarkKeep is what the end of each turn costs a process that outlives its server.
 func BenchmarkKeep(b *testing.B) {
-	h := testholder.New(b)
-	e, err := estate.Open(h, h.Next(), 16<<20, slog.New(slog.DiscardHandler))
-	if err != nil {
-		b.Fatal(err)
-	}
 	env := fake.Env(nil)
-	env.Estate = e
+	env.Estate = nextEstate(b, testholder.New(b))
 	params := protocol.ProcessStartParams{ProcessID: "p", Argv: []string{"make", "-j", "8"}, PipeStdin: true}
 	spec := child.Spec{Argv: params.Argv, Dir: "/home/user/project", Name: "p-1"}
 	for i := range 30 {

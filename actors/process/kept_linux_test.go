@@ -30,7 +30,7 @@ func TestRecordIsKept(t *testing.T) {
 }
 
 // nextEstate returns the estate of the next server of a holder.
-func nextEstate(t *testing.T, h *testholder.Holder) *estate.Estate {
+func nextEstate(t testing.TB, h *testholder.Holder) *estate.Estate {
 	t.Helper()
 	e, err := estate.Open(h, h.Next(), 16<<20, slog.New(slog.DiscardHandler))
 	if err != nil {

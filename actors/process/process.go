@@ -320,13 +320,12 @@ func (p *process) takeFacts(ctx actor.Context) {
 			case p.run.logged == in: // by an instance that failed before Settle
 			case f.Spool != nil:
 				p.feed.Log.AppendSpooled(f.Stream, f.Spool, f.At, len(f.Data))
-				p.kept.number(f.Kept, p.feed.Log.Last())
 			default:
 				p.feed.Log.Append(f.Stream, f.Data, f.Slab)
-				p.kept.number(f.Kept, p.feed.Log.Last())
 			}
 			if p.run.logged != in {
 				p.run.sandbox.Output(f.Stream, f.Data)
+				p.kept.number(f.Kept, p.feed.Log.Last())
 			}
 			p.run.logged = in
 			p.env.At(ctx, env.FactLogged)

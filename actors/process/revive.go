@@ -17,10 +17,7 @@ func keptAs(actor string) string { return "process " + actor }
 // Request without params.
 func Revive(e *env.Env, o Options) (_ message.SpawnRequest, child string, err error) {
 	r := &processRecord{}
-	if err = e.Estate.Try(keptAs(o.Name)); err == nil {
-		err = e.Estate.Fill(keptAs(o.Name), r)
-	}
-	if err != nil {
+	if err := e.Estate.Revive(keptAs(o.Name), r); err != nil {
 		return message.SpawnRequest{}, "", err
 	}
 	o.Grouped = o.Group != nil

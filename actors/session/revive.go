@@ -30,11 +30,7 @@ func Revive(e *env.Env, sessions, registry *actor.PID) Revived {
 	for name := range e.Estate.Names(prefix) {
 		lost := func(err any) { e.Log.Error("a session of the last server is lost", "record", name, "err", err) }
 		r := new(sessionRecord)
-		err := e.Estate.Try(name)
-		if err == nil {
-			err = e.Estate.Fill(name, r)
-		}
-		if err != nil {
+		if err := e.Estate.Revive(name, r); err != nil {
 			lost(err)
 			continue
 		}

@@ -64,8 +64,8 @@ type File struct {
 	// blocks has, by number, each block with freed bytes or with an Extent. Such blocks are few, because the log frees its oldest
 	// output first.
 	blocks   map[int64]part
-	dead     []int64 // blocks to be punched out
-	freed    []int64 // blocks to be punched out once Punch is called
+	freed    []int64 // blocks to be punched out, with Opened once Punch is called
+	dead     []int64 // blocks that the goroutine punches out
 	punching bool    // a goroutine punches dead out
 }
 
@@ -122,12 +122,12 @@ func (f *File) Punch() {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.dead, f.freed = append(f.dead, f.freed...), nil
 	f.punchLocked()
 }
 
-// punchLocked has a goroutine punch dead out.
+// punchLocked has a goroutine punch the freed blocks out.
 func (f *File) punchLocked() {
+	f.dead, f.freed = append(f.dead, f.freed...), nil
 	if len(f.dead) > 0 && !f.punching {
 		f.punching = true
 		go f.punch()
@@ -300,11 +300,7 @@ func (f *File) change(at, n int64, do func(p part, n int64) part) {
 		case p.readers > 0 || p.freed > 0 && p.freed < block:
 			f.blocks[i] = p
 		case p.freed == block:
-			if f.opened == nil {
-				f.dead = append(f.dead, i)
-			} else {
-				f.freed = append(f.freed, i)
-			}
+			f.freed = append(f.freed, i)
 			fallthrough
 		default:
 			delete(f.blocks, i)
@@ -313,7 +309,9 @@ func (f *File) change(at, n int64, do func(p part, n int64) part) {
 	}
 	*f.held -= back
 	f.written -= back
-	f.punchLocked()
+	if f.opened == nil {
+		f.punchLocked()
+	}
 	f.closeLocked()
 	f.mu.Unlock()
 	if back > 0 {

@@ -87,9 +87,9 @@ type tried struct {
 // maxDead is how many servers in a row may die over a record. Two may be killed by others at that moment.
 const maxDead = 3
 
-// Try notes that the record with a name is revived from now on, until the next Try or Revived. If the last maxDead servers have died over the
-// record, Try returns an error, and the record is gone: everybody else goes on.
-func (e *Estate) Try(name string) error {
+// Revive fills the struct at v from the record of an earlier server under a name. From now on the record is being revived, until the next
+// Revive or Revived. If the last maxDead servers have died over the record, Revive returns an error, and the record is gone: everybody else goes on.
+func (e *Estate) Revive(name string, v any) error {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	t, dead := e.tried, uint64(0)
@@ -98,20 +98,17 @@ func (e *Estate) Try(name string) error {
 	}
 	t.dead.Store(dead)
 	t.name.Store(h.Sum64())
-	if dead < maxDead {
-		return nil
+	if dead >= maxDead {
+		e.Owner(name).End()
+		return fmt.Errorf("estate: %s: the last %d servers have died over its record", name, dead)
 	}
-	e.Owner(name).End()
-	return fmt.Errorf("estate: %s: the last %d servers have died over its record", name, dead)
+	return e.found.Fill(name, v)
 }
 
 // Revived notes that no record is being revived.
 func (e *Estate) Revived() { e.tried.name.Store(0) }
 
-// Fill fills the struct at v from the record of an earlier server under a name.
-func (e *Estate) Fill(name string, v any) error { return e.found.Fill(name, v) }
-
-// DropRest drops all records, chains and files of earlier servers for which nobody has called Owner, Chains or File. Fill is not called any more.
+// DropRest drops all records, chains and files of earlier servers for which nobody has called Owner, Chains or File. Revive is not called any more.
 func (e *Estate) DropRest() {
 	e.mu.Lock()
 	names, chains, files := e.names, e.chains, e.files

@@ -47,10 +47,10 @@ func TestRecords(t *testing.T) {
 	if names := slices.Sorted(e.Names("p ")); !slices.Equal(names, []string{"p mine", "p other"}) {
 		t.Errorf("names %q", names)
 	}
-	if err := e.Fill("p mine", &got); err != nil || got != (state1{"a", "c"}) {
+	if err := e.Revive("p mine", &got); err != nil || got != (state1{"a", "c"}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := e.Fill("p gone", &got); err == nil {
+	if err := e.Revive("p gone", &got); err == nil {
 		t.Error("an owner that has ended is there")
 	}
 	e.Owner("p mine") // goes on, and writes nothing before the death of this server
@@ -99,7 +99,7 @@ func TestFiles(t *testing.T) {
 }
 
 // A record over which three servers have died in a row is given up, at once and for good. Any other record is not.
-func TestTry(t *testing.T) {
+func TestRecordsThatKill(t *testing.T) {
 	h := testholder.New(t)
 	e := next(t, h)
 	for _, name := range []string{"a", "b", "c"} {
@@ -123,10 +123,11 @@ func TestTry(t *testing.T) {
 		e = next(t, h)
 		var gone []string
 		for _, name := range server.tries {
-			if err := e.Try(name); err != nil {
+			var got state1
+			if err := e.Revive(name, &got); err != nil {
 				gone = append(gone, name)
-			} else if err := e.Fill(name, new(state1)); err != nil {
-				t.Errorf("server %d: %v", i, err)
+			} else if got.A != name {
+				t.Errorf("server %d: %+v", i, got)
 			}
 		}
 		if !slices.Equal(gone, server.gone) {
@@ -199,7 +200,7 @@ func TestLedgerStaysSmall(t *testing.T) {
 	o.Keep(&state1{A: "lost", B: "stays"})
 	var got state1
 	if e, err = of(l, slog.New(slog.DiscardHandler)); err == nil {
-		err = e.Fill("o", &got)
+		err = e.Revive("o", &got)
 	}
 	if err != nil || got != (state1{"lost", "stays"}) {
 		t.Errorf("%+v, %v", got, err)
@@ -218,6 +219,35 @@ func pipe(t *testing.T, text string) (r, w int) {
 		t.Fatal(err)
 	}
 	return p[0], p[1]
+}
+
+// outputOf returns the output of a stream that a chain has itself or in a file, and checks the offsets.
+func outputOf(t *testing.T, c *arena.Chain, stream uint8, file []byte) string {
+	t.Helper()
+	var got []byte
+	for e := range c.Entries() {
+		o := OutputOf(e)
+		if o.Offset != uint64(len(got)) || o.Stream != stream {
+			t.Errorf("after %q there is %+v", got, o)
+		}
+		if got = append(got, o.Data...); o.Data == nil {
+			got = append(got, file[o.InFile:][:o.N]...)
+		}
+		if o.End() != uint64(len(got)) {
+			t.Errorf("%+v ends at %d, after %d bytes", o, o.End(), len(got))
+		}
+	}
+	return string(got)
+}
+
+// lanesAreFree checks that no move is under way.
+func lanesAreFree(t *testing.T, e *Estate) {
+	t.Helper()
+	for range lanes {
+		if step, _, err := (<-e.Lanes()).Found(); step != lane.Free || err != nil {
+			t.Errorf("a lane is %v, %v", step, err)
+		}
+	}
 }
 
 // Whenever a server dies amid a move of output, the chain of the next server has each byte once, and counts it.
@@ -265,21 +295,11 @@ func TestOutputOfADeath(t *testing.T) {
 			for range 2 { // the next server may die at once
 				e = next(t, h)
 				c, _ = e.Chains(c.Owner())
-				var got []byte
-				for e := range c.Entries() {
-					if e.Header().Offset != uint64(len(got)) || e.Header().Stream != 2 {
-						t.Errorf("after %q there is %+v", got, e.Header())
-					}
-					got = append(got, e.Data()...)
-				}
-				if string(got) != had+text || c.Word(2).Load() != uint64(len(had+text)) {
+				got := outputOf(t, c, 2, nil)
+				if got != had+text || c.Word(2).Load() != uint64(len(had+text)) {
 					t.Errorf("%q, %d bytes are counted", got, c.Word(2).Load())
 				}
-				for range lanes {
-					if step, _, err := (<-e.Lanes()).Found(); step != lane.Free || err != nil {
-						t.Errorf("a lane is %v, %v", step, err)
-					}
-				}
+				lanesAreFree(t, e)
 			}
 		})
 	}
@@ -322,22 +342,15 @@ func TestSpooledOutputOfADeath(t *testing.T) {
 			for range 2 { // the next server may die at once
 				e = next(t, h)
 				c, _ = e.Chains(c.Owner())
-				var got []byte
 				for e := range c.Entries() {
-					o := OutputOf(e)
-					if moved := o.Kind != KindSpooled; moved != (at == 0) { // a second death amid the move would tear the bytes
+					if moved := e.Header().Kind != KindSpooled; moved != (at == 0) { // a second death amid the move would tear the bytes
 						t.Errorf("the bytes have moved: %v", moved)
 					}
-					if o.Offset != uint64(len(got)) || o.End() != uint64(len(text)) || o.Stream != 1 {
-						t.Errorf("after %q there is %+v", got, o)
-					}
-					if got = append(got, o.Data...); o.Data == nil {
-						got = append(got, file[o.InFile:][:o.N]...)
-					}
 				}
-				if string(got) != text || c.Word(1).Load() != uint64(len(text)) {
+				if got := outputOf(t, c, 1, file); got != text || c.Word(1).Load() != uint64(len(text)) {
 					t.Errorf("%q, %d bytes are counted", got, c.Word(1).Load())
 				}
+				lanesAreFree(t, e)
 			}
 		})
 	}
@@ -382,11 +395,7 @@ func TestInputOfADeath(t *testing.T) {
 			if given := c.Word(WordGiven).Load(); given != want {
 				t.Errorf("%d bytes are counted, want %d", given, want)
 			}
-			for range lanes {
-				if step, _, err := (<-e.Lanes()).Found(); step != lane.Free || err != nil {
-					t.Errorf("a lane is %v, %v", step, err)
-				}
-			}
+			lanesAreFree(t, e)
 		})
 	}
 }

@@ -134,10 +134,16 @@ func (e *Estate) take(l *lane.Lane, m lane.Move, c *arena.Chain, kind int) error
 	if err != nil {
 		return err
 	}
+	h := arena.Header{Kind: KindOutput, Stream: uint8(kind), AtMs: time.Now().UnixMilli(), Offset: m.Offset}
+	room := 0                            // before the bytes
 	if m.Place == to.Place()+PlaceSize { // on the way to a file. The bytes stay where they are: this server may die, too
-		return e.takeSpooled(l, m, c, kind)
+		if to, err = c.Reserve(PlaceSize + m.N); err != nil {
+			return err
+		}
+		h.Kind, room = KindSpooled, PlaceSize
 	}
-	from := to.Data()
+	bytes := to.Data()[room:]
+	from := bytes
 	if m.Place == 0 {
 		l.At(to.Place())
 	} else { // the last server may have read some of them there
@@ -146,24 +152,11 @@ func (e *Estate) take(l *lane.Lane, m lane.Move, c *arena.Chain, kind int) error
 	if err := l.Read(from); err != nil {
 		return err
 	}
-	copy(to.Data(), from) // from is the same place, or in another block
-	c.Commit(to, m.N, arena.Header{Kind: KindOutput, Stream: uint8(kind), AtMs: time.Now().UnixMilli(), Offset: m.Offset})
-	c.Word(kind).Store(m.Offset + uint64(m.N))
-	l.Free()
-	return nil
-}
-
-// takeSpooled is take for bytes that have room for their place before them.
-func (e *Estate) takeSpooled(l *lane.Lane, m lane.Move, c *arena.Chain, kind int) error {
-	to, err := c.Reserve(PlaceSize + m.N)
-	if err != nil {
-		return err
+	copy(bytes, from) // from is the same place, or in another block
+	if room > 0 {
+		PutPlace(to.Data(), 0, m.N)
 	}
-	if err := l.Read(to.Data()[PlaceSize:]); err != nil {
-		return err
-	}
-	PutPlace(to.Data(), 0, m.N)
-	c.Commit(to, PlaceSize+m.N, arena.Header{Kind: KindSpooled, Stream: uint8(kind), AtMs: time.Now().UnixMilli(), Offset: m.Offset})
+	c.Commit(to, room+m.N, h)
 	c.Word(kind).Store(m.Offset + uint64(m.N))
 	l.Free()
 	return nil

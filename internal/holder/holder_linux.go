@@ -154,18 +154,24 @@ func exitCode(s syscall.WaitStatus) int {
 // turn waits for something to do, and acts. ended reports the end of the server, with the status.
 func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ended bool) {
 	const none = -1 // poll(2) passes over it
-	poll := [...]unix.PollFd{{Fd: int32(h.woken), Events: unix.POLLIN}, {Fd: none, Events: unix.POLLIN}, {Fd: none, Events: h.events()}, {Fd: none, Events: unix.POLLIN}}
+	const woken, server, socket, trial = 0, 1, 2, 3
+	poll := [...]unix.PollFd{
+		woken:  {Fd: int32(h.woken), Events: unix.POLLIN},
+		server: {Fd: none, Events: unix.POLLIN},
+		socket: {Fd: none, Events: h.events()},
+		trial:  {Fd: none, Events: unix.POLLIN},
+	}
 	due := h.upgrade.due()
 	if h.pid != 0 {
-		poll[1].Fd = int32(h.pidfd)
+		poll[server].Fd = int32(h.pidfd)
 		if !h.hungUp { // else poll would return at once
-			poll[2].Fd = int32(h.socket)
+			poll[socket].Fd = int32(h.socket)
 		}
 	} else {
 		due = h.again
 	}
 	if h.upgrade.pid != 0 {
-		poll[3].Fd = int32(h.upgrade.pidfd)
+		poll[trial].Fd = int32(h.upgrade.pidfd)
 	}
 	timeout := -1
 	if !due.IsZero() {
@@ -176,7 +182,7 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 		time.Sleep(pause) // a holder never ends by itself: its programs would die
 	}
 	var caught []os.Signal
-	if poll[0].Revents != 0 {
+	if poll[woken].Revents != 0 {
 		caught = h.caught(signals)
 	}
 	if h.pid != 0 { // after the signals were caught: an Up from before a signal counts for the signal
@@ -206,7 +212,7 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 		}
 	case h.pid != 0:
 		h.write()
-		if poll[1].Revents != 0 {
+		if poll[server].Revents != 0 {
 			return h.reapServer()
 		}
 	}

@@ -90,7 +90,7 @@ func (h *holder) tryNext() {
 		return
 	}
 	if u.pidfd, err = unix.PidfdOpen(u.pid, 0); err != nil {
-		u.pidfd = -1 // its end is seen at the deadline
+		u.pidfd = -1 // tried sees the end of the trial at the deadline
 	}
 	u.deadline = time.Now().Add(trialTime)
 }
@@ -112,10 +112,8 @@ func (h *holder) tried() {
 	u.pid = 0
 	if e.Status != 0 {
 		h.Log("no upgrade: %s cannot serve (%s): the present server goes on", h.Next, ending(e.Status))
-		u.to.close()
-		return
 	}
-	if h.ends() { // the programs of the present server have their grace
+	if e.Status != 0 || h.ends() { // the programs of a server that ends have their grace
 		u.to.close()
 		return
 	}

@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 )
 
 // Read is read(2).
@@ -27,16 +29,13 @@ func Writev(fd uintptr, a, b []byte) (n int, err error) {
 
 // Splice is splice(2) of up to n bytes between two files, at least one of them a pipe. 0 bytes without an error are the end of from.
 func Splice(from, to uintptr, n int) (int, error) {
-	for {
+	return kernel.Retry(func() (int, error) {
 		r, _, e := unix.RawSyscall6(unix.SYS_SPLICE, from, 0, to, 0, uintptr(n), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
-		switch e {
-		case 0:
-			return int(r), nil
-		case syscall.EINTR:
-		default:
+		if e != 0 {
 			return 0, e
 		}
-	}
+		return int(r), nil
+	})
 }
 
 // Sendmsg is sendmsg(2) of b with control messages. The call does not wait, on any socket, and raises no SIGPIPE.

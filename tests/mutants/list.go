@@ -984,7 +984,7 @@ var mutants = []mutant{
 	{file: "internal/record/clock.go", old: `case *t != t.Round(0):`, new: `case false:`, breaks: "a deadline in a record survives a step of the wall clock"},
 	{file: "internal/record/types.go", old: `c.good[t] = c.good[t] || !key`, new: `c.good[t] = true || !key`, breaks: "each field that cannot be written is named"},
 	{file: "internal/record/types.go", old: `case lost && strings.TrimSpace(why) == "":`, new: `case lost && why == "never":`, breaks: "a field of a record is not lost without a reason"},
-	{file: "internal/holder/upgrade_linux.go", old: `if e.Status != 0 {`, new: `if false {`, breaks: "a binary that cannot serve replaces nothing", run: "^TestUpgrade$"},
+	{file: "internal/holder/upgrade_linux.go", old: `if e.Status != 0 || h.ends() {`, new: `if h.ends() {`, breaks: "a binary that cannot serve replaces nothing", run: "^TestUpgrade$"},
 	{file: "internal/holder/holder_linux.go", old: `case u.before != nil && now.Before(u.until):`, new: `case false:`, breaks: "after the early death of a new server the last binary comes back", run: "^TestUpgrade$"},
 	{file: "internal/holder/holder_linux.go", old: `m.PID > 0 && m.PID != h.upgrade.pid:`, new: `m.PID > 0:`, breaks: "the end of a trial is the holder's"},
 	{file: "actors/child/kept_linux.go", old: `l.Drain(data)`, new: `l.Read(data)`, breaks: "viewers get output for which the arena has no room", run: "^TestOutputWithoutRoom$"},
@@ -994,14 +994,16 @@ var mutants = []mutant{
 	{file: "internal/holder/upgrade_linux.go", old: `!u.kills && h.pid != 0 &&`, new: `!u.kills &&`, breaks: "a probation begins with the start of the new server", run: "^TestUpgradeInTime$"},
 	{file: "internal/estate/output.go", old: `if o := OutputOf(e); o.End() >`, new: `if o := OutputOf(e); o.Kind == KindOutput && o.End() >`, breaks: "output on disk is counted after a death"},
 	{file: "actors/process/kept.go", old: `seq == 0 || seq > last {
-			unlogged`, new: `false {
+			unlogged`, new: `seq == 0 && seq > last {
 			unlogged`, breaks: "output on disk that nobody has seen is logged by the next server"},
-	{file: "actors/spool/spool.go", old: `			if f.opened == nil {`, new: `			if true {`, breaks: "a block of a kept spool goes back to the disk once its place is forgotten"},
+	{file: "actors/spool/spool.go", old: `	if f.opened == nil {
+		f.punchLocked()
+	}`, new: `	f.punchLocked()`, breaks: "a block of a kept spool goes back to the disk once its place is forgotten"},
 	{file: "actors/process/kept.go", old: `		k.dropFile()`, new: ``, breaks: "the holder forgets the file of a process that has ended"},
 	{file: "actors/spool/spool.go", old: `f.change(at, p.At-at,`, new: `f.change(at, 0,`, breaks: "a spool of an earlier server gives back what nobody needs"},
-	{file: "internal/estate/estate.go", old: `if dead < maxDead {`, new: `if true {`, breaks: "a record that kills each server is given up"},
-	{file: "internal/estate/estate.go", old: `	e.Owner(name).End()
-	return fmt`, new: `	return fmt`, breaks: "a record that was given up is gone"},
+	{file: "internal/estate/estate.go", old: `if dead >= maxDead {`, new: `if false {`, breaks: "a record that kills each server is given up"},
+	{file: "internal/estate/estate.go", old: `		e.Owner(name).End()
+		return fmt`, new: `		return fmt`, breaks: "a record that was given up is gone"},
 	{file: "internal/record/changes.go", old: `sum == *mark && !first {`, new: `!first {`, breaks: "a large field of a record is written again once it has changed"},
 	{file: "actors/process/launch/launch.go", old: `	l.version++
 	l.Spec.Size = size`, new: `	l.Spec.Size = size`, breaks: "held: the next run has the size of the last resize"},
