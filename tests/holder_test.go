@@ -114,7 +114,7 @@ func TestServerIsKilled(t *testing.T) {
 					}
 				})
 			}
-			for range 3 { // after the fifth death of a minute the next server waits
+			for range 3 {
 				h.kill()
 				answers()
 			}

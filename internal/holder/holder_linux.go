@@ -29,11 +29,11 @@ type Config struct {
 }
 
 const (
-	// After this many deaths within deathTime, the next server waits, for pause at first and for maxPause at most.
-	deaths    = 5
-	deathTime = time.Minute
-	pause     = time.Second
-	maxPause  = 30 * time.Second
+	// After this many deaths in a row of servers that lived less than young, the next server waits, for pause at first and for maxPause at most.
+	deaths   = 5
+	young    = 10 * time.Second
+	pause    = time.Second
+	maxPause = 30 * time.Second
 	// killTime bounds how long the end of a holder waits for killed programs.
 	killTime = 10 * time.Second
 	// maxNames bounds the shared names of descriptors.
@@ -83,13 +83,15 @@ type holder struct {
 	out    []Message // not sent yet: Hello, Kept, Ready, signals, and answers to Reap
 	number uint64    // of the server, from 1
 
-	last    string      // how the last server ended
-	ended   int64       // when the last server ended: see boottime
-	up      bool        // a server has served
-	stop    bool        // the server has said Stop
-	killed  bool        // a signal asked for the end
-	history []time.Time // the newest deaths
-	image   image       // of the present server, or else of the next
+	last    string    // how the last server ended
+	ended   int64     // when the last server ended: see boottime
+	up      bool      // a server has served
+	stop    bool      // the server has said Stop
+	killed  bool      // a signal asked for the end
+	began   time.Time // of the present server
+	served  bool      // the present server has
+	died    int       // deaths in a row: see delay
+	image   image     // of the present server, or else of the next
 	upgrade upgrade
 	again   time.Time // the next server starts then; zero: a server runs
 	buf     []byte
@@ -286,7 +288,8 @@ func (h *holder) start() error {
 		unix.Close(fds[0])
 		return fmt.Errorf("holder: start the server %s: %w", h.image.path, err)
 	}
-	h.upgrade.until = time.Now().Add(probation)
+	h.began, h.served = time.Now(), false
+	h.upgrade.until = h.began.Add(probation)
 	h.socket, h.hungUp, h.again = fds[0], false, time.Time{}
 	h.number++
 	h.out = []Message{{Kind: Hello, Number: Version, PID: int(h.number), Text: clip(h.last), Time: h.ended}}
@@ -391,7 +394,7 @@ func (h *holder) do(m Message) {
 			delete(h.kids, m.ID)
 		}
 	case Up:
-		h.up = true
+		h.up, h.served = true, true
 		trim()
 	case Stop:
 		h.stop = true
@@ -466,7 +469,7 @@ func (h *holder) reapServer() (status syscall.WaitStatus, ended bool) {
 	case u.before != nil && now.Before(u.until):
 		h.goBack()
 	default:
-		delay := h.delay(now)
+		delay := h.delay(e.Status, now)
 		h.again = now.Add(delay)
 		h.Log("the server, process %d, has died (%s); the next one starts in %v", pid, h.last, delay)
 	}
@@ -481,15 +484,21 @@ func ending(s syscall.WaitStatus) string {
 	return "exit code " + strconv.Itoa(s.ExitStatus())
 }
 
-// delay returns how long the next server waits: nothing, unless many servers have died in a row.
-func (h *holder) delay(now time.Time) time.Duration {
-	h.history = append(h.history, now)
-	h.history = slices.DeleteFunc(h.history, func(t time.Time) bool { return now.Sub(t) > deathTime })
-	n := len(h.history) - deaths
-	if n < 0 {
+// delay returns how long the next server waits after the death of the present one: nothing, unless many servers in a row have died young. A server
+// that serves and gets SIGKILL does not count: whoever sends SIGKILL, be it the kernel for want of memory, has found a server that works.
+func (h *holder) delay(s syscall.WaitStatus, now time.Time) time.Duration {
+	switch {
+	case h.served && s.Signaled() && s.Signal() == syscall.SIGKILL:
+		h.died = 0
+	case now.Sub(h.began) >= young:
+		h.died = 1
+	default:
+		h.died++
+	}
+	if h.died < deaths {
 		return 0
 	}
-	return min(pause<<min(n, 10), maxPause)
+	return min(pause<<min(h.died-deaths, 10), maxPause)
 }
 
 // killAll kills all programs of a server that has ended, and their descendants: the kernel gives orphans to the holder. After killTime the

@@ -391,18 +391,33 @@ func TestServerFails(t *testing.T) {
 	}
 }
 
-// The first deaths cost no time. Then the pauses grow, up to a limit, until a minute has passed without a death.
+// The first deaths in a row cost no time, then the pauses grow, up to a limit. A server that has lived for a while begins a new row. A
+// server that serves when it gets SIGKILL is no death of a row.
 func TestDelay(t *testing.T) {
-	var h holder
-	now := time.Now()
-	for i, want := range []time.Duration{0, 0, 0, 0, 1, 2, 4, 8, 16, 30, 30} {
-		if got := h.delay(now.Add(time.Duration(i) * time.Second)); got != want*time.Second {
-			t.Errorf("death %d: the next server waits %v, want %v s", i+1, got, int(want))
+	const exit2, sigkill, sigsegv syscall.WaitStatus = 2 << 8, syscall.WaitStatus(syscall.SIGKILL), syscall.WaitStatus(syscall.SIGSEGV)
+	h := holder{began: time.Now()}
+	dies := func(s syscall.WaitStatus, served bool, lived, want time.Duration) {
+		t.Helper()
+		h.served = served
+		if got := h.delay(s, h.began.Add(lived)); got != want {
+			t.Errorf("after %s, served %v, %v: the next server waits %v, want %v", ending(s), served, lived, got, want)
 		}
 	}
-	if got := h.delay(now.Add(2 * deathTime)); got != 0 {
-		t.Errorf("after a minute: %v", got)
+	for i, want := range []time.Duration{0, 0, 0, 0, 1, 2, 4, 8, 16, 30, 30} {
+		dies([]syscall.WaitStatus{exit2, sigsegv}[i%2], true, time.Second, want*time.Second)
 	}
+	dies(exit2, true, young, 0)
+	for _, want := range []time.Duration{0, 0, 0, 1} {
+		dies(sigkill, false, time.Second, want*time.Second)
+	}
+	dies(sigkill, true, 0, 0)
+	for range deaths - 1 {
+		dies(exit2, true, 0, 0)
+	}
+	for range 2 * deaths {
+		dies(sigkill, true, 0, 0)
+	}
+	dies(exit2, true, 0, 0)
 }
 
 // An encoded message decodes to itself, and other bytes do not panic.
