@@ -187,20 +187,26 @@ func TestSessionOfKilledServer(t *testing.T) {
 // TestKilledServerLosesNothing: the oracle of a load sees each byte, each exit and each event once, and each byte of stdin is read once, although
 // the server is killed again and again.
 func TestKilledServerLosesNothing(t *testing.T) {
-	for _, profile := range []string{"mixed", "flood,upload", "spawn,restart,lines"} {
-		t.Run(profile, func(t *testing.T) {
-			h := startHeld(t, nil)
-			load := startTroupe(t, nil, "load", "--url", h.url, "--sessions", "3", "--processes", "3", "--profile", profile, "--duration", "5s",
-				"--seed", "3", "--quiet", "--findings", t.TempDir(), "--slo", "resumes>=1")
-			for range 4 { // after the fifth death of a minute the next server waits
-				time.Sleep(time.Duration(300+rand.IntN(700)) * time.Millisecond)
-				h.kill()
-			}
-			if code := load.exitCode(); code != 0 {
-				t.Errorf("exit code %d\n%s\n%s\nthe server:\n%s", code, load.stdout, load.stderr, h.stderr)
-			}
+	for name, args := range map[string][]string{
+		"mixed":     {"--profile", "mixed", "--chaos", "kill-server=3/s,cut=2/s,takeover=1/s,kill=1/s"},
+		"streams":   {"--profile", "flood,upload,viewers", "--chaos", "kill-server=3/s"},
+		"starts":    {"--profile", "spawn,restart,lines", "--chaos", "kill-server=3/s"},
+		"terminals": {"--profile", "flood,echo,lines", "--tty", "--chaos", "kill-server=3/s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			killsUnderLoad(t, append(args, "--sessions", "3", "--processes", "3", "--duration", "5s", "--slo", "server kills>=2")...)
 		})
 	}
+}
+
+// killsUnderLoad is a load on a server that is killed. A finding fails the test.
+func killsUnderLoad(t *testing.T, args ...string) {
+	h := startHeld(t, nil)
+	load := startTroupe(t, nil, append([]string{"load", "--url", h.url, "--server-pid", fmt.Sprint(h.cmd.Process.Pid), "--seed", "3", "--quiet", "--findings", t.TempDir()}, args...)...)
+	if code := load.exitCode(); code != 0 {
+		t.Errorf("exit code %d\n%s\n%s\nthe server:\n%s", code, load.stdout, load.stderr, h.stderr)
+	}
+	t.Logf("%s", load.stdout)
 }
 
 // TestSpoolOfKilledServer: output that goes to disk while the client is away is complete, although the server is killed again and again meanwhile.
@@ -214,7 +220,7 @@ func TestSpoolOfKilledServer(t *testing.T) {
 		"argv":      sh("for i in $(seq 0 9999 299999); do seq $i $((i + 9998)); echo err >&2; sleep .03; done; echo > " + end + "; exit 7"),
 		"retention": obj{"bytes": 8192, "onFull": "spool"},
 	})
-	for range 4 { // after the fifth death of a minute the next server waits
+	for range 4 {
 		h.kill()
 		time.Sleep(time.Duration(100+rand.IntN(200)) * time.Millisecond)
 	}

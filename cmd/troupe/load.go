@@ -48,7 +48,7 @@ Profiles: spawn (programs that print and exit), lines (a line now and then), flo
 (a client leaves and comes back), mixed (all of them). Several, with weights and settings: lines=3:every=50ms,echo=1.
 
 Chaos, as NAME=RATE: cut (all kinds of cuts: fin, rst, mid-frame, handshake, resume, half-open), stall (a client
-reads nothing), takeover, kill and freeze (a program), stop (the server). For links: delay, speed and loss. All of
+reads nothing), takeover, kill and freeze (a program), stop and kill-server (the server). For links: delay, speed and loss. All of
 it comes from the seed, so a run can be repeated.
 
 From several machines: start the same troupe load on each of them at the same time, with --json FILE, and then

@@ -485,20 +485,26 @@ func ending(s syscall.WaitStatus) string {
 }
 
 // delay returns how long the next server waits after the death of the present one: nothing, unless many servers in a row have died young. A server
-// that serves and gets SIGKILL does not count: whoever sends SIGKILL, be it the kernel for want of memory, has found a server that works.
+// that serves and gets SIGKILL does not count: whoever sends SIGKILL, be it the kernel for want of memory, has found a server that works. The pauses of
+// a server that gets SIGKILL while it starts do not grow: on a busy machine a start takes long.
 func (h *holder) delay(s syscall.WaitStatus, now time.Time) time.Duration {
+	killed := s.Signaled() && s.Signal() == syscall.SIGKILL
 	switch {
-	case h.served && s.Signaled() && s.Signal() == syscall.SIGKILL:
+	case killed && h.served:
 		h.died = 0
 	case now.Sub(h.began) >= young:
 		h.died = 1
 	default:
 		h.died++
 	}
-	if h.died < deaths {
+	switch n := h.died - deaths; {
+	case n < 0:
 		return 0
+	case killed:
+		return pause
+	default:
+		return min(pause<<min(n, 10), maxPause)
 	}
-	return min(pause<<min(h.died-deaths, 10), maxPause)
 }
 
 // killAll kills all programs of a server that has ended, and their descendants: the kernel gives orphans to the holder. After killTime the

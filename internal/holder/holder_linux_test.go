@@ -407,7 +407,7 @@ func TestDelay(t *testing.T) {
 		dies([]syscall.WaitStatus{exit2, sigsegv}[i%2], true, time.Second, want*time.Second)
 	}
 	dies(exit2, true, young, 0)
-	for _, want := range []time.Duration{0, 0, 0, 1} {
+	for _, want := range []time.Duration{0, 0, 0, 1, 1} {
 		dies(sigkill, false, time.Second, want*time.Second)
 	}
 	dies(sigkill, true, 0, 0)

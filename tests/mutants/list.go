@@ -489,7 +489,11 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/hold/hold_linux.go", old: `signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)`, new: `_ = signal.Notify`, breaks: "a server goes on if nobody reads its log", in: "tests", run: "^TestHeldServerWithoutReaders$"},
 	{file: "cmd/troupe/internal/hold/hold.go", old: `		if old != name {`, new: `		if true {`, breaks: "the holder keeps the socket of the server that serves"},
 	{file: "internal/holder/holder_linux.go", old: `	case s == syscall.SIGQUIT || !h.up:`, new: `	case true:`, breaks: "a server that serves is told of the signals of the holder, and gets its own once"},
-	{file: "internal/holder/holder_linux.go", old: `	case h.served && s.Signaled()`, new: `	case false && s.Signaled()`, breaks: "the kill of a server that serves delays no other"},
+	{file: "internal/holder/holder_linux.go", old: `	case killed && h.served:`, new: `	case false:`, breaks: "the kill of a server that serves delays no other"},
+	{file: "cmd/troupe/internal/load/run/disturb.go", old: `s.kills.since(l.began) ||`, new: ``, breaks: "load: the kill of a server explains the end of its connections"},
+	{file: "cmd/troupe/internal/load/run/observe.go", old: `!s.kills.since(began) || sleep`, new: `s.kills.since(began) || sleep`, breaks: "load: an observer tries again after the kill of a server"},
+	{file: "cmd/troupe/internal/load/run/kill.go", old: `k.begun || k.last.After(t)`, new: `k.last.After(t)`, breaks: "load: a connection to a server that dies is explained"},
+	{file: "cmd/troupe/internal/load/run/kill.go", old: `syscall.Kill(server, syscall.SIGKILL)`, new: `syscall.Kill(server, syscall.SIGSTOP)`, breaks: "load: a server with a holder gets SIGKILL", run: "^TestKills$"},
 	{file: "internal/holder/holder_linux.go", old: `	h.killed = h.killed || s == syscall.SIGTERM ||`, new: `	h.killed = h.killed ||`, breaks: "after SIGTERM no other server follows"},
 	{file: "internal/holder/holder_linux.go", old: `		trim()
 `, new: ``, breaks: "a holder is small", in: "tests", run: "^TestHeldServerEndsByItself$"},

@@ -11,7 +11,9 @@ package hold
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -109,6 +111,22 @@ func (s *Server) Gone() <-chan struct{} {
 		return nil
 	}
 	return s.holder.Lost()
+}
+
+// serverName is the argv[0] and the name of the main thread of a server with a holder.
+const serverName = "troupe-server"
+
+// ServerOf returns the pid of the server of a holder; 0: the process is no holder, or has no server at the moment, or this system has no lists of
+// children in /proc.
+func ServerOf(holder int) (pid int) {
+	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", holder))
+	for child := range strings.FieldsSeq(string(list)) {
+		if name, _ := os.ReadFile("/proc/" + child + "/comm"); string(name) == serverName+"\n" {
+			pid, _ = strconv.Atoi(child)
+			return pid
+		}
+	}
+	return 0
 }
 
 // Serves tells the holder that this server serves: if the server dies from now on, another one follows. Serves returns how the last server

@@ -14,9 +14,6 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/holder"
 )
 
-// serverName is the argv[0] and the name of the main thread of a server with a holder.
-const serverName = "troupe-server"
-
 // trial is true if a holder runs this program to find out whether it can serve.
 var trial bool
 

@@ -24,7 +24,7 @@ func first(c plan.Chaos, seed uint64, until time.Duration) (acts []Act) {
 }
 
 func TestActsAreRepeatable(t *testing.T) {
-	all := plan.Chaos{FIN: 1, RST: 2, HalfOpen: 3, MidFrame: 4, Handshake: 5, Resume: 6, Stall: 7, Takeover: 8, Kill: 9, Freeze: 10, Stop: 11}
+	all := plan.Chaos{FIN: 1, RST: 2, HalfOpen: 3, MidFrame: 4, Handshake: 5, Resume: 6, Stall: 7, Takeover: 8, Kill: 9, Freeze: 10, Stop: 11, KillServer: 12}
 	acts := first(all, 7, time.Minute)
 	if !slices.Equal(acts, first(all, 7, time.Minute)) {
 		t.Error("the same chaos and seed have other acts")
@@ -47,13 +47,13 @@ func TestActsAreRepeatable(t *testing.T) {
 }
 
 func TestRates(t *testing.T) {
-	all := plan.Chaos{FIN: 1, RST: 2, HalfOpen: 3, MidFrame: 4, Handshake: 5, Resume: 6, Stall: 7, Takeover: 8, Kill: 9, Freeze: 10, Stop: 11}
+	all := plan.Chaos{FIN: 1, RST: 2, HalfOpen: 3, MidFrame: 4, Handshake: 5, Resume: 6, Stall: 7, Takeover: 8, Kill: 9, Freeze: 10, Stop: 11, KillServer: 12}
 	counts := make(map[Kind]int)
 	const seconds = 1000
 	for _, a := range first(all, 1, seconds*time.Second) {
 		counts[a.Kind]++
 	}
-	for i, k := range []Kind{FIN, RST, HalfOpen, MidFrame, Handshake, Resume, Stall, Takeover, Kill, Freeze, Stop} {
+	for i, k := range []Kind{FIN, RST, HalfOpen, MidFrame, Handshake, Resume, Stall, Takeover, Kill, Freeze, Stop, KillServer} {
 		want := float64(i+1) * seconds
 		if off := math.Abs(float64(counts[k]) - want); off > 5*math.Sqrt(want) {
 			t.Errorf("%s: %d acts, expected about %v", k, counts[k], want)

@@ -18,17 +18,18 @@ import (
 type Kind string
 
 const (
-	FIN       Kind = "fin"
-	RST       Kind = "rst"
-	HalfOpen  Kind = "half-open"
-	MidFrame  Kind = "mid-frame"
-	Handshake Kind = "handshake"
-	Resume    Kind = "resume"
-	Stall     Kind = "stall"
-	Takeover  Kind = "takeover"
-	Kill      Kind = "kill"
-	Freeze    Kind = "freeze"
-	Stop      Kind = "stop"
+	FIN        Kind = "fin"
+	RST        Kind = "rst"
+	HalfOpen   Kind = "half-open"
+	MidFrame   Kind = "mid-frame"
+	Handshake  Kind = "handshake"
+	Resume     Kind = "resume"
+	Stall      Kind = "stall"
+	Takeover   Kind = "takeover"
+	Kill       Kind = "kill"
+	Freeze     Kind = "freeze"
+	Stop       Kind = "stop"
+	KillServer Kind = "kill-server"
 )
 
 // An Act is a disturbance at a moment of the run.

@@ -142,7 +142,8 @@ func view(r *result.Result, width int) []line {
 		joined(n.verdict(), part{text: "checked " + show.Bytes(n.Counts[result.CheckedBytes])}, n.fact(show.Warn, "late", result.Late),
 			n.fact(show.Warn, "starts refused", result.StartsRefused)),
 		joined(n.cuts(), n.fact(show.Plain, "resumed", result.Resumes), n.fact(show.Warn, "sessions lost", result.LostSessions), n.fact(show.Plain, "takeovers", result.Takeovers),
-			n.fact(show.Plain, "stalls", result.Stalls), n.fact(show.Plain, "kills", result.Kills), n.fact(show.Plain, "freezes", result.Freezes), n.fact(show.Plain, "server stops", result.Stops)),
+			n.fact(show.Plain, "stalls", result.Stalls), n.fact(show.Plain, "kills", result.Kills), n.fact(show.Plain, "freezes", result.Freezes), n.fact(show.Plain, "server stops", result.Stops),
+			n.fact(show.Plain, "server kills", result.ServerKills)),
 		n.use())
 	if n.Count(result.Errors) > 0 {
 		lines = append(lines, n.worst())

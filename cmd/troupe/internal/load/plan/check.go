@@ -162,6 +162,9 @@ func (p *Plan) Check() error {
 	if p.Chaos.Stop > 0 && len(p.PIDs) == 0 {
 		fault("chaos.stop stops the server: give its pid, which must be of this machine")
 	}
+	if p.Chaos.KillServer > 0 && len(p.PIDs) == 0 {
+		fault("chaos.kill-server kills the server: give the pid of its holder, which must be of this machine")
+	}
 	if p.Command != nil {
 		errs = append(errs, p.Command.check(p))
 		return errors.Join(errs...)

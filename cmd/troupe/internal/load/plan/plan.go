@@ -37,7 +37,8 @@ type Plan struct {
 	AnswerWithin Duration `json:"answerWithin,omitempty" yaml:"answer-within" min:"0s" max:"168h" is:"a duration such as 30s"`
 
 	// Metrics is the URL of the server's Prometheus metrics, and PIDs are the pids of servers of this machine: where the use of
-	// CPU, memory, descriptors and threads comes from. Chaos with Stop stops these PIDs, too.
+	// CPU, memory, descriptors and threads comes from. The pid of a server with a holder is that of the holder.
+	// Chaos with Stop or KillServer is for these PIDs, too.
 	Metrics string `json:"metrics,omitempty" yaml:"metrics"`
 	PIDs    []int  `json:"pids,omitempty" yaml:"pids"`
 
@@ -124,6 +125,8 @@ type Chaos struct {
 	Kill      float64 `json:"kill,omitempty" yaml:"kill" as:"rate" min:"0" max:"10000"`                     // a program gets SIGKILL, by the server
 	Freeze    float64 `json:"freeze,omitempty" yaml:"freeze" as:"rate" min:"0" max:"10000"`                 // a program gets SIGSTOP, and SIGCONT after StallFor
 	Stop      float64 `json:"stop,omitempty" yaml:"stop" as:"rate" min:"0" max:"10000"`                     // the server itself (PIDs) gets SIGSTOP, and SIGCONT after StallFor
+	// A server with a holder (PIDs) gets SIGKILL, and the holder starts the next one.
+	KillServer float64 `json:"killServer,omitempty" yaml:"kill-server" as:"rate" min:"0" max:"10000"`
 
 	// StallFor is well below the times after which a silent server, a session without a connection, or a program that does not end counts as
 	// lost.

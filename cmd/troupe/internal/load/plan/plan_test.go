@@ -114,6 +114,7 @@ func TestCheck(t *testing.T) {
 		{"loss", func(p *Plan) { p.Chaos.Loss = 2 }, "chaos.loss is 2"},
 		{"speed", func(p *Plan) { p.Chaos.Speed = 10 }, "chaos.speed is 10"},
 		{"stop without pid", func(p *Plan) { p.Chaos.Stop = 1 }, "give its pid"},
+		{"kill-server without pid", func(p *Plan) { p.Chaos.KillServer = 1 }, "give the pid of its holder"},
 		{"an empty command", func(p *Plan) { p.Command = &Command{} }, "the command has no program"},
 		{"a command needs no phases", func(p *Plan) { p.Command, p.Phases = &Command{Argv: []string{"x"}}, nil }, ""},
 		{"again and again for no time", func(p *Plan) { p.Command, p.Phases = &Command{Argv: []string{"x"}, Again: true}, nil }, "run again for 0s"},

@@ -46,7 +46,7 @@ type (
 		Label  string
 		Anchor string // of SVG: start, middle or end
 	}
-	// A band is a time of the run: a stop of the server, or the begin of a phase.
+	// A band is a time of the run: a stop or kill of the server, or the begin of a phase.
 	band struct {
 		X, Width float64
 		Label    string
@@ -177,7 +177,7 @@ func newDuring(r *result.Result, all []point) *during {
 		if n := p.Counts[result.Cuts]; n > 0 {
 			d.Cuts = append(d.Cuts, bar{X: x, Width: max(width, 1), Opacity: fmt.Sprintf("%.2f", 0.25+0.75*float64(n)/float64(most))})
 		}
-		if p.Counts[result.Stops] > 0 {
+		if p.Counts[result.Stops]+p.Counts[result.ServerKills] > 0 {
 			d.Stops = append(d.Stops, band{X: x, Width: max(width, 1.5)})
 		}
 		if p.Phase != phase {
@@ -284,6 +284,9 @@ func (d *during) hover(unit result.Unit, p *point, sources []source) hover {
 	}
 	if p.Counts[result.Stops] > 0 {
 		text.WriteString("\nserver stopped")
+	}
+	if p.Counts[result.ServerKills] > 0 {
+		text.WriteString("\nserver killed")
 	}
 	return hover{X: x, Width: max(round(end-x), 0.5), Middle: round((x + end) / 2), Text: text.String()}
 }

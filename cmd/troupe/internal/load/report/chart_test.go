@@ -28,6 +28,7 @@ func five() *result.Result {
 	r.Latency[result.Echo].Record(time.Millisecond)
 	r.Seconds[1].Counts[result.Cuts], r.Seconds[4].Counts[result.Cuts] = 2, 4
 	r.Seconds[2].Counts[result.Stops] = 1
+	r.Seconds[2].Counts[result.ServerKills] = 1
 	return r
 }
 
@@ -80,7 +81,7 @@ func TestGaps(t *testing.T) {
 	if got, want := c.Lines[3].Path, "M97.6 204L97.6 204L176.8 204M335.2 204L335.2 204L414.4 204"; got != want {
 		t.Errorf("path %s, want %s", got, want)
 	}
-	if got, want := c.Hovers[2].Text, "4 s\nserver stopped"; got != want {
+	if got, want := c.Hovers[2].Text, "4 s\nserver stopped\nserver killed"; got != want {
 		t.Errorf("in the gap: %q, want %q", got, want)
 	}
 	if dots := c.Lines[3].Dots; dots != "" {

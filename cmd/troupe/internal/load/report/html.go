@@ -61,7 +61,7 @@ func (d doc) page(p *Page) {
 		d.section(&s)
 	}
 	if len(p.sections) > 0 {
-		d.out(`<p class="key"><i class="cutkey"></i> cuts <i class="faultkey"></i> finding <i class="stopkey"></i> server stopped ` +
+		d.out(`<p class="key"><i class="cutkey"></i> cuts <i class="faultkey"></i> finding <i class="stopkey"></i> server stopped or killed ` +
 			`<i class="phasekey"></i> next phase. The numbers of a moment are shown where the mouse rests.</p>` + "\n")
 	}
 	for _, t := range p.tables {

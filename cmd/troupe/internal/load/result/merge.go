@@ -221,7 +221,7 @@ func (p Part) joins(others []Part) error {
 // load returns what all machines have in common: a plan without the stops of the server, of which only its own machine is capable, and without the
 // words of the command, which may tell the machines apart.
 func load(p plan.Plan) plan.Plan {
-	if p.Chaos.Stop = 0; !p.Chaos.Waits() {
+	if p.Chaos.Stop, p.Chaos.KillServer = 0, 0; !p.Chaos.Waits() {
 		p.Chaos.StallFor = 0
 	}
 	if p.Command != nil {

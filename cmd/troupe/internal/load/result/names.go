@@ -33,6 +33,7 @@ const (
 	Kills         = "kills"
 	Freezes       = "freezes"
 	Stops         = "stops"
+	ServerKills   = "server kills"
 	Errors        = "errors" // the figure of all Result.Errors together
 )
 
@@ -89,6 +90,7 @@ var Counts = []Name{
 	{Name: Kills, Meaning: "programs that got SIGKILL"},
 	{Name: Freezes, Meaning: "programs that got SIGSTOP for a while"},
 	{Name: Stops, Meaning: "times that the server itself got SIGSTOP"},
+	{Name: ServerKills, Meaning: "servers that got SIGKILL, and that their holder replaced"},
 	{Name: Errors, Better: -1, Meaning: "errors of all texts"},
 }
 

@@ -488,7 +488,7 @@ func TestMergeRefuses(t *testing.T) {
 	if _, err := Merge([]Part{{"a", run(1, command("x", "1"))}, {"b", run(2, command("x", "2"))}}); err != nil {
 		t.Errorf("commands that tell the machines apart: %v", err)
 	}
-	stops := func(r *Result) { r.Plan.Chaos = plan.Chaos{Stop: 1, StallFor: 5} }
+	stops := func(r *Result) { r.Plan.Chaos = plan.Chaos{Stop: 1, KillServer: 1, StallFor: 5} }
 	if _, err := Merge([]Part{{"a", run(1, stops)}, {"b", run(2)}}); err != nil {
 		t.Errorf("one machine stops the server: %v", err)
 	}

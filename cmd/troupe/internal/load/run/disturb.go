@@ -32,10 +32,10 @@ func (s *session) wasCut(k chaos.Kind) {
 	s.rec.Add(result.Cuts+" "+string(k), 1)
 }
 
-// excused reports whether the run itself has ended l or the attempt to connect l: by a cut of the chaos, or by an earlier attempt. Call
-// excused once for each end.
+// excused reports whether the run itself has ended l or the attempt to connect l: by a cut of the chaos, by the kill of a
+// server, or by an earlier attempt. Call excused once for each end.
 func (s *session) excused(l *link, err error) bool {
-	return !chaos.CutAt(l.socket).IsZero() || s.byGhost(err)
+	return !chaos.CutAt(l.socket).IsZero() || s.kills.since(l.began) || s.byGhost(err)
 }
 
 // takeOverSoon makes a second connection take the session over.

@@ -80,6 +80,7 @@ type fakeServer struct {
 	conns    chan *fakeConn // with a session, in their order
 	refuse   atomic.Bool    // initialize is refused
 	drop     atomic.Bool    // the connection ends instead of an answer to initialize
+	dropped  atomic.Int64   // how many connections drop has ended
 	nameless atomic.Bool    // the next answer to initialize names no session
 	mute     sync.Map       // methods without an answer
 }
@@ -138,6 +139,7 @@ func (f *fakeServer) serve(c *fakeConn) {
 		case m.Method != protocol.MethodInitialize:
 			err = c.send(protocol.JSON.AppendResponse(nil, m.ID, protocol.Empty{}))
 		case f.drop.Load():
+			f.dropped.Add(1)
 			return
 		case f.nameless.CompareAndSwap(true, false):
 			err = c.send(protocol.JSON.AppendResponse(nil, m.ID, protocol.InitializeResult{}))

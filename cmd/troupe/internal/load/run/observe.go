@@ -18,6 +18,18 @@ func (s *session) Observe(ctx context.Context, f func(process string, e *oracle.
 	if !s.Ours() {
 		return nil, nil, errors.New("this server has no observers")
 	}
+	for {
+		began := time.Now()
+		stop, ended, err := s.observe(ctx, f)
+		if err == nil || !s.kills.since(began) || sleep(ctx, firstDelay) != nil {
+			return stop, ended, err
+		}
+	}
+}
+
+// observe makes a single attempt.
+func (s *session) observe(ctx context.Context, f func(process string, e *oracle.Event, at time.Time)) (func(), <-chan struct{}, error) {
+	began := time.Now()
 	dialer := &chaos.Dialer{Chaos: s.chaos, Seed: s.seed ^ 0x0b5e}
 	ctx, cancel := context.WithTimeout(ctx, longTimeout)
 	defer cancel()
@@ -28,7 +40,7 @@ func (s *session) Observe(ctx context.Context, f func(process string, e *oracle.
 		s.checkEnd(err)
 		dialer.Close()
 		s.gauge(figures.Connections, -1)
-		if !closing.Load() && s.ctx.Err() == nil {
+		if !closing.Load() && s.ctx.Err() == nil && !s.kills.since(began) {
 			s.rec.Error(fmt.Errorf("connection of an observer lost: %w", err))
 		}
 	})

@@ -21,7 +21,8 @@ import (
 
 // A link is a connection of a session.
 type link struct {
-	id     uint64   // from 1; each link has its own
+	id     uint64 // from 1; each link has its own
+	began  time.Time
 	socket net.Conn // of the chaos; nil: the attempt to connect has no socket yet
 	conn   *rpc.Client
 	gate   chan struct{} // closed when this link may deliver events
@@ -38,7 +39,7 @@ type link struct {
 var links atomic.Uint64 // the number of links so far
 
 func newLink() *link {
-	return &link{id: links.Add(1), gate: make(chan struct{}), ended: make(chan struct{})}
+	return &link{id: links.Add(1), began: time.Now(), gate: make(chan struct{}), ended: make(chan struct{})}
 }
 
 func (s *session) hear(l *link, at time.Time) { l.heard.Store(int64(at.Sub(s.began))) }
@@ -182,7 +183,7 @@ func (s *session) connectFor(old *link) (*link, error) {
 			s.failed.Store(true)
 			s.rec.Error(fmt.Errorf("connect: %w", err))
 		}
-		if old == nil && s.control {
+		if old == nil && s.control && !s.kills.since(l.began) {
 			return nil, err
 		}
 		if time.Since(began) > resumeFor {

@@ -35,6 +35,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/chaos"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/figures"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
@@ -89,6 +90,7 @@ type engine struct {
 	phases []*phase
 	seats  []*seat
 	clocks map[string]time.Duration // by server; fixed before the first task
+	kills  kills
 
 	hard   context.Context // done: all sessions end at once
 	stop   context.CancelCauseFunc
@@ -142,6 +144,13 @@ func newEngine(p *plan.Plan, a Access, r *figures.Recorder) (*engine, error) {
 		dials:        make(chan struct{}, maxDials),
 		clocks:       make(map[string]time.Duration),
 		meters:       usage.Of(p),
+	}
+	if p.Chaos.KillServer > 0 {
+		for _, pid := range p.PIDs {
+			if hold.ServerOf(pid) == 0 {
+				return nil, fmt.Errorf("kill-server: process %d has no server below it: give the pid of a troupe serve --%s", pid, hold.Flag)
+			}
+		}
 	}
 	e.hard, e.stop = context.WithCancelCause(context.Background())
 	if c := &p.Chaos; c.Stall > 0 || c.Stop > 0 {
@@ -331,6 +340,8 @@ func (e *engine) disturb(ctx context.Context, start time.Time) {
 func (e *engine) act(a chaos.Act, stops *Stops) {
 	n, stallFor := uint64(len(e.seats)), time.Duration(e.plan.Chaos.StallFor)
 	switch a.Kind {
+	case chaos.KillServer:
+		e.kills.kill(e.plan.PIDs, e.rec)
 	case chaos.Stop:
 		stops.stop(e.plan.PIDs, stallFor, e.rec)
 	case chaos.Kill, chaos.Freeze:

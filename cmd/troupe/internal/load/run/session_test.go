@@ -498,6 +498,38 @@ func TestLostConnections(t *testing.T) {
 		f.next(t)
 		wantErrors(t, e, "connection lost", 1)
 	})
+	t.Run("the kill of a server", func(t *testing.T) {
+		f := serveFake(t)
+		e, s, first := openFake(t, f)
+		e.kills.set(true)
+		first.Close(transport.CloseNormal, "")
+		f.next(t)
+		f.drop.Store(true)
+		watching := make(chan error)
+		go func() {
+			stop, ended, err := s.Observe(t.Context(), func(string, *oracle.Event, time.Time) {})
+			watching <- err
+			if err == nil {
+				<-ended
+				stop()
+			}
+			watching <- err
+		}()
+		await(t, "an attempt that the server drops", func() bool { return f.dropped.Load() > 0 })
+		f.drop.Store(false)
+		if err := <-watching; err != nil {
+			t.Fatal(err)
+		}
+		f.next(t).Close(transport.CloseNormal, "")
+		<-watching
+		wantErrors(t, e, "", 0)
+		e.kills.set(false)
+		if _, _, err := s.Observe(t.Context(), func(string, *oracle.Event, time.Time) {}); err != nil {
+			t.Fatal(err)
+		}
+		f.next(t).Close(transport.CloseNormal, "")
+		await(t, "the error of a connection that no kill has ended", func() bool { return len(e.rec.Now().Errors) > 0 })
+	})
 	t.Run("a takeover without its answer", func(t *testing.T) {
 		f := serveFake(t)
 		e, s, first := openFake(t, f)

@@ -1,11 +1,13 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/figures"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 )
@@ -28,6 +30,7 @@ func (s *Stops) stop(pids []int, d time.Duration, rec *figures.Recorder) {
 	}
 	s.rec = rec
 	for _, pid := range pids {
+		pid = cmp.Or(hold.ServerOf(pid), pid)
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			rec.Error(fmt.Errorf("stop the server %d: %w", pid, err))
 			continue

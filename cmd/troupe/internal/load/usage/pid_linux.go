@@ -11,14 +11,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 )
 
 type pidMeter struct {
-	pid   int
-	born  string // the start time in /proc: another process may get the pid later
-	cpu   cpu
-	first error // of the constructor
+	pid    int
+	born   string // the start time in /proc: another process may get the pid later
+	cpu    cpu
+	first  error     // of the constructor
+	server *pidMeter // of the newest server, if the process is a holder
 }
 
 func own() Meter { return ofPID(os.Getpid()) }
@@ -29,8 +31,22 @@ func ofPID(pid int) *pidMeter {
 	return m
 }
 
-// Read implements Meter.
+// Read implements Meter. The use of a holder is that of the holder and its present server together.
 func (m *pidMeter) Read() (result.Usage, error) {
+	u, err := m.read()
+	if server := hold.ServerOf(m.pid); err == nil && server != 0 {
+		if m.server == nil || m.server.pid != server {
+			m.server = &pidMeter{pid: server}
+		}
+		if of, err := m.server.read(); err == nil { // otherwise the server has just ended
+			u = result.Usage{CPU: u.CPU + of.CPU, Memory: u.Memory + of.Memory, Files: u.Files + of.Files, Threads: u.Threads + of.Threads}
+		}
+	}
+	return u, err
+}
+
+// read reads the use of the process itself.
+func (m *pidMeter) read() (result.Usage, error) {
 	if m.first != nil {
 		return result.Usage{}, m.first
 	}

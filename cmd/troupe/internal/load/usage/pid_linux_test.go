@@ -3,8 +3,10 @@ package usage
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Another process is measured until its end. A pid without a process is an error from the begin.
@@ -30,6 +32,37 @@ func TestOfPID(t *testing.T) {
 		t.Error("no error for a pid that cannot be")
 	}
 	if _, err := OfPID(os.Getppid()).Read(); err != nil && !os.IsPermission(err) {
+		t.Error(err)
+	}
+}
+
+// The use of a holder has that of its server.
+func TestOfHolder(t *testing.T) {
+	cat, err := exec.LookPath("cat")
+	name := filepath.Join(t.TempDir(), "troupe-server")
+	if err == nil {
+		err = os.Symlink(cat, name)
+	}
+	holder := exec.Command("/bin/sh", "-c", `"$0"; exit`, name) // not exec, since a command follows
+	in, _ := holder.StdinPipe()
+	if err == nil {
+		err = holder.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := OfPID(holder.Process.Pid)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		u, err := m.Read()
+		if err == nil && u.Threads == 2 && u.Files >= 6 {
+			break
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("%+v, %v: want the threads and descriptors of both", u, err)
+		}
+	}
+	in.Close()
+	if err := holder.Wait(); err != nil {
 		t.Error(err)
 	}
 }
