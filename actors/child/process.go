@@ -196,8 +196,8 @@ func (p *process) settle() {
 		if p.tty {
 			// Not before the exit: closing the PTY hangs up every process using it as terminal.
 			p.out[0].file.Close()
+			p.drop("tty")
 		}
-		p.drop("tty", "stdin", "stdout", "stderr")
 		p.in.Closed()
 		close(p.closed)
 	}

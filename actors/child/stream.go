@@ -325,7 +325,7 @@ func (s *stream) end() {
 	}
 	if !s.p.tty { // stdin needs the PTY too: settle closes the PTY
 		s.file.Close()
-		if s.p.kept && !s.p.Exited() { // else settle drops all at once
+		if s.p.kept && !s.p.Exited() { // else forget follows
 			s.p.drop(s.kind.String())
 		}
 	}
