@@ -48,6 +48,8 @@ func (c *connections) Receive(ctx actor.Context) {
 			ctx.Send(pid, message.Evicted{Reason: message.ReasonShutdown})
 		}
 		c.mayEnd(ctx)
+	case message.RoundTrip:
+		ctx.Send(c.registry, m)
 	case message.Retire:
 		c.retire(ctx, m)
 	case message.Retiring:

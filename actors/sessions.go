@@ -19,6 +19,8 @@ func (s *sessions) Receive(ctx actor.Context) {
 		ctx.Respond(m)
 	case *actor.Terminated:
 		message.ForgetEnded(ctx)
+	case message.RoundTrip:
+		m.Done()
 	case message.BudgetLow:
 		message.ToChildren(ctx, m)
 	case message.ListSessions:

@@ -199,6 +199,17 @@ func (t *Troupe) Accept(conn message.Conn, about About) {
 	}
 }
 
+// RoundTrip sends a message through the actors that every client needs, and returns when it has passed all of them, or the troupe has stopped. So a caller
+// that waits in vain has found a troupe that hangs. RoundTrip says nothing about a single connection, session or process.
+func (t *Troupe) RoundTrip() {
+	done := make(chan struct{})
+	t.send(message.RoundTrip{Done: sync.OnceFunc(func() { close(done) })})
+	select {
+	case <-done:
+	case <-t.stopped:
+	}
+}
+
 // Shutdown ends every session. Clients are told; processes and all their descendants get SIGTERM, and
 // SIGKILL after Config.KillGrace. Then connections are closed, each when everything for its client was
 // written, and then the tree of actors is stopped. When ctx is done, Shutdown kills the rest at once.
@@ -273,7 +284,7 @@ func (r *root) Receive(ctx actor.Context) {
 				r.env.Log.Error("processes left behind", "err", err)
 			}
 		}()
-	case message.Connect, message.DisconnectAll, message.Retire:
+	case message.Connect, message.DisconnectAll, message.Retire, message.RoundTrip:
 		ctx.Send(r.connections, m)
 	case message.Attach, message.Request, message.DrainAll:
 		ctx.Forward(r.registry)

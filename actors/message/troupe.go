@@ -30,6 +30,10 @@ type DrainAll struct{}
 // left: end every connection, accept none.
 type DisconnectAll struct{}
 
+// RoundTrip is from Troupe.RoundTrip, through the root, to the connections actor, the registry and the sessions actor, each of which passes it on to the
+// next. The last one calls Done.
+type RoundTrip struct{ Done func() }
+
 // Retire is from Troupe.RetireWhenIdle, through the root, to the connections actor, which passes Retire on to the
 // registry if it has had no connection for For. The registry answers with Retiring. Answer is called once, with how
 // long to wait before the next Retire; 0: the troupe has retired.

@@ -125,6 +125,8 @@ func (r *registry) Receive(ctx actor.Context) {
 	case message.DrainAll:
 		r.draining = true
 		r.drain(ctx)
+	case message.RoundTrip:
+		ctx.Send(r.sessions, m)
 	case message.Retire:
 		ctx.Respond(message.Retiring{Retire: m, Again: r.retire(m.For)})
 	default:

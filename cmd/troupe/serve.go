@@ -292,6 +292,7 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 		}
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c, c.About()) }) }()
+		go held.Answer(troupe.RoundTrip)
 		last, gap := held.Serves()
 		ready()
 		switch last {

@@ -1,6 +1,7 @@
 package holder
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,6 +27,7 @@ type Config struct {
 	Argv []string // of the server
 	Env  []string // of the server; the holder adds a variable, see Socket
 	Log  func(format string, args ...any)
+	Beat time.Duration // between two looks at the server; 0: 5 s
 }
 
 const (
@@ -80,7 +82,7 @@ type holder struct {
 	pidfd  int
 	socket int       // in non-blocking mode
 	hungUp bool      // the server has closed the other end
-	out    []Message // not sent yet: Hello, Kept, Ready, signals, and answers to Reap
+	out    []Message // not sent yet: Hello, Kept, Ready, Ask, signals, and answers to Reap
 	number uint64    // of the server, from 1
 
 	last    string    // how the last server ended
@@ -93,6 +95,7 @@ type holder struct {
 	died    int       // deaths in a row: see delay
 	image   image     // of the present server, or else of the next
 	upgrade upgrade
+	watch   watch
 	again   time.Time // the next server starts then; zero: a server runs
 	buf     []byte
 }
@@ -101,6 +104,7 @@ type holder struct {
 // signal n has killed the last server. A process calls Run once, on its main thread. Run keeps the thread, because the programs die with
 // the thread.
 func Run(c Config) (code int, err error) {
+	c.Beat = cmp.Or(c.Beat, 5*time.Second)
 	runtime.LockOSThread()
 	runtime.GOMAXPROCS(1) // small counts more than fast here
 	debug.SetGCPercent(25)
@@ -163,20 +167,17 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 		socket: {Fd: none, Events: h.events()},
 		trial:  {Fd: none, Events: unix.POLLIN},
 	}
-	due := h.upgrade.due()
 	if h.pid != 0 {
 		poll[server].Fd = int32(h.pidfd)
 		if !h.hungUp { // else poll would return at once
 			poll[socket].Fd = int32(h.socket)
 		}
-	} else {
-		due = h.again
 	}
 	if h.upgrade.pid != 0 {
 		poll[trial].Fd = int32(h.upgrade.pidfd)
 	}
 	timeout := -1
-	if !due.IsZero() {
+	if due := h.due(); !due.IsZero() {
 		timeout = int(max(time.Until(due).Milliseconds()+1, 0))
 	}
 	if _, err := unix.Poll(poll[:], timeout); err != nil && err != unix.EINTR {
@@ -213,12 +214,25 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 			}
 		}
 	case h.pid != 0:
+		h.look(time.Now())
 		h.write()
 		if poll[server].Revents != 0 {
 			return h.reapServer()
 		}
 	}
 	return 0, false
+}
+
+// due is when the holder has something to do by itself; zero: never.
+func (h *holder) due() time.Time {
+	if h.pid == 0 {
+		return h.again
+	}
+	due := h.upgradeDue()
+	if h.watched() && (due.IsZero() || h.watch.next.Before(due)) {
+		due = h.watch.next
+	}
+	return due
 }
 
 // caught returns the signals that wait.
@@ -290,6 +304,7 @@ func (h *holder) start() error {
 	}
 	h.began, h.served = time.Now(), false
 	h.upgrade.until = h.began.Add(probation)
+	h.watch = watch{next: h.began.Add(h.Beat)}
 	h.socket, h.hungUp, h.again = fds[0], false, time.Time{}
 	h.number++
 	h.out = []Message{{Kind: Hello, Number: Version, PID: int(h.number), Text: clip(h.last), Time: h.ended}}
@@ -395,7 +410,10 @@ func (h *holder) do(m Message) {
 		}
 	case Up:
 		h.up, h.served = true, true
+		h.watch.heard()
 		trim()
+	case Alive:
+		h.watch.heard()
 	case Stop:
 		h.stop = true
 	default:
@@ -459,14 +477,14 @@ func (h *holder) reapServer() (status syscall.WaitStatus, ended bool) {
 	}
 	unix.Close(h.socket)
 	unix.Close(h.pidfd)
-	h.last = ending(e.Status)
+	h.last = cmp.Or(h.watch.hangs, ending(e.Status))
 	pid, now, u := h.pid, time.Now(), &h.upgrade
 	h.pid, h.pidfd, h.socket, h.out, h.ended = 0, -1, -1, nil, boottime()
 	switch h.again = now; {
 	case u.kills:
 		h.last, u.kills = Replaced, false
 	case h.stop || h.killed || !h.up:
-	case u.before != nil && now.Before(u.until):
+	case h.onProbation(now):
 		h.goBack()
 	default:
 		delay := h.delay(e.Status, now)

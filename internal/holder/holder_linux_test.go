@@ -27,13 +27,16 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "holder":
 		os.Setenv(helper, "server:"+story)
-		log := os.Stderr
-		if story == "upgrade" {
+		log, beat := os.Stderr, time.Duration(0)
+		switch story {
+		case "upgrade":
 			log = os.Stdout
+		case "hangs":
+			log, beat = os.Stdout, 100*time.Millisecond
 		}
 		code, err := Run(Config{
 			Path: "/proc/self/exe", Next: os.Getenv(nextVar), Argv: []string{"server"}, Env: os.Environ(),
-			Log: func(format string, args ...any) { fmt.Fprintf(log, format+"\n", args...) },
+			Log: func(format string, args ...any) { fmt.Fprintf(log, format+"\n", args...) }, Beat: beat,
 		})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -82,8 +85,8 @@ func hold(t *testing.T, story string, files ...*os.File) (*exec.Cmd, *bufio.Scan
 
 var servers = map[string]func(*Server) error{
 	"deaths": dies, "lost": loses, "signal": waits, "start": starts, "draining": drains, "inherits": inherits,
-	"upgrade": upgrades,
-	"fails":   func(*Server) error { os.Exit(9); return nil },
+	"upgrade": upgrades, "hangs": hangs,
+	"fails": func(*Server) error { os.Exit(9); return nil },
 }
 
 const programs = 300 // more descriptors than a message has

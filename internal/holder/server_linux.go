@@ -31,6 +31,7 @@ type Server struct {
 	conn    syscall.RawConn // of socket
 	lost    chan struct{}
 	signals chan os.Signal
+	asked   chan struct{}
 
 	mu    sync.Mutex
 	waits map[target][]chan End // for the answers to Reap
@@ -69,7 +70,7 @@ func Attach(socket int) (*Server, error) {
 		return nil, fmt.Errorf("holder: its socket: %w", err)
 	}
 	s := &Server{
-		parent: os.Getppid(), socket: os.NewFile(uintptr(socket), "holder"), lost: make(chan struct{}), signals: make(chan os.Signal, 16), waits: make(map[target][]chan End),
+		parent: os.Getppid(), socket: os.NewFile(uintptr(socket), "holder"), lost: make(chan struct{}), signals: make(chan os.Signal, 16), asked: make(chan struct{}, 1), waits: make(map[target][]chan End),
 	}
 	var err error
 	if s.conn, err = s.socket.SyscallConn(); err != nil {
@@ -130,6 +131,12 @@ func (s *Server) listen(buf []byte) {
 			default: // so many wait already
 			}
 			continue
+		case Ask:
+			select {
+			case s.asked <- struct{}{}:
+			default: // one answer is enough
+			}
+			continue
 		default:
 			closeAll(m.files)
 			continue
@@ -151,6 +158,7 @@ func (s *Server) listen(buf []byte) {
 	s.gone = true
 	s.mu.Unlock()
 	close(s.lost)
+	close(s.asked)
 }
 
 // PID is the pid of the holder.
@@ -162,6 +170,12 @@ func (s *Server) Lost() <-chan struct{} { return s.lost }
 // Signals returns the channel with the signals that the holder has got. Until the first server has said Up, the holder sends its signals to
 // the process of the server instead.
 func (s *Server) Signals() <-chan os.Signal { return s.signals }
+
+// Asked returns the channel with the questions of the holder whether this server works, closed at the end of the holder. Alive answers.
+func (s *Server) Asked() <-chan struct{} { return s.asked }
+
+// Alive says: the server works. A server that has said Up, and leaves a question of Asked unanswered for half a minute, is killed.
+func (s *Server) Alive() error { return s.send(&Message{Kind: Alive}) }
 
 // receive waits for the next message.
 func (s *Server) receive(buf []byte) (m Message, err error) {

@@ -16,14 +16,14 @@ import (
 //   - the trial: the new binary runs with the arguments of the server, and finds out whether it can serve. Meanwhile the present server goes on, and
 //     also after a trial that fails
 //   - the switch: the present server is killed, and the new binary is the next server
-//   - the probation: if the new server dies in its first seconds, the last binary comes back
+//   - the probation: if the new server dies in its first seconds, or before it serves, the last binary comes back
 //
 // The holder itself stays what it is.
 
 const (
 	// trialTime bounds a trial.
 	trialTime = 10 * time.Second
-	// probation is how long a new binary has to serve until the binary from before is forgotten.
+	// probation is how old a new server that serves becomes until the binary from before is forgotten.
 	probation = 5 * time.Second
 	// trial begins the variable of a trial. The version of the messages follows.
 	trial = "try:"
@@ -132,7 +132,12 @@ func (h *holder) ends() bool { return h.stop || h.killed }
 // proved reports whether the present server has outlived its probation.
 func (h *holder) proved() bool {
 	u := &h.upgrade
-	return u.before != nil && !u.kills && h.pid != 0 && time.Now().After(u.until)
+	return u.before != nil && !u.kills && h.pid != 0 && !h.onProbation(time.Now())
+}
+
+// onProbation reports whether the image from before comes back if the server ends now.
+func (h *holder) onProbation(now time.Time) bool {
+	return h.upgrade.before != nil && !(h.served && now.After(h.upgrade.until))
 }
 
 // prove forgets the image from before.
@@ -151,12 +156,13 @@ func (h *holder) goBack() {
 	h.image, u.before = *u.before, nil
 }
 
-// due is when the upgrade needs a turn; zero: never.
-func (u *upgrade) due() time.Time {
+// upgradeDue is when the upgrade needs a turn; zero: never.
+func (h *holder) upgradeDue() time.Time {
+	u := &h.upgrade
 	switch {
 	case u.pid != 0:
 		return u.deadline
-	case u.before != nil:
+	case u.before != nil && h.served:
 		return u.until
 	}
 	return time.Time{}

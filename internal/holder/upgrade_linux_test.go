@@ -117,21 +117,23 @@ func TestTrialIsNoOrphan(t *testing.T) {
 	}
 }
 
-// The probation of a new server begins with its start. A holder that ends begins no upgrade, and ends none.
+// The probation of a new server begins with its start, and does not end before the server serves. A holder that ends begins no upgrade, and ends none.
 func TestUpgradeInTime(t *testing.T) {
 	past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	for _, test := range []struct {
 		until   time.Time
 		pid     int
 		kills   bool
+		serves  bool
 		forgets bool
 	}{
-		{past, 1, false, true},
-		{future, 1, false, false},
-		{past, 0, false, false}, // until is of the server before
-		{past, 1, true, false},
+		{past, 1, false, true, true},
+		{future, 1, false, true, false},
+		{past, 0, false, true, false}, // until is of the server before
+		{past, 1, true, true, false},
+		{past, 1, false, false, false},
 	} {
-		h := &holder{pid: test.pid, upgrade: upgrade{before: new(image), until: test.until, kills: test.kills}}
+		h := &holder{pid: test.pid, served: test.serves, upgrade: upgrade{before: new(image), until: test.until, kills: test.kills}}
 		if got := h.proved(); got != test.forgets {
 			t.Errorf("%+v: %v", test, got)
 		}

@@ -10,6 +10,7 @@
 //   - wire_linux.go: the messages between holder and server
 //   - holder_linux.go: the holder
 //   - upgrade_linux.go: a server of another binary
+//   - watch_linux.go: a server that hangs
 //   - server_linux.go: the server's side
 //
 // # Messages
@@ -22,6 +23,7 @@
 //	                 Ready   the last of these
 //	                 Reaped  the answer to Reap and Look
 //	                 Signal  the holder has got this signal
+//	                 Ask     does the server work?
 //	server → holder  Keep    keep these descriptors, and this note unless it is empty, under this id
 //	                 Drop    close these descriptors of this id
 //	                 Born    the program of this id has this pid
@@ -29,6 +31,7 @@
 //	                 Look    as Reap, but the program stays a zombie
 //	                 Forget  close everything of this id
 //	                 Up      the server serves
+//	                 Alive   the answer to Ask, after a round trip through the actors
 //	                 Stop    when the server has ended, kill all programs, and end with the status of the server
 package holder
 
@@ -45,7 +48,7 @@ import (
 )
 
 // Version is the version of the messages. Holder and server compare their versions before anything else.
-const Version = 1
+const Version = 2
 
 // Kind is the kind of a Message.
 type Kind uint8
@@ -65,6 +68,8 @@ const (
 	Up
 	Stop
 	Signal
+	Ask
+	Alive
 	last
 )
 

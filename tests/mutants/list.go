@@ -990,11 +990,26 @@ var mutants = []mutant{
 	{file: "internal/record/types.go", old: `c.good[t] = c.good[t] || !key`, new: `c.good[t] = true || !key`, breaks: "each field that cannot be written is named"},
 	{file: "internal/record/types.go", old: `case lost && strings.TrimSpace(why) == "":`, new: `case lost && why == "never":`, breaks: "a field of a record is not lost without a reason"},
 	{file: "internal/holder/upgrade_linux.go", old: `if e.Status != 0 || h.ends() {`, new: `if h.ends() {`, breaks: "a binary that cannot serve replaces nothing", run: "^TestUpgrade$"},
-	{file: "internal/holder/holder_linux.go", old: `case u.before != nil && now.Before(u.until):`, new: `case false:`, breaks: "after the early death of a new server the last binary comes back", run: "^TestUpgrade$"},
+	{file: "internal/holder/holder_linux.go", old: `case h.onProbation(now):`, new: `case false:`, breaks: "after the early death of a new server the last binary comes back", run: "^TestUpgrade$"},
 	{file: "internal/holder/holder_linux.go", old: `m.PID > 0 && m.PID != h.upgrade.pid:`, new: `m.PID > 0:`, breaks: "the end of a trial is the holder's"},
 	{file: "actors/child/kept_linux.go", old: `l.Drain(data)`, new: `l.Read(data)`, breaks: "viewers get output for which the arena has no room", run: "^TestOutputWithoutRoom$"},
 	{file: "actors/child/intake.go", old: ` && last.Kept.Header().Kind == estate.KindOutput`, new: ``, breaks: "output with a place before it does not grow", run: "^TestPlacesOfOutput$"},
 	{file: "internal/estate/open_linux.go", old: `if m.Place == to.Place()+PlaceSize {`, new: `if false {`, breaks: "output on its way to a file outlives two deaths"},
+	{file: "internal/holder/upgrade_linux.go", old: `!(h.served && now`, new: `!(now`, breaks: "a probation does not end before the new server serves", run: "^TestUpgradeInTime$"},
+	{file: "internal/holder/watch_linux.go", old: `h.up && !h.stop && !h.upgrade.kills`, new: `h.up && !h.upgrade.kills`, breaks: "watch: a server that ends has all the time", run: "^TestWhoIsNotAsked$"},
+	{file: "internal/holder/watch_linux.go", old: `h.pid != 0 && h.up &&`, new: `h.pid != 0 &&`, breaks: "watch: the first server has all the time to start", run: "^TestWhoIsNotAsked$"},
+	{file: "internal/holder/watch_linux.go", old: `	case late:
+		return`, new: `	case late:`, breaks: "watch: no server is blamed for a holder that was stopped", run: "^TestBeatsThatDoNotCount$"},
+	{file: "internal/holder/watch_linux.go", old: `		w.silent = 0
+		return`, new: ``, breaks: "watch: no server is blamed for its debugger", run: "^TestBeatsThatDoNotCount$"},
+	{file: "internal/holder/watch_linux.go", old: `		if w.silent == quitPatience {`, new: `		if false {`, breaks: "watch: a server that SIGQUIT does not end is killed", run: "^TestServerHangs$"},
+	{file: "internal/holder/watch_linux.go", old: `	syscall.Kill(h.pid, syscall.SIGQUIT)`, new: ``, breaks: "watch: the stacks of a server that hangs are in the log", run: "^TestServerHangs$"},
+	{file: "internal/holder/watch_linux.go", old: `w.asked, w.silent = false, 0 }`, new: `w.asked = false }`, breaks: "watch: an answer is enough", run: "^TestAnswers$"},
+	{file: "internal/holder/holder_linux.go", old: `cmp.Or(h.watch.hangs, ending(e.Status))`, new: `ending(e.Status)`, breaks: "watch: the next server is told that the last one hung", run: "^TestServerHangs$"},
+	{file: "cmd/troupe/serve.go", old: `		go held.Answer(troupe.RoundTrip)`, new: ``, breaks: "watch: a server answers its holder", in: "tests", run: "^TestIdleAndStoppedServer$", slow: true},
+	{file: "actors/registry/registry.go", old: `		ctx.Send(r.sessions, m)
+	case message.Retire:`, new: `		m.Done()
+	case message.Retire:`, breaks: "watch: a round trip passes each actor that every client needs", in: "actors", run: "^TestRoundTrip$"},
 	{file: "internal/holder/upgrade_linux.go", old: `return h.stop || h.killed }`, new: `return false }`, breaks: "a holder that ends begins no upgrade", run: "^TestUpgradeInTime$"},
 	{file: "internal/holder/upgrade_linux.go", old: `!u.kills && h.pid != 0 &&`, new: `!u.kills &&`, breaks: "a probation begins with the start of the new server", run: "^TestUpgradeInTime$"},
 	{file: "internal/estate/output.go", old: `if o := OutputOf(e); o.End() >`, new: `if o := OutputOf(e); o.Kind == KindOutput && o.End() >`, breaks: "output on disk is counted after a death"},

@@ -48,6 +48,8 @@ type conn interface {
 	Drop(id string, names ...string) error
 	Lost() <-chan struct{}
 	Signals() <-chan os.Signal
+	Asked() <-chan struct{}
+	Alive() error
 	Up() error
 	Stop() error
 }
@@ -127,6 +129,18 @@ func ServerOf(holder int) (pid int) {
 		}
 	}
 	return 0
+}
+
+// Answer answers each question of the holder whether this server works, when roundTrip has returned. Answer returns at the end of the holder. A server
+// that serves and does not answer is killed.
+func (s *Server) Answer(roundTrip func()) {
+	if s == nil {
+		return
+	}
+	for range s.holder.Asked() {
+		roundTrip()
+		s.holder.Alive() // after an error the holder has ended: see Gone
+	}
 }
 
 // Serves tells the holder that this server serves: if the server dies from now on, another one follows. Serves returns how the last server

@@ -52,6 +52,28 @@ func TestKeepSocket(t *testing.T) {
 	}
 }
 
+func (r *record) Asked() <-chan struct{} {
+	asked := make(chan struct{}, 2)
+	asked <- struct{}{}
+	asked <- struct{}{}
+	close(asked)
+	return asked
+}
+
+func (r *record) Alive() error {
+	r.told = append(r.told, "alive")
+	return nil
+}
+
+// Each answer follows a round trip. The end of the holder ends the answers.
+func TestAnswer(t *testing.T) {
+	r := new(record)
+	(&Server{holder: r}).Answer(func() { r.told = append(r.told, "round trip") })
+	if want := []string{"round trip", "alive", "round trip", "alive"}; !slices.Equal(r.told, want) {
+		t.Errorf("the holder was told %q, want %q", r.told, want)
+	}
+}
+
 // Each method of a server without a holder does nothing.
 func TestWithoutHolder(t *testing.T) {
 	var s *Server
@@ -59,6 +81,7 @@ func TestWithoutHolder(t *testing.T) {
 		t.Error(err)
 	}
 	s.Stops()
+	s.Answer(nil)
 	if last, _ := s.Serves(); last != "" || !s.First() || s.Sockets() != nil || s.Requests() != nil || s.Gone() != nil {
 		t.Errorf("last %q, first %v, sockets %v", last, s.First(), s.Sockets())
 	}
