@@ -28,6 +28,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
+	"github.com/b6f6fdd7/troupe/internal/sdnotify"
 	"github.com/b6f6fdd7/troupe/transport"
 	"github.com/b6f6fdd7/troupe/transport/auth"
 )
@@ -207,6 +208,19 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 		// execve(2), and programs would inherit that. A caught signal returns to its default.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
+	manager, err := sdnotify.Take() // with a holder, the holder has taken it
+	if err != nil {
+		log.Error("no service manager", "err", err)
+	}
+	tell := func(line string) {
+		if err := manager.Tell(line); err != nil {
+			log.Error("no service manager", "err", err)
+		}
+	}
+	ends := func() {
+		held.Stops()
+		tell(sdnotify.Stopping)
+	}
 	stop, again := stopRequests(stops, held.Requests(), held.Gone())
 
 	var server *transport.Server
@@ -281,7 +295,16 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	}
 	o.audit.started(record, listen, string(troupe.Containment()))
 	defer func() { o.audit.stopped(record, log, err) }()
-	ready := func() { log.Info("ready", "containment", troupe.Containment(), "files", soft) }
+	ready := func() {
+		log.Info("ready", "containment", troupe.Containment(), "files", soft)
+		tell(sdnotify.Ready)
+		if manager.Every() > 0 {
+			go signs(over, manager.Every(), func() {
+				troupe.RoundTrip()
+				tell(sdnotify.Alive)
+			})
+		}
+	}
 
 	if server != nil {
 		if held.First() { // whoever reads stdout may have what it wanted, and have closed a pipe
@@ -306,11 +329,11 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 		case <-stop.Done():
 		case <-retired(stop, troupe, o.exitWhenIdle):
 			log.Info("ends because it had nothing to do", "for", o.exitWhenIdle)
-			held.Stops()
+			ends()
 			// Before the drain: a client that comes now finds no server, and may start another.
 			return errors.Join(server.Close(), troupe.Shutdown(context.Background()))
 		case err := <-served:
-			held.Stops()
+			ends()
 			return errors.Join(err, troupe.Shutdown(context.Background()))
 		case <-held.Gone():
 			log.Error("the holder has ended, and all programs end")
@@ -334,9 +357,21 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 		}
 	}
 
-	held.Stops()
+	ends()
 	log.Info("draining", "grace", o.config.KillGrace)
 	return troupe.Shutdown(again)
+}
+
+// signs calls sign at once, and again after each time every, until ctx is done.
+func signs(ctx context.Context, every time.Duration, sign func()) {
+	for tick := time.Tick(every); ; {
+		sign()
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // stopRequests catches signals, to the very end: a late signal must not turn success into failure. stop is done after the first signal,

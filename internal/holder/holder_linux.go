@@ -18,16 +18,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/kernel"
+	"github.com/b6f6fdd7/troupe/internal/sdnotify"
 )
 
 // Config describes the server of a holder.
 type Config struct {
-	Path string   // of the binary of the first server
-	Next string   // of the binary of an upgrade; "": SIGHUP is passed on as any other signal
-	Argv []string // of the server
-	Env  []string // of the server; the holder adds a variable, see Socket
-	Log  func(format string, args ...any)
-	Beat time.Duration // between two looks at the server; 0: 5 s
+	Path    string   // of the binary of the first server
+	Next    string   // of the binary of an upgrade; "": SIGHUP is passed on as any other signal
+	Argv    []string // of the server
+	Env     []string // of the server; the holder adds a variable, see Socket
+	Log     func(format string, args ...any)
+	Beat    time.Duration     // between two looks at the server; 0: 5 s
+	Manager *sdnotify.Manager // nil: there is none
 }
 
 const (
@@ -96,6 +98,7 @@ type holder struct {
 	image   image     // of the present server, or else of the next
 	upgrade upgrade
 	watch   watch
+	sign    time.Time // of life, the next one
 	again   time.Time // the next server starts then; zero: a server runs
 	buf     []byte
 }
@@ -167,6 +170,7 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 		socket: {Fd: none, Events: h.events()},
 		trial:  {Fd: none, Events: unix.POLLIN},
 	}
+	h.live(time.Now())
 	if h.pid != 0 {
 		poll[server].Fd = int32(h.pidfd)
 		if !h.hungUp { // else poll would return at once
@@ -224,15 +228,20 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 }
 
 // due is when the holder has something to do by itself; zero: never.
-func (h *holder) due() time.Time {
-	if h.pid == 0 {
-		return h.again
+func (h *holder) due() (first time.Time) {
+	all := []time.Time{h.sign, h.again}
+	if h.pid != 0 {
+		all[1] = h.upgradeDue()
 	}
-	due := h.upgradeDue()
-	if h.watched() && (due.IsZero() || h.watch.next.Before(due)) {
-		due = h.watch.next
+	if h.watched() {
+		all = append(all, h.watch.next)
 	}
-	return due
+	for _, t := range all {
+		if first.IsZero() || !t.IsZero() && t.Before(first) {
+			first = t
+		}
+	}
+	return first
 }
 
 // caught returns the signals that wait.
@@ -253,7 +262,11 @@ func (h *holder) caught(signals <-chan os.Signal) (all []os.Signal) {
 // not tell a second such signal from one that came twice. A server that starts has no programs yet, and a signal ends it. SIGQUIT is
 // for a server that may read no messages: it prints its stacks, and ends. SIGHUP asks for an upgrade.
 func (h *holder) signal(s syscall.Signal) {
-	h.killed = h.killed || s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGQUIT
+	switch s {
+	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT:
+		h.stopping()
+		h.killed = true
+	}
 	switch {
 	case s == syscall.SIGHUP && h.up && h.Next != "":
 		h.tryNext()
@@ -411,10 +424,12 @@ func (h *holder) do(m Message) {
 	case Up:
 		h.up, h.served = true, true
 		h.watch.heard()
+		h.serves()
 		trim()
 	case Alive:
 		h.watch.heard()
 	case Stop:
+		h.stopping()
 		h.stop = true
 	default:
 		h.Log("the server has sent a message of kind %d, which a holder does not know", m.Kind)
@@ -489,7 +504,7 @@ func (h *holder) reapServer() (status syscall.WaitStatus, ended bool) {
 	default:
 		delay := h.delay(e.Status, now)
 		h.again = now.Add(delay)
-		h.Log("the server, process %d, has died (%s); the next one starts in %v", pid, h.last, delay)
+		h.report(nil, "the server, process %d, has died (%s); the next one starts in %v", pid, h.last, delay)
 	}
 	return e.Status, true
 }

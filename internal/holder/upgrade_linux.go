@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/sdnotify"
 )
 
 // An upgrade replaces the server by a server of the binary that is now at the path Config.Next. SIGHUP asks for one:
@@ -73,12 +75,15 @@ func (h *holder) env(value string) []string {
 // tryNext begins a trial.
 func (h *holder) tryNext() {
 	u := &h.upgrade
-	if u.pid != 0 || u.kills || h.ends() {
+	if h.ends() {
+		return
+	}
+	if h.tell(sdnotify.Reloading(), "tries %s for an upgrade", h.Next); u.pid != 0 || u.kills {
 		return
 	}
 	fd, err := unix.Open(h.Next, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		h.Log("no upgrade: open %s: %v", h.Next, err)
+		h.noUpgrade("open %s: %v", h.Next, err)
 		return
 	}
 	u.to = image{fmt.Sprint("/proc/self/fd/", fd), fd}
@@ -86,7 +91,7 @@ func (h *holder) tryNext() {
 	if err != nil {
 		u.pid = 0
 		u.to.close()
-		h.Log("no upgrade: run %s: %v", h.Next, err)
+		h.noUpgrade("run %s: %v", h.Next, err)
 		return
 	}
 	if u.pidfd, err = unix.PidfdOpen(u.pid, 0); err != nil {
@@ -111,7 +116,7 @@ func (h *holder) tried() {
 	}
 	u.pid = 0
 	if e.Status != 0 {
-		h.Log("no upgrade: %s cannot serve (%s): the present server goes on", h.Next, ending(e.Status))
+		h.noUpgrade("%s cannot serve (%s): the present server goes on", h.Next, ending(e.Status))
 	}
 	if e.Status != 0 || h.ends() { // the programs of a server that ends have their grace
 		u.to.close()
@@ -124,6 +129,11 @@ func (h *holder) tried() {
 		u.kills = true
 		unix.Kill(h.pid, unix.SIGKILL)
 	}
+}
+
+// noUpgrade says why an upgrade has ended before its switch.
+func (h *holder) noUpgrade(format string, args ...any) {
+	h.report([]string{sdnotify.Ready}, "no upgrade: "+format, args...)
 }
 
 // ends reports whether no other server follows the present one.
@@ -151,7 +161,7 @@ func (h *holder) prove() {
 // goBack has the image from before come back, after the death of a new server in its probation.
 func (h *holder) goBack() {
 	u := &h.upgrade
-	h.Log("the server of %s does not run (%s): the last binary comes back", h.Next, h.last)
+	h.report(nil, "the server of %s does not run (%s): the last binary comes back", h.Next, h.last)
 	h.image.close()
 	h.image, u.before = *u.before, nil
 }

@@ -11,6 +11,7 @@
 //   - holder_linux.go: the holder
 //   - upgrade_linux.go: a server of another binary
 //   - watch_linux.go: a server that hangs
+//   - notify_linux.go: what the service manager hears
 //   - server_linux.go: the server's side
 //
 // # Messages

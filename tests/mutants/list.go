@@ -482,7 +482,7 @@ var mutants = []mutant{
 	{file: "cmd/troupe/serve.go", old: `		if held.First() {`, new: `		if true {`, breaks: "the address is printed once", in: "tests", run: "^TestServerIsKilled$"},
 	{file: "cmd/troupe/serve.go", old: `			Kept:    held.Sockets(),
 `, new: ``, breaks: "the next server goes on with the socket of a server that was killed", in: "tests", run: "^TestServerIsKilled$"},
-	{file: "cmd/troupe/serve.go", old: `			held.Stops()
+	{file: "cmd/troupe/serve.go", old: `			ends()
 			// Before`, new: `			// Before`, breaks: "no server follows one that ends on purpose", in: "tests", run: "^TestHeldServerEndsByItself$"},
 	{file: "cmd/troupe/serve.go", old: `		case <-held.Gone():`, new: `		case <-(chan struct{})(nil):`, breaks: "a server ends with its holder", in: "tests", run: "^TestHolderIsKilled$"},
 	{file: "cmd/troupe/serveflags.go", old: `	f.MarkHidden(hold.Flag) //`, new: `	//`, breaks: "a flag that is not promised yet is hidden", run: "^TestHolderIsHidden$"},
@@ -495,6 +495,8 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/load/run/kill.go", old: `k.begun || k.last.After(t)`, new: `k.last.After(t)`, breaks: "load: a connection to a server that dies is explained"},
 	{file: "cmd/troupe/internal/load/run/kill.go", old: `syscall.Kill(server, syscall.SIGKILL)`, new: `syscall.Kill(server, syscall.SIGSTOP)`, breaks: "load: a server with a holder gets SIGKILL", run: "^TestKills$"},
 	{file: "internal/holder/holder_linux.go", old: `	h.killed = h.killed || s == syscall.SIGTERM ||`, new: `	h.killed = h.killed ||`, breaks: "after SIGTERM no other server follows"},
+	{file: "internal/holder/holder_linux.go", old: `	case h.served && s.Signaled()`, new: `	case false && s.Signaled()`, breaks: "the kill of a server that serves delays no other"},
+	{file: "internal/holder/holder_linux.go", old: `	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT:`, new: `	case syscall.SIGINT, syscall.SIGQUIT:`, breaks: "after SIGTERM no other server follows"},
 	{file: "internal/holder/holder_linux.go", old: `		trim()
 `, new: ``, breaks: "a holder is small", in: "tests", run: "^TestHeldServerEndsByItself$"},
 	{file: "transport/server.go", old: `		if l, ok := l.(*net.UnixListener); ok {`, new: `		if l, ok := l.(*net.UnixListener); ok && false {`, breaks: "a client at a unix socket is not refused while there is no server", run: "^TestKeptSocket$"},
@@ -1010,6 +1012,19 @@ var mutants = []mutant{
 	{file: "actors/registry/registry.go", old: `		ctx.Send(r.sessions, m)
 	case message.Retire:`, new: `		m.Done()
 	case message.Retire:`, breaks: "watch: a round trip passes each actor that every client needs", in: "actors", run: "^TestRoundTrip$"},
+	{file: "internal/sdnotify/sdnotify_linux.go", old: `		os.Unsetenv(name)`, new: ``, breaks: "notify: programs do not speak for the service"},
+	{file: "internal/sdnotify/sdnotify_linux.go", old: `pid == strconv.Itoa(os.Getpid())`, new: `true`, breaks: "notify: the process of the variables gives signs of life, and no other"},
+	{file: "internal/sdnotify/sdnotify_linux.go", old: `strings.ReplaceAll(line, "\n", " ")`, new: `line`, breaks: "notify: a text adds no line of its own"},
+	{file: "internal/holder/holder_linux.go", old: `		h.serves()`, new: ``, breaks: "notify: a service is ready when its server serves", in: "tests", run: "^TestServiceManager$"},
+	{file: "internal/holder/upgrade_linux.go", old: `h.report([]string{sdnotify.Ready}, "no`, new: `h.report(nil, "no`, breaks: "notify: a reload ends also with an upgrade that is refused", in: "tests", run: "^TestServiceManager$"},
+	{file: "internal/holder/upgrade_linux.go", old: `if h.tell(sdnotify.Reloading(), "tries %s for an upgrade", h.Next); u.pid`, new: `if u.pid`, breaks: "notify: an upgrade is a reload", in: "tests", run: "^TestServiceManager$"},
+	{file: "internal/holder/notify_linux.go", old: `[]string{sdnotify.Stopping}`, new: `nil`, breaks: "notify: a service says that it ends", in: "tests", run: "^TestServiceManager$"},
+	{file: "internal/holder/holder_linux.go", old: `	h.live(time.Now())`, new: ``, breaks: "notify: the holder gives signs of life", in: "tests", run: "^TestServiceManager$"},
+	{file: "internal/holder/holder_linux.go", old: `[]time.Time{h.sign, h.again}`, new: `[]time.Time{{}, h.again}`, breaks: "notify: the holder wakes up for each sign of life"},
+	{file: "cmd/troupe/internal/hold/hold_linux.go", old: `, Manager: manager,`, new: `,`, breaks: "notify: the holder speaks for the service", in: "tests", run: "^TestServiceManager$"},
+	{file: "cmd/troupe/serve.go", old: `				tell(sdnotify.Alive)`, new: ``, breaks: "notify: a server without a holder gives signs of life", in: "tests", run: "^TestServiceManagerOfPlainServer$"},
+	{file: "cmd/troupe/serve.go", old: `		tell(sdnotify.Stopping)`, new: ``, breaks: "notify: a server without a holder says that it ends", in: "tests", run: "^TestServiceManagerOfPlainServer$"},
+	{file: "cmd/troupe/serve.go", old: `		tell(sdnotify.Ready)`, new: ``, breaks: "notify: a server without a holder says that it serves", in: "tests", run: "^TestServiceManagerOfPlainServer$"},
 	{file: "internal/holder/upgrade_linux.go", old: `return h.stop || h.killed }`, new: `return false }`, breaks: "a holder that ends begins no upgrade", run: "^TestUpgradeInTime$"},
 	{file: "internal/holder/upgrade_linux.go", old: `!u.kills && h.pid != 0 &&`, new: `!u.kills &&`, breaks: "a probation begins with the start of the new server", run: "^TestUpgradeInTime$"},
 	{file: "internal/estate/output.go", old: `if o := OutputOf(e); o.End() >`, new: `if o := OutputOf(e); o.Kind == KindOutput && o.End() >`, breaks: "output on disk is counted after a death"},

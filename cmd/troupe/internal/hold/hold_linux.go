@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/holder"
+	"github.com/b6f6fdd7/troupe/internal/sdnotify"
 )
 
 // trial is true if a holder runs this program to find out whether it can serve.
@@ -51,8 +52,12 @@ func init() {
 
 // hold is a holder, and returns its exit code.
 func hold() int {
+	manager, err := sdnotify.Take() // before os.Environ
+	if err != nil {
+		log("%v", err)
+	}
 	code, err := holder.Run(holder.Config{
-		Path: "/proc/self/exe", Next: installed(), Argv: append([]string{serverName}, os.Args[1:]...), Env: os.Environ(), Log: log,
+		Path: "/proc/self/exe", Next: installed(), Argv: append([]string{serverName}, os.Args[1:]...), Env: os.Environ(), Log: log, Manager: manager,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "troupe serve:", err)

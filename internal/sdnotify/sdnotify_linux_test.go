@@ -1,0 +1,96 @@
+package sdnotify
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// manager is a service manager at an address, and hears one message at a time.
+func manager(t *testing.T, address string) (hear func() string) {
+	t.Helper()
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { socket.Close() })
+	return func() string {
+		t.Helper()
+		socket.SetReadDeadline(time.Now().Add(time.Minute))
+		var b [4096]byte
+		n, err := socket.Read(b[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b[:n])
+	}
+}
+
+// A message reaches the manager at a path and at an abstract address. A line stays a line. The variables are taken.
+func TestTell(t *testing.T) {
+	for _, address := range []string{filepath.Join(t.TempDir(), "s"), fmt.Sprintf("@troupe-test-%d", os.Getpid())} {
+		hear := manager(t, address)
+		t.Setenv("NOTIFY_SOCKET", address)
+		m, err := Take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Tell(Ready, Status+"a\nSTOPPING=1"); err != nil {
+			t.Fatal(err)
+		}
+		if got := hear(); got != "READY=1\nSTATUS=a STOPPING=1" {
+			t.Errorf("%s heard %q", address, got)
+		}
+		m, err = Take()
+		if m != nil || err != nil {
+			t.Errorf("a second time: %v, %v", m, err)
+		}
+	}
+}
+
+// The process named by the variables gives signs of life, two in the time of the manager.
+func TestEvery(t *testing.T) {
+	for _, test := range []struct {
+		limit, pid string
+		want       time.Duration
+	}{
+		{"3000000", "", 1500 * time.Millisecond},
+		{"3000000", fmt.Sprint(os.Getpid()), 1500 * time.Millisecond},
+		{"3000000", "1", 0},
+		{"", "", 0},
+		{"soon", "", 0},
+	} {
+		t.Setenv("NOTIFY_SOCKET", "/absent")
+		t.Setenv("WATCHDOG_USEC", test.limit)
+		t.Setenv("WATCHDOG_PID", test.pid)
+		m, err := Take()
+		if err != nil || m.Every() != test.want {
+			t.Errorf("%+v: %v, %v", test, m.Every(), err)
+		}
+		if left := slices.DeleteFunc(os.Environ(), func(v string) bool {
+			return !strings.HasPrefix(v, "WATCHDOG_") && !strings.HasPrefix(v, "NOTIFY_")
+		}); len(left) > 0 {
+			t.Errorf("the environment has %q", left)
+		}
+		if err := m.Tell(Ready); err == nil {
+			t.Error("an absent manager has heard it")
+		}
+	}
+}
+
+// Other kinds of addresses are an error, and no manager is none.
+func TestNoManager(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "vsock:2:1")
+	m, err := Take()
+	if err == nil {
+		t.Error("no error")
+	}
+	if err := m.Tell(Ready); err != nil || m.Every() != 0 {
+		t.Errorf("%v, %v", err, m.Every())
+	}
+}
