@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorilla/websocket"
 )
 
 // A held is a server with a holder: its process is the holder.
@@ -344,20 +346,24 @@ func TestServerUpgrade(t *testing.T) {
 	}
 }
 
-// TestHolderIsKilled: the server and its programs end with the holder.
+// TestHolderIsKilled: the server and its programs end with the holder, and descendants of programs, too. Clients hear of the end of each.
 func TestHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	h := startHeld(t, nil, "--listen", "unix://"+path)
 	h.kill()
 	token := newToken(t)
-	h.session(nil).start("p", obj{"argv": sh("sleep " + token)})
-	eventually(t, "the program runs", func() bool { return sleepers(token) == 1 })
+	c := h.session(nil)
+	p := c.start("p", obj{"argv": sh("trap '' TERM; setsid sleep " + token + " & sleep " + token)})
+	eventually(t, "the programs run", func() bool { return sleepers(token) == 2 })
 	server := h.running()
 	if err := h.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the program has ended", func() bool { return len(kin(token)) == 0 })
+	if code, reason := c.awaitClose(); code != websocket.CloseGoingAway || reason != "server shutdown" || !p.closed {
+		t.Errorf("the connection was closed with %d, %q; the process is closed: %v", code, reason, p.closed)
+	}
+	eventually(t, "the programs have ended", func() bool { return len(kin(token)) == 0 })
 	eventually(t, "the server has ended", func() bool { return !alive(server) })
 	<-h.exited // with the stderr of both
 	if log := h.stderr.String(); !strings.Contains(log, "troupe serve: the holder of this server has ended") {

@@ -187,6 +187,9 @@ func (o *serveOptions) open(log *slog.Logger) (*auth.Door, *tls.Config, error) {
 	return door, tlsConfig, nil
 }
 
+// lostTime is how long a server without its holder has for telling its clients. The kernel has killed the programs.
+const lostTime = 5 * time.Second
+
 // serve serves until SIGTERM or SIGINT, or on stdio until SIGHUP or the end of stdin, and then drains. A
 // second signal ends the drain: the server kills the remaining programs. The end of a terminal (SIGHUP) is not the end of
 // a server with an address, because its clients may be anywhere. held is nil for a server without a holder.
@@ -337,7 +340,9 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 			return errors.Join(err, troupe.Shutdown(context.Background()))
 		case <-held.Gone():
 			log.Error("the holder has ended, and all programs end")
-			return errors.Join(hold.ErrLost, troupe.Kill())
+			told, cancel := context.WithTimeout(context.Background(), lostTime)
+			defer cancel()
+			return errors.Join(hold.ErrLost, troupe.Shutdown(told))
 		}
 		// The server still accepts connections during the drain: /readyz reports the drain, and a
 		// client whose connection was cut may come back for the end of its output.

@@ -1025,6 +1025,7 @@ var mutants = []mutant{
 	{file: "cmd/troupe/serve.go", old: `				tell(sdnotify.Alive)`, new: ``, breaks: "notify: a server without a holder gives signs of life", in: "tests", run: "^TestServiceManagerOfPlainServer$"},
 	{file: "cmd/troupe/serve.go", old: `		tell(sdnotify.Stopping)`, new: ``, breaks: "notify: a server without a holder says that it ends", in: "tests", run: "^TestServiceManagerOfPlainServer$"},
 	{file: "cmd/troupe/serve.go", old: `		tell(sdnotify.Ready)`, new: ``, breaks: "notify: a server without a holder says that it serves", in: "tests", run: "^TestServiceManagerOfPlainServer$"},
+	{file: "cmd/troupe/serve.go", old: `context.WithTimeout(context.Background(), lostTime)`, new: `context.WithTimeout(context.Background(), 0)`, breaks: "clients hear that the server ends with its holder", in: "tests", run: "^TestHolderIsKilled$"},
 	{file: "internal/holder/upgrade_linux.go", old: `return h.stop || h.killed }`, new: `return false }`, breaks: "a holder that ends begins no upgrade", run: "^TestUpgradeInTime$"},
 	{file: "internal/holder/upgrade_linux.go", old: `!u.kills && h.pid != 0 &&`, new: `!u.kills &&`, breaks: "a probation begins with the start of the new server", run: "^TestUpgradeInTime$"},
 	{file: "internal/estate/output.go", old: `if o := OutputOf(e); o.End() >`, new: `if o := OutputOf(e); o.Kind == KindOutput && o.End() >`, breaks: "output on disk is counted after a death"},
