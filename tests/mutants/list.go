@@ -494,8 +494,6 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/load/run/observe.go", old: `!s.kills.since(began) || sleep`, new: `s.kills.since(began) || sleep`, breaks: "load: an observer tries again after the kill of a server"},
 	{file: "cmd/troupe/internal/load/run/kill.go", old: `k.begun || k.last.After(t)`, new: `k.last.After(t)`, breaks: "load: a connection to a server that dies is explained"},
 	{file: "cmd/troupe/internal/load/run/kill.go", old: `syscall.Kill(server, syscall.SIGKILL)`, new: `syscall.Kill(server, syscall.SIGSTOP)`, breaks: "load: a server with a holder gets SIGKILL", run: "^TestKills$"},
-	{file: "internal/holder/holder_linux.go", old: `	h.killed = h.killed || s == syscall.SIGTERM ||`, new: `	h.killed = h.killed ||`, breaks: "after SIGTERM no other server follows"},
-	{file: "internal/holder/holder_linux.go", old: `	case h.served && s.Signaled()`, new: `	case false && s.Signaled()`, breaks: "the kill of a server that serves delays no other"},
 	{file: "internal/holder/holder_linux.go", old: `	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT:`, new: `	case syscall.SIGINT, syscall.SIGQUIT:`, breaks: "after SIGTERM no other server follows"},
 	{file: "internal/holder/holder_linux.go", old: `		trim()
 `, new: ``, breaks: "a holder is small", in: "tests", run: "^TestHeldServerEndsByItself$"},
