@@ -76,13 +76,14 @@ type holder struct {
 	kids  map[string]*kid
 	names map[string]string // of descriptors: programs have the same ones
 
-	woken int // an eventfd, written to when signals wait
+	woken int // an eventfd, written to when signals or messages of the server wait
 	place int // a descriptor with the number of each server's socket; in the holder, a copy of woken keeps the number taken
 
 	// The present server; pid 0: there is none.
 	pid    int
 	pidfd  int
 	socket int       // in non-blocking mode
+	full   bool      // messages of the server wait until there is room for their answers
 	hungUp bool      // the server has closed the other end
 	out    []Message // not sent yet: Hello, Kept, Ready, Ask, signals, and answers to Reap
 	number uint64    // of the server, from 1
@@ -137,7 +138,7 @@ func Run(c Config) (code int, err error) {
 			case forward <- s:
 			default: // so many wait already
 			}
-			unix.Write(h.woken, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+			unix.Write(h.woken, one[:])
 		}
 	}()
 	if err := h.start(); err != nil {
@@ -167,13 +168,13 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 	poll := [...]unix.PollFd{
 		woken:  {Fd: int32(h.woken), Events: unix.POLLIN},
 		server: {Fd: none, Events: unix.POLLIN},
-		socket: {Fd: none, Events: h.events()},
+		socket: {Fd: none, Events: unix.POLLOUT},
 		trial:  {Fd: none, Events: unix.POLLIN},
 	}
 	h.live(time.Now())
 	if h.pid != 0 {
 		poll[server].Fd = int32(h.pidfd)
-		if !h.hungUp { // else poll would return at once
+		if len(h.out) > 0 && !h.hungUp { // else poll would return at once
 			poll[socket].Fd = int32(h.socket)
 		}
 	}
@@ -184,6 +185,9 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 	if due := h.due(); !due.IsZero() {
 		timeout = int(max(time.Until(due).Milliseconds()+1, 0))
 	}
+	if h.full && len(h.out) < maxOut {
+		timeout = 0
+	}
 	if _, err := unix.Poll(poll[:], timeout); err != nil && err != unix.EINTR {
 		h.Log("poll: %v", err)
 		time.Sleep(pause) // a holder never ends by itself: its programs would die
@@ -193,7 +197,8 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 		caught = h.caught(signals)
 	}
 	if h.pid != 0 { // after the signals were caught: an Up from before a signal counts for the signal
-		if _, err := h.read(); err != nil {
+		var err error
+		if h.full, err = h.read(); err != nil {
 			h.Log("%v: the server is killed", err)
 			unix.Kill(h.pid, unix.SIGKILL)
 		}
@@ -278,17 +283,6 @@ func (h *holder) signal(s syscall.Signal) {
 	}
 }
 
-// events returns the events of the socket to wait for.
-func (h *holder) events() (events int16) {
-	if len(h.out) > 0 {
-		events |= unix.POLLOUT
-	}
-	if len(h.out) < maxOut {
-		events |= unix.POLLIN
-	}
-	return events
-}
-
 // start starts a server, and queues everything kept for the server.
 func (h *holder) start() error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -318,9 +312,11 @@ func (h *holder) start() error {
 	h.began, h.served = time.Now(), false
 	h.upgrade.until = h.began.Add(probation)
 	h.watch = watch{next: h.began.Add(h.Beat)}
-	h.socket, h.hungUp, h.again = fds[0], false, time.Time{}
+	h.socket, h.full, h.hungUp, h.again = fds[0], false, false, time.Time{}
 	h.number++
-	h.out = []Message{{Kind: Hello, Number: Version, PID: int(h.number), Text: clip(h.last), Time: h.ended}}
+	h.out = []Message{{
+		Kind: Hello, Number: Version, PID: int(h.number), Text: clip(h.last), Time: h.ended, Names: []string{"bell"}, files: []int{h.woken},
+	}}
 	for _, id := range slices.Sorted(maps.Keys(h.kids)) {
 		h.out = append(h.out, h.kids[id].kept(id)...)
 	}

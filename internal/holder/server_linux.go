@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/nonblock"
 )
 
 // Server is the server's end of the connection to its holder. Any goroutine may call its methods.
@@ -29,6 +33,9 @@ type Server struct {
 	parent  int
 	socket  *os.File
 	conn    syscall.RawConn // of socket
+	bell    int             // an eventfd of the holder
+	unheard atomic.Bool     // the holder may not have read all messages since the last ring of the bell
+	later   *time.Timer     // rings the bell; runs while unheard
 	lost    chan struct{}
 	signals chan os.Signal
 	asked   chan struct{}
@@ -85,8 +92,12 @@ func Attach(socket int) (*Server, error) {
 		return nil, fmt.Errorf("holder: its first message is of kind %d, and not hello", m.Kind)
 	case m.Number != Version:
 		return nil, fmt.Errorf("holder: it speaks version %d, and this server version %d: start both from the same binary", m.Number, Version)
+	case len(m.files) != 1:
+		return nil, fmt.Errorf("holder: its first message has %d descriptors, and not one", len(m.files))
 	}
 	s.Number, s.Last = m.PID, m.Text
+	s.bell = m.files[0]
+	s.later = time.AfterFunc(math.MaxInt64, s.ring)
 	if m.Time != 0 {
 		s.Ended = time.Now().Add(time.Duration(m.Time - boottime()))
 	}
@@ -186,16 +197,47 @@ func (s *Server) receive(buf []byte) (m Message, err error) {
 	return m, cmp.Or(failed, err)
 }
 
-// send sends a message. A sent message arrives, also if this process is killed at once.
-func (s *Server) send(m *Message) (err error) {
+// send sends a message, which the holder reads at once.
+func (s *Server) send(m *Message) error {
+	err := s.put(m)
+	s.ring()
+	return err
+}
+
+// unheardTime is how long a message may wait in the socket that has no answer.
+const unheardTime = 10 * time.Millisecond
+
+// sendSoon sends a message, which the holder reads with the next message of send, and after unheardTime at the latest. So most messages do not wake
+// the holder. At the death of this process the holder reads all of them.
+func (s *Server) sendSoon(m *Message) error {
+	err := s.put(m)
+	if s.unheard.CompareAndSwap(false, true) {
+		s.later.Reset(unheardTime)
+	}
+	return err
+}
+
+// ring has the holder read all messages.
+func (s *Server) ring() {
+	s.unheard.Store(false)
+	nonblock.Write(uintptr(s.bell), one[:]) // fails at 2^64-1 unheard rings
+}
+
+// put puts a message into the socket. From there the message arrives, also if this process is killed at once.
+func (s *Server) put(m *Message) (err error) {
 	for {
 		failed := s.conn.Write(func(fd uintptr) bool {
 			err = send(int(fd), m)
-			return !errors.Is(err, unix.EAGAIN)
+			full := errors.Is(err, unix.EAGAIN)
+			if full {
+				s.ring()
+			}
+			return !full
 		})
 		if err = cmp.Or(failed, err); !errors.Is(err, unix.ETOOMANYREFS) {
 			break
 		}
+		s.ring()
 		time.Sleep(time.Millisecond)
 	}
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
@@ -216,7 +258,7 @@ func (s *Server) KeepNoted(id, note string, files map[string]int) error {
 		for _, name := range m.Names {
 			m.files = append(m.files, files[name])
 		}
-		if err := s.send(&m); err != nil {
+		if err := s.sendSoon(&m); err != nil {
 			return err
 		}
 		names, note = names[len(m.Names):], ""
@@ -231,7 +273,7 @@ func (s *Server) Drop(id string, names ...string) error {
 
 // Born tells the pid of the program of an id. The program is a child of the holder.
 func (s *Server) Born(id string, pid int) error {
-	return s.send(&Message{Kind: Born, ID: id, PID: pid})
+	return s.sendSoon(&Message{Kind: Born, ID: id, PID: pid})
 }
 
 // Reap has the holder reap the program of an id, if the program has ended. The zero End means: not ended.
@@ -266,7 +308,7 @@ func (s *Server) reap(at target, m Message) (End, error) {
 }
 
 // Forget has the holder close everything of an id, and forget its end. Nobody reaps the program any more.
-func (s *Server) Forget(id string) error { return s.send(&Message{Kind: Forget, ID: id}) }
+func (s *Server) Forget(id string) error { return s.sendSoon(&Message{Kind: Forget, ID: id}) }
 
 // Up says: the server serves. If this server dies from now on, another server follows.
 func (s *Server) Up() error { return s.send(&Message{Kind: Up}) }

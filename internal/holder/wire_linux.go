@@ -17,9 +17,10 @@
 // # Messages
 //
 // Holder and server speak over a socket with separate messages (SOCK_SEQPACKET of unix(7)). The descriptors of a message come with the
-// message. The messages of a dead server arrive.
+// message. The messages of a dead server arrive. The holder does not wait for messages: it waits for its bell, an eventfd that the server rings, and
+// then reads all of them.
 //
-//	holder → server  Hello   the version of the messages, the number of the server, how and when the last server ended
+//	holder → server  Hello   the version of the messages, the number of the server, how and when the last server ended; with the bell
 //	                 Kept    an id with its pid, its note, its descriptors and, after Reap, its end; several for an id with many
 //	                 Ready   the last of these
 //	                 Reaped  the answer to Reap and Look
@@ -92,8 +93,11 @@ type Message struct {
 	Text   string   // of Hello: how the last server ended; "": there was none. Of Keep and Kept: the note
 	Time   int64    // of Hello: when the last server ended, in nanoseconds of CLOCK_BOOTTIME
 
-	files []int // as many as Names, of Keep and Kept
+	files []int // as many as Names, of Hello, Keep and Kept
 }
+
+// one is what is written to an eventfd.
+var one = [8]byte{1} // little endian, or any other number above 0
 
 // encode returns the bytes of a message.
 func (m *Message) encode() []byte {
