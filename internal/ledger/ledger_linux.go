@@ -31,6 +31,8 @@ const (
 	MaxBytes = 1 << 30
 	// step is by how much a file grows, in bytes.
 	step = 1 << 20
+	// spare is how many bytes the file that is not in force keeps, at most. The first store to a page of memory costs as much as ten records.
+	spare = 4 << 20
 	// header is the length before a record, in bytes. Each header is aligned to its own size.
 	header = 8
 )
@@ -197,9 +199,10 @@ func (l *Ledger) Compact(counts func(record []byte) bool) error {
 	defer l.mu.Unlock()
 	now := l.now()
 	other := 1 - now
-	err := l.resize(other, step)
+	err := l.resize(other, max(l.sizes[other], step))
 	end := 0
 	if err == nil {
+		l.word(other, 0).Store(0)
 		err = l.replay(func(record []byte) (err error) {
 			if counts(record) {
 				end, err = l.append(other, end, record)
@@ -214,7 +217,7 @@ func (l *Ledger) Compact(counts func(record []byte) bool) error {
 	l.which.Store(uint32(other))
 	strike()
 	l.end = end
-	err = l.resize(now, 0)
+	err = l.resize(now, min(l.sizes[now], spare))
 	strike()
 	return err
 }

@@ -224,6 +224,31 @@ func TestKilledWriters(t *testing.T) {
 	}
 }
 
+// The file that is not in force keeps some memory for the next Compact, and no more.
+func TestSpare(t *testing.T) {
+	which, files := new(atomic.Uint32), [2]*os.File{memory(t), memory(t)}
+	l, err := Open(which, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for round, n := range []int{spare + step, spare / 2} {
+		for range n / step {
+			if err := l.Append(make([]byte, step-header)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before, _ := files[which.Load()].Stat()
+		if err := l.Compact(func([]byte) bool { return false }); err != nil {
+			t.Fatal(err)
+		}
+		after, _ := files[1-which.Load()].Stat()
+		if want := min(before.Size(), spare); after.Size() != want {
+			t.Errorf("round %d: the file had %d bytes, and has %d, want %d", round+1, before.Size(), after.Size(), want)
+		}
+	}
+}
+
 func BenchmarkAppend(b *testing.B) {
 	l, err := Open(new(atomic.Uint32), [2]*os.File{memory(b), memory(b)})
 	if err != nil {

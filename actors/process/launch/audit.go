@@ -97,11 +97,12 @@ func (l *Launch) RecordUnseen(run int) {
 
 // Runs notes that a run begins. Runs may be repeated.
 func (l *Launch) Runs() {
-	l.version++
 	if l.origin != nil {
+		l.version++
 		l.origin.ranAt = time.Now()
 	}
 	if l.user != nil {
+		l.version++
 		l.user.is = l.user.now.Load()
 	}
 }

@@ -171,10 +171,14 @@ func (l *Launch) ForgetRun() {
 
 // Forget drops what a run or a probe would need: none follows. The arguments that process/list shows stay.
 func (l *Launch) Forget() {
-	l.version++
-	l.Spec.Argv, l.Spec.Env, l.Spec.Sandbox, l.Params.Liveness = nil, nil, nil, nil
-	if r := l.Params.Ready; r != nil && r.Probe != nil {
-		l.Params.Ready = &protocol.Ready{Probe: &protocol.Probe{Argv: clipArgv(r.Probe.Argv), HTTP: r.Probe.HTTP}}
+	ready := l.Params.Ready
+	probed := ready != nil && ready.Probe != nil
+	if l.Spec.Argv != nil || l.Spec.Env != nil || l.Spec.Sandbox != nil || l.Params.Liveness != nil || probed { // otherwise after ForgetRun
+		l.version++
+		l.Spec.Argv, l.Spec.Env, l.Spec.Sandbox, l.Params.Liveness = nil, nil, nil, nil
+	}
+	if probed {
+		l.Params.Ready = &protocol.Ready{Probe: &protocol.Probe{Argv: clipArgv(ready.Probe.Argv), HTTP: ready.Probe.HTTP}}
 	}
 	l.Release()
 }
