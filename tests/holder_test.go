@@ -267,6 +267,43 @@ func TestRunOverKills(t *testing.T) {
 	}
 }
 
+// TestRealClientServerIsKilled: the peer's client reports the output and the exit codes of its commands, although the server is killed amid the commands. The
+// client repeats a write without an answer.
+func TestRealClientServerIsKilled(t *testing.T) {
+	t.Parallel()
+	h := startHeld(t, nil)
+	c := newRealClient(t, h.server)
+	gate, open := c.gate(t)
+	p := c.exec("for i in $(seq 60); do echo $i; read _ <"+gate+"; done; exit 3", false)
+	tty := c.exec("stty -echo; echo on; head -n 3; exit 4", true)
+	tty.await("pty", "on\r\n")
+	lines := func(n int) {
+		for i := p.lines() + 1; i <= n; i++ {
+			open()
+			p.await("stdout", fmt.Sprintf("%d\n", i))
+		}
+	}
+	p.await("stdout", "1\n")
+	for i, at := range []int{20, 40, 55} {
+		lines(at)
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			tty.writeStdin(fmt.Sprintf("%d\n", at))
+		}()
+		if i > 0 {
+			open() // the program goes on without a server
+		}
+		h.kill()
+		<-written
+	}
+	lines(60)
+	open()
+	p.done(3, map[string]string{"stdout": numbers(1, 60)})
+	tty.done(4, map[string]string{"pty": "on\r\n20\r\n40\r\n55\r\n"})
+	c.exec("echo after", false).done(0, map[string]string{"stdout": "after\n"})
+}
+
 // TestServerUpgrade: SIGHUP to the holder replaces the server by the binary that is at its path then, and no program notices. A binary that does not run, and a
 // configuration that is wrong, replace nothing.
 func TestServerUpgrade(t *testing.T) {
