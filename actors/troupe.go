@@ -177,6 +177,10 @@ func (t *Troupe) PID() *actor.PID {
 // allows.
 func (t *Troupe) Containment() child.Containment { return t.env.Host.Containment() }
 
+// Replaced notes that this troupe has taken the place of an earlier one, with everything that its holder has kept. Call Replaced once, before clients
+// connect: server/events has it.
+func (t *Troupe) Replaced(r protocol.Replacement) { t.env.Journal.Replaced(r) }
+
 // Memory accounts for messages of a connection. (A transport.Memory.)
 type Memory = budget.Account
 

@@ -23,11 +23,11 @@ type ServerEventsResult struct {
 	WholeUs uint64 `json:"wholeUs"`
 }
 
-// ServerEvent is an event of a session, of a process or of a group. (Ours.)
+// ServerEvent is an event of a session, of a process, of a group or of the server. (Ours.)
 type ServerEvent struct {
 	AtUs        uint64          `json:"atUs"` // microseconds since the Unix epoch; no two events of a server have the same
 	Kind        ServerEventKind `json:"kind"`
-	SessionID   string          `json:"sessionId"`
+	SessionID   string          `json:"sessionId"`             // "": of replaced
 	SessionName string          `json:"sessionName,omitempty"` // at that time
 	ProcessID   string          `json:"processId,omitempty"`   // "": the event is about the session, or a group
 	Instance    string          `json:"instance,omitempty"`    // as in ProcessInfo
@@ -35,7 +35,8 @@ type ServerEvent struct {
 	Run         int             `json:"run,omitempty"`         // of started, ready, exited and restarted
 	Argv        []string        `json:"argv,omitempty"`        // of started; a long one is cut
 	State       string          `json:"state,omitempty"`       // of group: as in GroupInfo
-	Reason      string          `json:"reason,omitempty"`      // of restarted, evicted, group and gone, for people; a long one is cut
+	Reason      string          `json:"reason,omitempty"`      // of restarted, evicted, group and gone, for people; a long one is cut. Of replaced: as in Replacement
+	GapMs       uint64          `json:"gapMs,omitempty"`       // of replaced: as in Replacement
 	Status      *ExitStatus     `json:"status,omitempty"`      // of exited
 }
 
@@ -58,4 +59,7 @@ const (
 	ServerClosed    = ServerEventKind(EventClosed)
 
 	ServerGroup ServerEventKind = "group" // a group has another state
+
+	// ServerReplaced is the only event of no session: everybody gets it.
+	ServerReplaced ServerEventKind = "replaced" // another server has gone on with all sessions
 )

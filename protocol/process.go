@@ -624,6 +624,9 @@ type ProcessInfo struct {
 	Retained     int64       `json:"retainedBytes"`    // bytes of its output held
 	Unacked      int64       `json:"unackedBytes"`     // bytes held and not acknowledged by the owner
 	Status       *ExitStatus `json:"status,omitempty"` // absent: it has not ended
+	// EndsWithServer says that the process ends if its server is killed or upgraded, although other programs of the server go on
+	// (HolderInfo.Available): its session is ephemeral.
+	EndsWithServer bool `json:"endsWithServer,omitempty"`
 }
 
 // The levels of sandboxes.

@@ -210,6 +210,26 @@ type AboutServer struct {
 	StartedAtMs     int64      `json:"startedAtMs"` // since the Unix epoch
 	// Sandbox says whether the server can confine programs; nil: it could not find out yet.
 	Sandbox *SandboxInfo `json:"sandbox,omitempty"`
+	// Holder says whether programs outlive the server; nil: an older server, and they do not.
+	Holder *HolderInfo `json:"holder,omitempty"`
+}
+
+// HolderInfo says whether programs outlive a server that is killed or upgraded, and how the server was replaced last. (Ours.)
+type HolderInfo struct {
+	Available bool         `json:"available"`
+	Why       string       `json:"why,omitempty"`      // why programs end with the server, and what helps; for people. Absent if they do not
+	Servers   int          `json:"servers,omitempty"`  // how many servers the holder has had, with this one
+	Replaced  *Replacement `json:"replaced,omitempty"` // how this server came; nil: it is the first
+}
+
+// ReplacedByUpgrade is the Reason of a Replacement on purpose.
+const ReplacedByUpgrade = "upgrade"
+
+// Replacement says how a server took the place of another one. (Ours.)
+type Replacement struct {
+	AtMs   int64  `json:"atMs"`   // since the Unix epoch: when the new server began to serve
+	Reason string `json:"reason"` // ReplacedByUpgrade, or for people how the old server ended, as in "killed by SIGKILL" and "exit code 2"
+	GapMs  uint64 `json:"gapMs"`  // how long no server served
 }
 
 // SandboxInfo says whether a server can confine programs, as its machine is. (Ours.)
@@ -232,7 +252,9 @@ type ServerInfoResult struct {
 	HeldBytes    int64 `json:"heldBytes"`    // of output, in memory, beyond 64 KiB of each process and of each program of the sister APIs
 	SpooledBytes int64 `json:"spooledBytes"` // output on disk
 
-	ChildLimit int64 `json:"childLimit,omitempty"` // processes and threads that all programs together may have; absent: no limit
+	ChildLimit    int64          `json:"childLimit,omitempty"`    // processes and threads that all programs together may have; absent: no limit
+	HolderProcess *HolderProcess `json:"holderProcess,omitempty"` // absent: the server has no holder
+
 	// Notes, for people, name what the server could not set up on this machine, and trouble with its audit log: starts may
 	// then fail with -32603 and advice.
 	Notes []string `json:"notes,omitempty"`
@@ -250,6 +272,20 @@ type ServerInfoResult struct {
 	Panics        int64 `json:"panics"`
 	ActorRestarts int64 `json:"actorRestarts"`
 	ActorsGivenUp int64 `json:"actorsGivenUp"` // failed too often; or were connections, which resume
+}
+
+// HolderProcess names the process that holds the programs of a server: SIGHUP to this process asks for an upgrade. (Ours.)
+type HolderProcess struct {
+	PID        int    `json:"pid"`        // as the server sees it
+	StartTicks uint64 `json:"startTicks"` // its start as in proc_pid_stat(5): no other process of the machine has both
+	// Refused is the last upgrade that this server has survived; nil: there was none.
+	Refused *RefusedUpgrade `json:"refused,omitempty"`
+}
+
+// RefusedUpgrade says why the present server was not replaced. (Ours.)
+type RefusedUpgrade struct {
+	AtMs   int64  `json:"atMs"`   // since the Unix epoch
+	Reason string `json:"reason"` // for people
 }
 
 // Shell is the user's shell on the server.

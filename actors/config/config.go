@@ -41,6 +41,9 @@ type Config struct {
 	// end with this process. Only troupe serve has a holder.
 	Holder child.Holder
 	Found  []holder.Found
+	// AboutHolder tells of the holder, for server/info. Any goroutine may call AboutHolder. Nil: the troupe runs within another program, and has no
+	// holder.
+	AboutHolder func() (protocol.HolderInfo, *protocol.HolderProcess)
 
 	// DetachedTTL is how long a session lives without an owner, unless its client asks for another
 	// time. 0 means 5 min; negative means no limit.

@@ -31,6 +31,8 @@ func (p *process) describe() protocol.ProcessInfo {
 		Retained:    retained,
 		Unacked:     unacked,
 		Containment: string(p.run.containment),
+
+		EndsWithServer: p.env.Estate != nil && p.kept.chain == nil,
 	}
 	info.Sandbox, info.SandboxLevel = p.run.sandbox.Describe()
 	if u := p.launch.User(); u != nil {

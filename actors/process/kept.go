@@ -199,9 +199,6 @@ func (r *processRecord) follow() {
 	r.stdin.Follow()
 }
 
-// mayKeep reports whether the process outlives its server. A program of a sister API ends with its connection.
-func (r *processRecord) mayKeep() bool { return !r.feed.Ephemeral }
-
 // keep keeps the record for the next server, until the actor stops.
 func (r *processRecord) keep() {
 	k := &r.kept

@@ -20,6 +20,8 @@ type Options struct {
 	MaxChunk *uint64         // as in protocol.SessionOptions
 	Events   *journal.Source // of the session; nil: nobody is told
 	Group    *actor.PID      // who decides for its group: the session; nil: it has no group
+	// EndsWithServer means: the next server does not know the process.
+	EndsWithServer bool
 	// Independent: the group counts the restarts of this process alone.
 	Independent bool
 	Place       *quota.Place // nil: the server counts no places. New takes it over, unless New fails
@@ -37,6 +39,9 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 	record, err := newRecord(e, o)
 	if err != nil {
 		return message.SpawnRequest{}, err
+	}
+	if !o.EndsWithServer {
+		record.outbox = e.NewOutbox(record.keep)
 	}
 	return record.request(), nil
 }
@@ -107,9 +112,6 @@ func dependsError(o Options) *protocol.Error {
 
 // request asks for the actor of a process.
 func (r *processRecord) request() message.SpawnRequest {
-	if r.mayKeep() {
-		r.outbox = r.env.NewOutbox(r.keep)
-	}
 	return message.SpawnRequest{
 		Spawn: message.Spawn{
 			Name:  r.name,

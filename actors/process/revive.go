@@ -46,6 +46,7 @@ func Revive(e *env.Env, o Options) (_ message.SpawnRequest, child string, err er
 		return message.SpawnRequest{}, "", fmt.Errorf("process %s: %w", r.id, err)
 	}
 	r.kept.owner = e.Estate.Owner(keptAs(o.Name))
+	r.outbox = e.NewOutbox(r.keep)
 	r.follow()
 	return r.request(), r.launch.NameOf(r.run.asked), nil
 }

@@ -119,6 +119,8 @@ func (r *sessionRecord) options(self *actor.PID, place *quota.Place) process.Opt
 			Ephemeral: r.commands,
 			Shells:    &r.shells,
 		},
+		EndsWithServer: r.estate == nil,
+
 		MaxChunk: r.maxChunk,
 		Events:   r.events,
 		Place:    place,

@@ -282,6 +282,7 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 		log.Info("if this server is killed, the placeholders of its sandboxes stay until the next sandbox of the same directory", "reason", err)
 	}
 	o.config.Hidden = o.secretFiles()
+	o.config.AboutHolder = o.aboutHolder(held)
 	if held != nil {
 		o.config.Holder, o.config.Found = held.Keeper.(child.Holder), held.Found
 	}
@@ -316,10 +317,13 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 				fmt.Fprintf(os.Stderr, "in another terminal: troupe run --url %s -- sh\n", server.URL())
 			}
 		}
+		last, gap := held.Serves()
+		if last != "" {
+			troupe.Replaced(replacement(held.State()))
+		}
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c, c.About()) }) }()
 		go held.Answer(troupe.RoundTrip)
-		last, gap := held.Serves()
 		ready()
 		switch last {
 		case "":

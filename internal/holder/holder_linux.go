@@ -298,7 +298,9 @@ func (h *holder) start() error {
 	}
 	unix.Dup3(h.woken, h.place, unix.O_CLOEXEC)
 	if err == nil {
-		h.pidfd, err = unix.PidfdOpen(h.pid, 0)
+		if h.pidfd, err = unix.PidfdOpen(h.pid, 0); err != nil {
+			err = fmt.Errorf("pidfd_open: %w", err)
+		}
 	}
 	if err != nil {
 		if h.pid != 0 {

@@ -1,6 +1,9 @@
 package holder
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 // Replaced is Server.Last of a server that follows one that an upgrade has replaced.
 const Replaced = "replaced by the binary on disk"
@@ -20,4 +23,10 @@ type Found struct {
 	End   End            // zero: the program was not reaped
 	Note  string         // the server's own
 	Files map[string]int // descriptors by name, closed on exec; they belong to the server
+}
+
+// Refusal says that the holder did not replace the present server, although it got SIGHUP. The zero Refusal: there was none.
+type Refusal struct {
+	At  time.Time
+	Why string // "": SIGHUP asks this holder for nothing, because the holder has a terminal, or runs under nohup
 }

@@ -40,9 +40,10 @@ type Server struct {
 	signals chan os.Signal
 	asked   chan struct{}
 
-	mu    sync.Mutex
-	waits map[target][]chan End // for the answers to Reap
-	gone  bool                  // the holder has ended
+	mu      sync.Mutex
+	waits   map[target][]chan End // for the answers to Reap
+	gone    bool                  // the holder has ended
+	refused Refusal
 }
 
 type target struct {
@@ -137,6 +138,14 @@ func (s *Server) listen(buf []byte) {
 		switch m.Kind {
 		case Reaped:
 		case Signal:
+			if m.Number == uint64(syscall.SIGHUP) {
+				s.mu.Lock()
+				s.refused = Refusal{time.Now(), m.Text}
+				s.mu.Unlock()
+			}
+			if m.Text != "" {
+				continue
+			}
 			select {
 			case s.signals <- syscall.Signal(m.Number):
 			default: // so many wait already
@@ -170,6 +179,13 @@ func (s *Server) listen(buf []byte) {
 	s.mu.Unlock()
 	close(s.lost)
 	close(s.asked)
+}
+
+// Refused returns the last refusal of an upgrade.
+func (s *Server) Refused() Refusal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused
 }
 
 // PID is the pid of the holder.

@@ -131,9 +131,11 @@ func (h *holder) tried() {
 	}
 }
 
-// noUpgrade says why an upgrade has ended before its switch.
+// noUpgrade says why an upgrade has ended before its switch, also to the present server.
 func (h *holder) noUpgrade(format string, args ...any) {
-	h.report([]string{sdnotify.Ready}, "no upgrade: "+format, args...)
+	why := fmt.Sprintf(format, args...)
+	h.report([]string{sdnotify.Ready}, "no upgrade: %s", why)
+	h.out = append(h.out, Message{Kind: Signal, Number: uint64(syscall.SIGHUP), Text: why}) // without a server, start drops it
 }
 
 // ends reports whether no other server follows the present one.

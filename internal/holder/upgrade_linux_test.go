@@ -100,6 +100,40 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// The server hears why there is no upgrade, and also that SIGHUP asks its holder for none.
+func TestRefusal(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &holder{socket: fds[0], Config: Config{Next: "/nowhere/troupe", Log: t.Logf}, up: true, pid: 1 << 30}
+	h.out = []Message{{Kind: Hello, Number: Version, PID: 1}, {Kind: Ready}}
+	h.write()
+	s, err := Attach(fds[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Refused(); !got.At.IsZero() {
+		t.Errorf("before any upgrade: %+v", got)
+	}
+	for _, want := range []string{"open /nowhere/troupe: no such file or directory", ""} {
+		before := time.Now()
+		h.signal(syscall.SIGHUP)
+		h.signal(syscall.SIGUSR1)
+		h.write()
+		if h.Next == "" && <-s.Signals() != syscall.SIGHUP || <-s.Signals() != syscall.SIGUSR1 {
+			t.Error("the signals are wrong: a refusal is none")
+		}
+		if got := s.Refused(); got.Why != want || got.At.Before(before) {
+			t.Errorf("%+v, want %q", got, want)
+		}
+		h.Next = ""
+	}
+	unix.Close(fds[0])
+	<-s.Lost()
+	s.socket.Close()
+}
+
 // The server takes the end of a trial for that of an orphan: both are children of the holder. The holder needs it.
 func TestTrialIsNoOrphan(t *testing.T) {
 	pid, err := syscall.ForkExec("/bin/true", []string{"true"}, nil)

@@ -3,7 +3,7 @@ package main
 // mutants are changes to the code. The tests of each package must notice the changes of the package.
 var mutants = []mutant{
 	{file: "actors/internal/journal/journal.go", old: `max(uint64(j.now().UnixMicro()), j.last+1)`, new: `uint64(j.now().UnixMicro())`, breaks: "no two events of a server have the same time"},
-	{file: "actors/internal/journal/journal.go", old: `if w.wants(owner, &e) {`, new: `if true {`, breaks: "nobody is woken by events of other identities"},
+	{file: "actors/internal/journal/journal.go", old: `return w.wants(owner, &e) })`, new: `return true })`, breaks: "nobody is woken by events of other identities"},
 	{file: "actors/internal/journal/journal.go", old: `return who.Guest.Host == owner`, new: `return true`, breaks: "a guest does not learn when other identities lose events", run: "^TestGuestOfFull$"},
 	{file: "actors/internal/journal/journal.go", old: `r.dropped = r.events[n-1].AtUs`, new: `r.dropped = 0`, breaks: "who reads too slowly is told that events are forgotten"},
 	{file: "actors/internal/journal/journal.go", old: `cmp.Or(cmp.Compare(len(j.rings[b].events), len(j.rings[a].events)), `, new: `cmp.Or(`, breaks: "who floods the journal costs nobody else an event"},
@@ -1075,4 +1075,9 @@ var mutants = []mutant{
 		n.Gone`, new: `	for _, e := range n.Changed[:0] {
 		n.Gone`, breaks: "a process that has changed takes the place of itself"},
 	{file: "actors/process/stdin/kept.go", old: `k.all, k.writes = k.follow, nil`, new: `k.writes = nil`, breaks: "another run changes all remembered writes"},
+	{file: "actors/internal/journal/journal.go", old: `if q.Instance != "" || len`, new: `if len`, breaks: "who asks for the events of one process hears of no replaced server", run: "^TestReplaced$"},
+	{file: "actors/internal/journal/journal.go", old: ` || j.replaced[0].AtUs <= q.AfterUs {`, new: ` {`, breaks: "a replaced server is told once", run: "^TestReplaced$"},
+	{file: "internal/estate/open_linux.go", old: `err := Probe(); err != nil {`, new: `err := Probe(); false {`, breaks: "a server that lacks something makes no estate", run: "^TestProbe$"},
+	{file: "internal/holder/upgrade_linux.go", old: `	h.out = append(h.out, Message{Kind: Signal, Number: uint64(syscall.SIGHUP), Text: why})`, new: `	_ = why`, breaks: "a server hears why it is not replaced", run: "^TestRefusal$"},
+	{file: "internal/holder/server_linux.go", old: `if m.Text != "" {`, new: `if false {`, breaks: "the refusal of an upgrade is no signal", run: "^TestRefusal$"},
 }

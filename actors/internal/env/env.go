@@ -100,6 +100,9 @@ type Counts struct {
 	Actors                supervision.Counters // of failed actors
 }
 
+// noHolder is why programs end with a troupe within another program.
+const noHolder = "this server runs within another program: only those of troupe serve may have a holder"
+
 // ServerInfo returns the answer to server/info.
 func (s *Env) ServerInfo() protocol.ServerInfoResult {
 	var notes []string
@@ -110,6 +113,11 @@ func (s *Env) ServerInfo() protocol.ServerInfoResult {
 	if note := s.Audit.Note(); note != "" {
 		notes = append(notes, note)
 	}
+	holder := protocol.HolderInfo{Why: noHolder}
+	var process *protocol.HolderProcess
+	if s.AboutHolder != nil {
+		holder, process = s.AboutHolder()
+	}
 	return protocol.ServerInfoResult{
 		AboutServer: protocol.AboutServer{
 			Server:          protocol.ServerInfo{Name: "troupe", Version: s.Version},
@@ -118,7 +126,9 @@ func (s *Env) ServerInfo() protocol.ServerInfoResult {
 			Containment:     string(s.Host.Containment()),
 			StartedAtMs:     s.Started.UnixMilli(),
 			Sandbox:         s.sandbox(),
+			Holder:          &holder,
 		},
+		HolderProcess: process,
 		Connections:   s.Counts.Connections.Load(),
 		Sessions:      s.Counts.Sessions.Load(),
 		Children:      s.Host.Live(),

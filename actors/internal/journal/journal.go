@@ -25,12 +25,13 @@ type Journal struct {
 	now  func() time.Time
 	most int // events in all rings
 
-	mu      sync.Mutex
-	rings   map[string]*ring // by the identity that has opened the sessions
-	total   int              // events in all rings
-	last    uint64           // the newest time that was given out, in microseconds since the Unix epoch
-	dropped uint64           // the time of the newest event that was lost with its ring; at first, the beginning of the journal
-	waits   map[*wait]bool
+	mu       sync.Mutex
+	replaced []protocol.ServerEvent // of no session: how this server came, at most once
+	rings    map[string]*ring       // by the identity that has opened the sessions
+	total    int                    // events in all rings
+	last     uint64                 // the newest time that was given out, in microseconds since the Unix epoch
+	dropped  uint64                 // the time of the newest event that was lost with its ring; at first, the beginning of the journal
+	waits    map[*wait]bool
 }
 
 // A ring has the events of the sessions of an identity, the oldest first.
@@ -86,12 +87,33 @@ func (j *Journal) put(owner string, e protocol.ServerEvent) {
 	if j.total++; j.total > j.most {
 		j.makeRoom()
 	}
+	j.wake(func(w *wait) bool { return w.wants(owner, &e) })
+}
+
+// wake wakes those who wait for an event. The caller holds mu.
+func (j *Journal) wake(wants func(*wait) bool) {
 	for w := range j.waits {
-		if w.wants(owner, &e) {
+		if wants(w) {
 			delete(j.waits, w)
 			w.wake()
 		}
 	}
+}
+
+// Replaced adds the event that this server has taken the place of another one. A server calls Replaced once. Everybody sees the event.
+func (j *Journal) Replaced(r protocol.Replacement) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.replaced = []protocol.ServerEvent{{AtUs: j.time(), Kind: protocol.ServerReplaced, Reason: cut(r.Reason, maxText), GapMs: r.GapMs}}
+	j.wake(func(w *wait) bool { return w.Instance == "" })
+}
+
+// ofServer returns the events of no session that a question asks for.
+func (j *Journal) ofServer(q *Question) []protocol.ServerEvent {
+	if q.Instance != "" || len(j.replaced) == 0 || j.replaced[0].AtUs <= q.AfterUs {
+		return nil
+	}
+	return j.replaced
 }
 
 // makeRoom drops the older halves of rings, of the largest first, until an eighth of the room is free. The caller holds mu.
@@ -120,7 +142,7 @@ func (j *Journal) makeRoom() {
 func (j *Journal) Read(q Question) protocol.ServerEventsResult {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	result := protocol.ServerEventsResult{Events: []protocol.ServerEvent{}, WholeUs: j.dropped, NextUs: j.time()}
+	result := protocol.ServerEventsResult{Events: append([]protocol.ServerEvent{}, j.ofServer(&q)...), WholeUs: j.dropped, NextUs: j.time()}
 	for owner, r := range j.rings {
 		if sees(q.Who, owner) {
 			result.WholeUs = max(result.WholeUs, r.dropped)
@@ -197,11 +219,13 @@ func size(e *protocol.ServerEvent) int {
 func (j *Journal) Wait(q Question, wake func()) (cancel func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	there := len(j.ofServer(&q)) > 0
 	for owner, r := range j.rings {
-		if sees(q.Who, owner) && len(r.answer(&q, owner)) > 0 {
-			wake()
-			return func() {}
-		}
+		there = there || sees(q.Who, owner) && len(r.answer(&q, owner)) > 0
+	}
+	if there {
+		wake()
+		return func() {}
 	}
 	w := &wait{q, wake}
 	j.waits[w] = true

@@ -270,3 +270,27 @@ func TestCut(t *testing.T) {
 		t.Errorf("arguments of %d bytes: %q", n, e.Argv)
 	}
 }
+
+// Everybody sees that the server was replaced, once, but whoever asks for the events of one process.
+func TestReplaced(t *testing.T) {
+	j := clocked()
+	j.Source("ann", "a", "").Put(process("p", protocol.ServerStarted))
+	before := j.Read(Question{}).NextUs
+	woken := 0
+	defer j.Wait(Question{Instance: "i", AfterUs: before}, func() { woken += 100 })()
+	j.Wait(Question{Who: identity.Identity{Name: "bob"}, AfterUs: before}, func() { woken++ })
+	j.Replaced(protocol.Replacement{Reason: "upgrade", GapMs: 52})
+	j.Wait(Question{Who: identity.Identity{Name: "bob"}, AfterUs: before}, func() { woken += 10 })
+	if woken != 11 {
+		t.Errorf("woken %d", woken)
+	}
+	guest := identity.Identity{Guest: &identity.Guest{Host: "eve"}}
+	for _, who := range []identity.Identity{{Name: "bob"}, guest} {
+		r := j.Read(Question{Who: who, AfterUs: before})
+		if expect(t, r, "replaced upgrade"); len(r.Events) == 1 && r.Events[0].GapMs != 52 {
+			t.Errorf("%+v", r.Events)
+		}
+		expect(t, j.Read(Question{Who: who, AfterUs: r.NextUs}))
+	}
+	expect(t, j.Read(Question{Instance: "i"}))
+}

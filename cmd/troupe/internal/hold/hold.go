@@ -35,6 +35,8 @@ type Server struct {
 	number  int                 // of the server, from 1
 	last    string              // how the last server has ended
 	ended   time.Time           // when
+	gap     time.Duration       // set by Serves: how long there was no server
+	since   time.Time           // set by Serves: when this one began to serve
 	sockets map[string]*os.File // of the last server
 
 	// Keeper is the holder, and Found what it has from the last server, as actors.Config wants them. Keeper is an actors/child.Holder.
@@ -50,6 +52,8 @@ type conn interface {
 	Signals() <-chan os.Signal
 	Asked() <-chan struct{}
 	Alive() error
+	PID() int
+	Refused() holder.Refusal
 	Up() error
 	Stop() error
 }
@@ -150,7 +154,24 @@ func (s *Server) Serves() (last string, gap time.Duration) {
 		return "", 0
 	}
 	s.holder.Up() // after an error the holder has ended: see Gone
-	return s.last, time.Since(s.ended).Round(time.Millisecond)
+	s.since = time.Now()
+	s.gap = s.since.Sub(s.ended).Round(time.Millisecond)
+	return s.last, s.gap
+}
+
+// A State is what a server knows of its holder.
+type State struct {
+	PID     int           // of the holder
+	Number  int           // of the server, from 1
+	Last    string        // how the last server has ended; "": there was none
+	Gap     time.Duration // how long there was no server, before this one
+	Since   time.Time     // when this one began to serve
+	Refused holder.Refusal
+}
+
+// State returns what the server knows of its holder, after Serves. Any goroutine may call State.
+func (s *Server) State() State {
+	return State{s.holder.PID(), s.number, s.last, s.gap, s.since, s.holder.Refused()}
 }
 
 // Stops tells the holder that this server ends on purpose, and that no other follows.

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/holder"
 )
 
 // record is a holder that writes down what it is told.
@@ -19,6 +22,10 @@ func (r *record) Keep(id string, files map[string]int) error {
 	r.told = append(r.told, "keep "+id+strings.Join(slices.Sorted(maps.Keys(files)), ","))
 	return nil
 }
+
+func (r *record) Up() error               { return nil }
+func (r *record) PID() int                { return 7 }
+func (r *record) Refused() holder.Refusal { return holder.Refusal{Why: "no"} }
 
 func (r *record) Drop(id string, names ...string) error {
 	r.told = append(r.told, "drop "+id+strings.Join(names, ","))
@@ -84,5 +91,15 @@ func TestWithoutHolder(t *testing.T) {
 	s.Answer(nil)
 	if last, _ := s.Serves(); last != "" || !s.First() || s.Sockets() != nil || s.Requests() != nil || s.Gone() != nil {
 		t.Errorf("last %q, first %v, sockets %v", last, s.First(), s.Sockets())
+	}
+}
+
+// A server knows how long there was none before it.
+func TestState(t *testing.T) {
+	s := &Server{holder: new(record), number: 3, last: "killed by SIGKILL", ended: time.Now().Add(-time.Hour)}
+	last, gap := s.Serves()
+	got := s.State()
+	if got.PID != 7 || got.Number != 3 || got.Last != last || got.Gap != gap || gap < time.Hour || time.Since(got.Since) > time.Minute || got.Refused.Why != "no" {
+		t.Errorf("%q, %v, %+v", last, gap, got)
 	}
 }
