@@ -263,7 +263,8 @@ type lastAck struct {
 	sent int64 // the answer to a call with this number, or a higher one, shows that the server has it; 0: not sent on this connection
 }
 
-// Dial connects to the server at a URL, and opens or resumes a session. ctx bounds only Dial. See
+// Dial connects to the server at a URL, and opens or resumes a session. ctx bounds only Dial. If the server dies before it has answered, Dial tries
+// three times more within about a second, because the next server may be there by then. See
 // transport.Dial for the form of the URL. With Options.Dialer, the URL is not used.
 func Dial(ctx context.Context, server string, o *Options) (*Client, error) {
 	if ctx == nil {

@@ -1052,6 +1052,42 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
+// Dial outlasts servers that die before they answer, and gives up in the end. A server that says why it closes is not asked again.
+func TestServerDiesDuringDial(t *testing.T) {
+	for name, c := range map[string]struct {
+		cuts, dials int
+		close       int // CloseNormal: as without a Close frame
+		ok          bool
+	}{
+		"twice":      {cuts: 2, dials: 3, close: transport.CloseNormal, ok: true},
+		"for good":   {cuts: 100, dials: 1 + firstCuts, close: transport.CloseNormal},
+		"with words": {cuts: 100, dials: 1, close: transport.CloseGoingAway},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, dials := newFake(programs), 0
+			o := Options{ReconnectFor: -1}
+			o.Dialer = func(ctx context.Context) (transport.Conn, error) {
+				if dials++; dials > c.cuts {
+					return f.dial(ctx)
+				}
+				a, b := transport.Pipe("")
+				go func() {
+					b.ReadMessage()
+					b.Close(c.close, "")
+				}()
+				return a, nil
+			}
+			cl, err := Dial(t.Context(), "", &o)
+			if err == nil {
+				cl.Close()
+			}
+			if (err == nil) != c.ok || dials != c.dials {
+				t.Errorf("%d dials, %v; want %d, success %v", dials, err, c.dials, c.ok)
+			}
+		})
+	}
+}
+
 func TestClose(t *testing.T) {
 	f := newFake(programs)
 	c := connect(t, f, nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -24,6 +25,9 @@ const (
 	// after the network is back. The third attempt succeeds also if the server is slow.
 	attemptTimeout = 10 * time.Second
 	shortTimeout   = 3 * time.Second
+
+	// firstCuts is how many cuts Dial takes before it gives up.
+	firstCuts = 3
 
 	ackEvery = 64 << 10 // bytes, or a quarter of the retention if less
 	ackAfter = 20 * time.Millisecond
@@ -208,8 +212,12 @@ func (c *Client) first(ctx context.Context) (link, error) {
 	var pace pace
 	pace.reset()
 	pace.next()
-	for {
+	for cuts := 0; ; {
 		conn, err := c.connect(ctx, attemptTimeout)
+		if isCut(err) && cuts < firstCuts && sleep(ctx, pace.next()) == nil {
+			cuts++
+			continue
+		}
 		if !attachedElsewhere(err) {
 			return conn, err
 		}
@@ -217,6 +225,11 @@ func (c *Client) first(ctx context.Context) (link, error) {
 			return link{}, fmt.Errorf("%w; set Takeover to take the session over, WaitForOwner to wait, Control to join it, or Observe to watch", err)
 		}
 	}
+}
+
+// isCut reports whether err is the end of a connection without a Close: the server may have been killed, and another one may follow.
+func isCut(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // resume attaches the session again after a cut.

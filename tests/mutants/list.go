@@ -1080,4 +1080,6 @@ var mutants = []mutant{
 	{file: "internal/estate/open_linux.go", old: `err := Probe(); err != nil {`, new: `err := Probe(); false {`, breaks: "a server that lacks something makes no estate", run: "^TestProbe$"},
 	{file: "internal/holder/upgrade_linux.go", old: `	h.out = append(h.out, Message{Kind: Signal, Number: uint64(syscall.SIGHUP), Text: why})`, new: `	_ = why`, breaks: "a server hears why it is not replaced", run: "^TestRefusal$"},
 	{file: "internal/holder/server_linux.go", old: `if m.Text != "" {`, new: `if false {`, breaks: "the refusal of an upgrade is no signal", run: "^TestRefusal$"},
+	{file: "client/link.go", old: `isCut(err) && cuts < firstCuts && `, new: `false && `, breaks: "Dial outlasts a server that dies", run: "^TestServerDiesDuringDial$"},
+	{file: "client/link.go", old: `isCut(err) && cuts < firstCuts && `, new: `err != nil && cuts < firstCuts && `, breaks: "Dial does not repeat what a server has refused", run: "^TestServerDiesDuringDial$"},
 }
