@@ -14,6 +14,9 @@ import (
 // answerTime is how long an asker waits for an answer before it connects again.
 const answerTime = 10 * time.Second
 
+// shortCut is how long a connection may be lost before a command says so.
+const shortCut = time.Second
+
 // An asker asks a server again and again for its sessions. After an error, the next question makes a new connection:
 // the session of a command that only looks ends with its connection, so there is nothing to resume.
 type asker struct {

@@ -34,8 +34,8 @@ func newEvents(t *target.Flags) *cobra.Command {
 		Use:   "events [flags]",
 		Short: "Print the events of sessions and processes",
 		Long: `Prints a line for each event, until ^C: processes that start, become ready, exit, restart, are given up and
-close; groups that change their state; sessions that open, gain or lose their owner, and end. The times are those of the
-server.
+close; groups that change their state; sessions that open, gain or lose their owner, and end; a server that was replaced. The
+times are those of the server.
 
 Events are printed even if they happened while the connection was lost. The server keeps the last 8,192 events. If it
 has forgotten some before they were read, a line on stderr says so, and with --json an object of the kind lost.`,
@@ -79,7 +79,9 @@ func (o *eventsFlags) run(ctx context.Context, w io.Writer) error {
 	}
 	defer server.close()
 	var refused *protocol.Error
-	out, lost, read := show.To(w), false, false
+	out, read := show.To(w), false
+	var lost time.Time // zero: the connection is there
+	told := false      // that it is lost
 	for {
 		r, err := server.events(ctx, after)
 		switch {
@@ -88,16 +90,20 @@ func (o *eventsFlags) run(ctx context.Context, w io.Writer) error {
 		case errors.As(err, &refused) && refused.Code == protocol.CodeMethodNotFound:
 			return err
 		case err != nil:
-			if !lost {
-				fmt.Fprintf(os.Stderr, "troupe events: %s: %s\n", show.Lost, show.Harmless(show.Words(err)))
-				lost = true
+			if lost.IsZero() {
+				lost = time.Now()
 			}
-			sleep(ctx, time.Second)
+			away := time.Since(lost)
+			if away >= shortCut && !told {
+				fmt.Fprintf(os.Stderr, "troupe events: %s: %s\n", show.Lost, show.Harmless(show.Words(err)))
+				told = true
+			}
+			sleep(ctx, min(max(away, shortCut/20), shortCut))
 			continue
-		case lost:
+		case told:
 			fmt.Fprintln(os.Stderr, "troupe events: "+show.Again)
-			lost = false
 		}
+		lost, told = time.Time{}, false
 		if read && r.WholeUs > *after {
 			if err := o.tellLost(out, *after, r.WholeUs); err != nil {
 				return err
@@ -112,10 +118,15 @@ func (o *eventsFlags) run(ctx context.Context, w io.Writer) error {
 	}
 }
 
-// events asks for events, and waits for one as long as a connection may be silent.
+// events asks for events, and waits for one as long as a connection may be silent. Without a time the answer has only the present time: a cut before
+// that answer loses no event.
 func (a *asker) events(ctx context.Context, after *uint64) (protocol.ServerEventsResult, error) {
+	params := protocol.ServerEventsParams{AfterUs: after}
+	if after != nil {
+		params.WaitMs = uint64(answerTime.Milliseconds())
+	}
 	return ask(ctx, a, 2*answerTime, func(ctx context.Context, c *client.Client) (protocol.ServerEventsResult, error) {
-		return c.ServerEvents(ctx, protocol.ServerEventsParams{AfterUs: after, WaitMs: uint64(answerTime.Milliseconds())})
+		return c.ServerEvents(ctx, params)
 	})
 }
 
@@ -130,7 +141,7 @@ const eventsLost protocol.ServerEventKind = "lost"
 
 // tellLost says that events between two times were lost.
 func (o *eventsFlags) tellLost(out show.Out, fromUs, toUs uint64) error {
-	reason := fmt.Sprintf("events from %s to %s may be missing: they came faster than they were read, or the server was restarted", clock(fromUs), clock(toUs))
+	reason := fmt.Sprintf("events from %s to %s may be missing: they came faster than they were read, or the server was restarted or replaced", clock(fromUs), clock(toUs))
 	fmt.Fprintln(os.Stderr, "troupe events: "+reason)
 	if !o.json {
 		return nil
@@ -152,14 +163,17 @@ func (o *eventsFlags) print(out show.Out, e *protocol.ServerEvent) error {
 		return err
 	}
 	name := cmp.Or(e.SessionName, e.SessionID[:min(8, len(e.SessionID))])
-	if e.ProcessID != "" {
+	switch {
+	case e.Kind == protocol.ServerReplaced:
+		name = "server"
+	case e.ProcessID != "":
 		name += "/" + e.ProcessID
 	}
 	style := show.Plain
 	switch {
 	case e.Kind == protocol.ServerEvicted, e.Status != nil && e.Status.ExitCode != 0:
 		style = show.Bad
-	case e.Kind == protocol.ServerRestarted:
+	case e.Kind == protocol.ServerRestarted, e.Kind == protocol.ServerReplaced:
 		style = show.Warn
 	case e.Kind == protocol.ServerReady:
 		style = show.Good
@@ -181,6 +195,8 @@ func eventText(e *protocol.ServerEvent) string {
 		}
 	case protocol.ServerRestarted, protocol.ServerReady:
 		text = fmt.Sprintf("%s: run %d", e.Kind, e.Run)
+	case protocol.ServerReplaced:
+		return fmt.Sprintf("replaced: %s; nobody served for %s", reason, gap(e.GapMs))
 	case protocol.ServerEvicted:
 		text = "given up"
 	case protocol.ServerClosed:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"strings"
@@ -80,9 +81,14 @@ func withFiles(t *target.Flags, name string, do func(ctx context.Context, r *rem
 	ctx, stop := interruptible(context.Background())
 	defer stop()
 	r := new(remote)
+	told := time.AfterFunc(math.MaxInt64, func() { fmt.Fprintf(os.Stderr, "troupe %s: %s for at most %v\n", name, show.Lost, filesTTL) })
+	defer told.Stop()
 	lost := func(d time.Duration) {
-		if r.silent.Swap(int64(d)) == 0 && d > 0 && !onTerminal(os.Stderr) {
-			fmt.Fprintf(os.Stderr, "troupe %s: %s for at most %v\n", name, show.Lost, filesTTL)
+		switch was := r.silent.Swap(int64(d)); {
+		case d == 0:
+			told.Stop()
+		case was == 0 && !onTerminal(os.Stderr): // else the line about the progress says it
+			told.Reset(shortCut)
 		}
 	}
 	c, err := t.Dial(ctx, &client.Options{

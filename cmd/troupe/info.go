@@ -38,7 +38,7 @@ at 1,000 characters; of a program that writes no lines, info shows the end of it
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return untilSignal(cmd, func(ctx context.Context) error {
-				s, err := look(ctx, t, protocol.DetailInfo)
+				s, err := lookServer(ctx, t)
 				if err != nil {
 					return err
 				}
@@ -47,7 +47,7 @@ at 1,000 characters; of a program that writes no lines, info shows the end of it
 				found, errs := s.find(args)
 				list := []psEntry{}
 				for _, n := range found {
-					list = append(list, psEntry{SessionID: n.Session, SessionName: s.session(n.Session).Name, ProcessInfoResult: n.info, left: s.left(&n)})
+					list = append(list, psEntry{SessionID: n.Session, SessionName: s.session(n.Session).Name, ProcessInfoResult: n.info, left: s.left(&n), holder: s.holder})
 				}
 				if withEnv {
 					errs = errors.Join(errs, addEnvironments(ctx, t, list))
@@ -150,6 +150,9 @@ func printInfo(out show.Out, e *psEntry) {
 	if p.Status != nil {
 		line("last end", "%s, run %d", why.Ended(p.Status), p.Status.Run)
 	}
+	if e.holder != nil {
+		line("server", "%s", fate(p, e.holder))
+	}
 	if c := cpu(p); c != "" {
 		line("CPU", "%s%s", c, alone(p.Usage))
 	}
@@ -194,6 +197,17 @@ func printInfo(out show.Out, e *psEntry) {
 	for i, variable := range e.Env {
 		line([]string{"environment", ""}[min(i, 1)], "%s", variable)
 	}
+}
+
+// fate says what the end of the server is for a process.
+func fate(p *protocol.ProcessInfoResult, h *protocol.HolderInfo) string {
+	switch {
+	case p.EndsWithServer:
+		return "the process ends with it: its session is ephemeral"
+	case !h.Available:
+		return "the process ends with it: " + h.Why
+	}
+	return "the process outlives it, if it is killed or upgraded"
 }
 
 // alone says that the usage u leaves out the descendants of the program.

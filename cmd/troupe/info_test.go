@@ -19,7 +19,7 @@ func TestInfoTellsWhy(t *testing.T) {
 	} {
 		var out strings.Builder
 		printInfo(show.To(&out), &e)
-		if text := out.String(); !strings.Contains(text, want) || strings.Contains(text, "why ") != (len(e.WaitsFor) > 0) {
+		if text := out.String(); !strings.Contains(text, want) || strings.Contains(text, "\nwhy ") != (len(e.WaitsFor) > 0) {
 			t.Errorf("it prints\n%s\nwant %q", text, want)
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,7 +27,8 @@ const askTime = 20 * time.Second
 type sight struct {
 	target   *target.Flags
 	sessions []protocol.SessionDetails
-	observe  bool // the command changes nothing
+	holder   *protocol.HolderInfo // of lookServer; nil: unknown
+	observe  bool                 // the command changes nothing
 	clients  map[string]*client.Client
 }
 
@@ -38,18 +41,45 @@ type named struct {
 
 // look asks the server for its processes. close the sight after use.
 func look(ctx context.Context, t *target.Flags, detail protocol.Detail) (*sight, error) {
+	return lookTwice(ctx, t, detail, false)
+}
+
+// lookServer is look, and also asks about the holder of the server.
+func lookServer(ctx context.Context, t *target.Flags) (*sight, error) {
+	return lookTwice(ctx, t, protocol.DetailInfo, true)
+}
+
+// lookTwice asks a second time if the server dies over the first question: the next server may be there.
+func lookTwice(ctx context.Context, t *target.Flags, detail protocol.Detail, holder bool) (*sight, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
+	s, err := lookOnce(ctx, t, detail, holder)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return lookOnce(ctx, t, detail, holder)
+	}
+	return s, err
+}
+
+func lookOnce(ctx context.Context, t *target.Flags, detail protocol.Detail, holder bool) (*sight, error) {
 	c, err := t.Control(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	sessions, err := c.Sessions(ctx, detail)
-	if err != nil {
-		return nil, err
+	s := &sight{target: t, clients: make(map[string]*client.Client)}
+	if s.sessions, err = c.Sessions(ctx, detail); err == nil && holder {
+		s.holder, err = holderOf(ctx, c)
 	}
-	return &sight{target: t, sessions: sessions, clients: make(map[string]*client.Client)}, nil
+	return s, err
+}
+
+// holderOf asks a server about its holder. nil: an older server, or the client is a guest and may not know.
+func holderOf(ctx context.Context, c *client.Client) (*protocol.HolderInfo, error) {
+	info, err := c.ServerInfo(ctx)
+	if refused, ok := errors.AsType[*protocol.Error](err); ok && refused.Code == protocol.CodeObserver {
+		err = nil
+	}
+	return info.Holder, err
 }
 
 // close closes all connections.

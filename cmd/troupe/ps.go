@@ -80,7 +80,13 @@ func (o *psFlags) run(ctx context.Context, w io.Writer) error {
 
 // list lists the processes once.
 func (o *psFlags) list(ctx context.Context, out show.Out) error {
-	s, err := look(ctx, o.target, protocol.DetailInfo)
+	var s *sight
+	var err error
+	if out.Width > 0 && !o.json { // a person looks
+		s, err = lookServer(ctx, o.target)
+	} else {
+		s, err = look(ctx, o.target, protocol.DetailInfo)
+	}
 	if err != nil {
 		return err
 	}
@@ -124,7 +130,24 @@ func (o *psFlags) list(ctx context.Context, out show.Out) error {
 		table.Row(p.ProcessID, pick.Label(all, p.SessionID), stateCell(&p.ProcessInfoResult), p.Run, age(p, now), cpu(&p.ProcessInfoResult),
 			memory(&p.ProcessInfoResult), show.Command(p.Argv), why.Join(why.Quiet(&p.ProcessInfoResult), p.left))
 	}
-	return table.Write(out)
+	if err := table.Write(out); err != nil {
+		return err
+	}
+	if text := recentlyReplaced(s.holder, now); text != "" {
+		fmt.Fprintln(out, out.Paint(show.Dim, text))
+	}
+	return nil
+}
+
+// recent is how long ps tells that a server was replaced.
+const recent = 10 * time.Minute
+
+// recentlyReplaced says that the server was replaced within the last minutes; "": it was not.
+func recentlyReplaced(h *protocol.HolderInfo, now time.Time) string {
+	if h == nil || h.Replaced == nil || now.Sub(time.UnixMilli(h.Replaced.AtMs)) > recent {
+		return ""
+	}
+	return "the server was " + replaced(h.Replaced)
 }
 
 // A psEntry is a process in the JSON of ps.
@@ -132,8 +155,9 @@ type psEntry struct {
 	SessionID   string `json:"sessionId"`
 	SessionName string `json:"sessionName,omitempty"`
 	protocol.ProcessInfoResult
-	Env  []string `json:"env,omitempty"` // of troupe info --env: NAME=VALUE, as the program got it, with secrets masked
-	left string   // why.Left
+	Env    []string             `json:"env,omitempty"` // of troupe info --env: NAME=VALUE, as the program got it, with secrets masked
+	left   string               // why.Left
+	holder *protocol.HolderInfo // of the server, for troupe info
 }
 
 // stateCell is the state of a process for people.

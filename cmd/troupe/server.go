@@ -19,13 +19,13 @@ const stopTime = time.Minute
 func newServer(t *target.Flags) *cobra.Command {
 	return family(&cobra.Command{
 		Use:   "server",
-		Short: "Show or stop your own server on this machine",
+		Short: "Show, upgrade or stop your own server on this machine",
 		Long: `Commands without --url, --server, TROUPE_URL and a default in the config file use your own
 server on this machine. The first of them starts it, and it ends when it has had nothing to do
 for a while: no client, and no program.`,
 		Example: `  troupe server status
   troupe server stop`,
-	}, newServerStatus(t), newServerStop(t))
+	}, newServerStatus(t), newServerStop(t), newServerUpgrade(t))
 }
 
 func newServerStatus(t *target.Flags) *cobra.Command {
@@ -62,7 +62,7 @@ func newServerStatus(t *target.Flags) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: running, url, log, pid, version, since, sessions and programs")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: running, url, log, pid, version, since, sessions, programs and holder")
 	return cmd
 }
 
@@ -76,6 +76,8 @@ type serverState struct {
 	Since    string `json:"since,omitempty"` // RFC 3339
 	Sessions int    `json:"sessions"`
 	Programs int    `json:"programs"` // that have not ended
+
+	Holder *protocol.HolderInfo `json:"holder,omitempty"`
 
 	age time.Duration
 }
@@ -100,6 +102,7 @@ func (s *serverState) ask(ctx context.Context, t *target.Flags) error {
 	for i := range list {
 		s.Programs += running(&list[i])
 	}
+	s.Holder = info.Holder
 	started := time.UnixMilli(info.StartedAtMs)
 	s.Version, s.Since, s.age = info.Server.Version, started.Format(time.RFC3339), time.Since(started)
 	return nil
@@ -113,8 +116,19 @@ func (s *serverState) text() string {
 	if s.PID != 0 {
 		process = fmt.Sprintf("process %d", s.PID)
 	}
-	return fmt.Sprintf("your own server runs: troupe %s, %s, for %s\nsessions %d\nprograms %d\naddress  %s\nlog      %s\n",
-		show.Harmless(s.Version), process, show.Age(s.age), s.Sessions, s.Programs, show.Harmless(s.URL), show.Harmless(s.Log))
+	fate, came := "they end with the server", ""
+	switch h := s.Holder; {
+	case h == nil: // an older server
+	case !h.Available:
+		fate += ": " + show.Harmless(h.Why)
+	default:
+		fate = "they outlive the server"
+		if h.Replaced != nil {
+			came = "server   " + replaced(h.Replaced) + "\n"
+		}
+	}
+	return fmt.Sprintf("your own server runs: troupe %s, %s, for %s\n%ssessions %d\nprograms %d; %s\naddress  %s\nlog      %s\n",
+		show.Harmless(s.Version), process, show.Age(s.age), came, s.Sessions, s.Programs, fate, show.Harmless(s.URL), show.Harmless(s.Log))
 }
 
 func newServerStop(t *target.Flags) *cobra.Command {

@@ -55,7 +55,7 @@ Each refresh asks the server once. The pause after it is nine times as long as t
 			// On the screen, ^C is a key. The SIGINT of a ^C is for the command that runs in place of the screen, and may reach top
 			// only after the command has ended.
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
-			p := tea.NewProgram(top.New(&topSource{s}, o), tea.WithAltScreen(), tea.WithoutSignalHandler())
+			p := tea.NewProgram(top.New(&topSource{asker: s}, o), tea.WithAltScreen(), tea.WithoutSignalHandler())
 			// With tea.WithContext, the end of ctx would close the terminal's reader while the program reads from it.
 			defer context.AfterFunc(ctx, p.Quit)()
 			if _, err := p.Run(); err != nil {
@@ -70,15 +70,50 @@ Each refresh asks the server once. The pause after it is nine times as long as t
 }
 
 // A topSource is the server for package top.
-type topSource struct{ *asker }
+type topSource struct {
+	*asker
+
+	// Of Sample, which is called by one goroutine at a time.
+	of   *client.Client        // the connection of the last Sample
+	came *protocol.Replacement // how the server came; nil: it is the first
+}
 
 func (s *topSource) Sample(ctx context.Context) (*top.Snapshot, error) {
 	asked := time.Now()
 	list, err := s.list(ctx, protocol.DetailInfo)
+	if err != nil && ctx.Err() == nil { // a server that was replaced has cut the connection, and the next one serves
+		asked = time.Now()
+		list, err = s.list(ctx, protocol.DetailInfo)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &top.Snapshot{At: time.Now(), Took: time.Since(asked), Sessions: list}, nil
+	shot := &top.Snapshot{At: time.Now(), Took: time.Since(asked), Sessions: list}
+	shot.News, err = s.news(ctx)
+	return shot, err
+}
+
+// news says that the server was replaced since the last Sample. The server is asked once on each connection.
+func (s *topSource) news(ctx context.Context) (text string, err error) {
+	_, err = ask(ctx, s.asker, answerTime, func(ctx context.Context, c *client.Client) (struct{}, error) {
+		if c == s.of {
+			return struct{}{}, nil
+		}
+		holder, err := holderOf(ctx, c)
+		if err != nil {
+			return struct{}{}, err
+		}
+		var now *protocol.Replacement
+		if holder != nil {
+			now = holder.Replaced
+		}
+		if s.of != nil && now != nil && (s.came == nil || *now != *s.came) {
+			text = "the server was " + replaced(now)
+		}
+		s.of, s.came = c, now
+		return struct{}{}, nil
+	})
+	return text, err
 }
 
 func (s *topSource) Do(ctx context.Context, a top.Action) error {

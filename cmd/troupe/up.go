@@ -141,11 +141,15 @@ type upper struct {
 	c       *client.Client
 	watch   *client.Client // for output: output that waits for stdout holds up no call of c
 	printer *logs.Printer
-	gone    atomic.Bool         // the server cannot be reached
-	stops   atomic.Bool         // this command ends its programs
-	wanted  []compose.Unit      // in start order
-	from    map[string]position // where to read on, by process; zero: from the begin
-	news    chan struct{}       // capacity 1: something has happened to a process
+	link    struct {
+		sync.Mutex
+		lost *time.Timer // nil: the server can be reached
+		told bool        // that it cannot
+	}
+	stops  atomic.Bool         // this command ends its programs
+	wanted []compose.Unit      // in start order
+	from   map[string]position // where to read on, by process; zero: from the begin
+	news   chan struct{}       // capacity 1: something has happened to a process
 }
 
 // A position is a place in the log of a process.
@@ -220,7 +224,7 @@ func oldest(list []protocol.SessionDetails, project string) string {
 // connect joins the session of the project, or opens it. If two commands open a session for the project at the same
 // time, both use the older one: a program never runs twice.
 func (u *upper) connect(ctx context.Context) error {
-	o := client.Options{Name: "troupe up", ReconnectFor: client.Forever, PingEvery: upPing, Silent: func(d time.Duration) { u.away(d > 0) }, Lost: func(error) { u.away(true) }, Resumed: func() { u.away(false) }}
+	o := client.Options{Name: "troupe up", ReconnectFor: client.Forever, PingEvery: upPing, Silent: u.silent, Lost: func(error) { u.silent(1) }, Resumed: func() { u.silent(0) }}
 	join := func(session string) (err error) {
 		own := o
 		own.Session, own.Control = session, true

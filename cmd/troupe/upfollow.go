@@ -45,13 +45,26 @@ func (u *upper) event(id, format string, args ...any) {
 // note prints news of troupe.
 func (u *upper) note(format string, args ...any) { u.event(ofTroupe, format, args...) }
 
-// away prints a note when the connection is lost, and a note when the connection is back.
-func (u *upper) away(is bool) {
-	switch was := u.gone.Swap(is); {
-	case is && !was:
-		u.note("%s; the programs go on", show.Lost)
-	case was && !is:
-		u.note("%s", show.Again)
+// silent takes for how long the server has not answered. If silent gets no 0 before shortCut has passed, a note says that the connection is lost, and
+// another one that it is back.
+func (u *upper) silent(d time.Duration) {
+	u.link.Lock()
+	defer u.link.Unlock()
+	switch {
+	case d > 0 && u.link.lost == nil:
+		u.link.lost = time.AfterFunc(max(0, shortCut-d), func() {
+			u.link.Lock()
+			defer u.link.Unlock()
+			if u.link.told = u.link.lost != nil; u.link.told {
+				u.note("%s; the programs go on", show.Lost)
+			}
+		})
+	case d == 0 && u.link.lost != nil:
+		u.link.lost.Stop()
+		if u.link.lost = nil; u.link.told {
+			u.note("%s", show.Again)
+		}
+		u.link.told = false
 	}
 }
 

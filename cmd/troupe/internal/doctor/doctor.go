@@ -49,6 +49,7 @@ type Facts struct {
 	NoCgroup      string   // why not cgroup; "": cgroup works
 	Shared        string   // why programs share the limits of processes with the server; "": they do not
 	NoLimits      []string // controllers of cgroup v2 missing for a server: cpu, memory, pids
+	NoHolder      string   // what the system lacks for programs that outlive their server; "": nothing
 	Sandbox       string   // why programs cannot be confined, and what helps; "": they can be
 	SandboxLevel  string   // as protocol.SandboxInfo.Level
 	Landlock      int      // the ABI of Landlock; 0: none
@@ -73,9 +74,12 @@ type Port struct {
 	Other   string // another program is there, or the reason why nothing can listen there
 }
 
+// filesEach is how many descriptors a program on pipes takes in the server: three streams, the process and its cgroup. Its holder needs one less.
+const filesEach = 5
+
 // Below these limits, doctor warns.
 const (
-	fewFiles     = 16_384 // two or three for each program and each connection
+	fewFiles     = 16_384
 	tooFewFiles  = 256
 	fewProcesses = 4_096
 	fewPIDs      = 32_768
@@ -91,7 +95,7 @@ func Check(f Facts) []Line {
 	if f.Shared != "" {
 		lines = append(lines, Line{Check: "processes of programs", Status: Warn, Found: show.Harmless(f.Shared), Advice: "limit programs that you do not trust (troupe run --limit processes=N), or run the server in a unit with Delegate=yes"})
 	}
-	lines = append(lines, f.contained(), f.confined(), f.users(), f.port(), f.runtime(), f.config())
+	lines = append(lines, f.contained(), f.held(), f.confined(), f.users(), f.port(), f.runtime(), f.config())
 	for i := range lines {
 		lines[i].About = Machine
 	}
@@ -113,7 +117,7 @@ func Failed(lines []Line) bool {
 }
 
 func (f Facts) files() Line {
-	l := Line{Check: "open files", Status: OK, Found: fmt.Sprintf("%s (RLIMIT_NOFILE; soft %s)", count(f.FilesHard), count(f.FilesSoft))}
+	l := Line{Check: "open files", Status: OK, Found: fmt.Sprintf("%s (RLIMIT_NOFILE; soft %s), for about %s programs", count(f.FilesHard), count(f.FilesSoft), count(max(f.FilesHard-tooFewFiles, 0)/filesEach))}
 	switch {
 	case f.FilesHard < 0:
 		l.Found = "unknown"
@@ -123,7 +127,7 @@ func (f Facts) files() Line {
 		l.Status = Warn
 	}
 	if l.Status != OK {
-		l.Advice = "a program takes up to 4, a connection 1: raise the hard limit with LimitNOFILE= of the service, or in /etc/security/limits.conf"
+		l.Advice = fmt.Sprintf("a program takes up to %d, a connection 1, and a program in a sandbox takes 12 of a holder: raise the hard limit with LimitNOFILE= of the service, or in /etc/security/limits.conf", filesEach)
 	}
 	return l
 }
@@ -174,6 +178,13 @@ func (f Facts) contained() Line {
 		l.Advice = "without a cgroup, limits of memory and CPU are missing, and the usage in ps and top is that of the program alone: run the server in a unit with Delegate=yes, or on a machine with cgroup v2"
 	}
 	return l
+}
+
+func (f Facts) held() Line {
+	if f.NoHolder != "" {
+		return Line{Check: "holder", Status: Warn, Found: show.Harmless(f.NoHolder), Advice: "here programs end with their server: troupe serve --holder is refused"}
+	}
+	return Line{Check: "holder", Status: OK, Found: "possible: with troupe serve --holder, programs outlive a server that is killed or upgraded"}
 }
 
 func (f Facts) confined() Line {
@@ -253,9 +264,14 @@ func (f Facts) reach() []Line {
 	if s.Server.Version != f.ClientVersion {
 		v := Line{Check: "versions", Status: Warn, Found: fmt.Sprintf("the server is troupe %s, this is %s", show.Harmless(s.Server.Version), f.ClientVersion), Advice: "use the same version on both sides"}
 		if f.Local {
-			v.Advice = "end the server and its programs with: troupe server stop"
+			if v.Advice = "end the server and its programs with: troupe server stop"; s.Holder != nil && s.Holder.Available {
+				v.Advice = "replace the server, and keep its programs, with: troupe server upgrade"
+			}
 		}
 		lines = append(lines, v)
+	}
+	if s.Holder != nil {
+		lines = append(lines, Line{Check: "end of the server", Status: OK, Found: show.Harmless(fate(s.Holder))})
 	}
 	// The server may be on another machine, be of another user, or demand a complete sandbox.
 	switch box := s.Sandbox; {
@@ -275,6 +291,17 @@ func (f Facts) reach() []Line {
 		lines = append(lines, Line{Check: "faults of the server", Status: Warn, Found: fmt.Sprintf("%d since its start", n), Advice: "see its log"})
 	}
 	return lines
+}
+
+// fate says what the end of a server is for its programs.
+func fate(h *protocol.HolderInfo) string {
+	switch {
+	case !h.Available:
+		return "programs end with the server: " + h.Why
+	case h.Servers > 1:
+		return fmt.Sprintf("programs outlive the server: this is server %d of its holder", h.Servers)
+	}
+	return "programs outlive the server"
 }
 
 // count returns a limit for people.

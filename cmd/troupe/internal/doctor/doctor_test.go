@@ -34,6 +34,20 @@ func TestCheck(t *testing.T) {
 		advice string // part of the advice
 	}{
 		{"files", func(f *Facts) {}, "open files", OK, "524,288 (RLIMIT_NOFILE; soft 1,024)", ""},
+		{"programs", func(f *Facts) { f.FilesHard = 20_256 }, "open files", OK, "for about 4,000 programs", ""},
+		{"holder", func(f *Facts) {}, "holder", OK, "troupe serve --holder", ""},
+		{"no holder", func(f *Facts) { f.NoHolder = "no \x1b[2Jsplice" }, "holder", Warn, `no \x1b[2Jsplice`, "end with their server"},
+		{"programs end", func(f *Facts) {
+			f.Server = server(func(s *protocol.ServerInfoResult) { s.Holder = &protocol.HolderInfo{Why: "no --holder"} })
+		}, "end of the server", OK, "end with the server: no --holder", ""},
+		{"programs go on", func(f *Facts) {
+			f.Server = server(func(s *protocol.ServerInfoResult) { s.Holder = &protocol.HolderInfo{Available: true, Servers: 3} })
+		}, "end of the server", OK, "outlive the server: this is server 3", ""},
+		{"own server with a holder, of another version", func(f *Facts) {
+			f.Server = server(func(s *protocol.ServerInfoResult) {
+				s.Server.Version, s.Holder = "v0", &protocol.HolderInfo{Available: true, Servers: 1}
+			})
+		}, "versions", Warn, "v0", "troupe server upgrade"},
 		{"few files", func(f *Facts) { f.FilesHard = 4096 }, "open files", Warn, "4,096", "LimitNOFILE="},
 		{"hardly any files", func(f *Facts) { f.FilesHard = 64 }, "open files", Fail, "64", "LimitNOFILE="},
 		{"files unknown", func(f *Facts) { f.FilesHard = -1 }, "open files", OK, "unknown", ""},

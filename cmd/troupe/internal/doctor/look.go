@@ -19,6 +19,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/internal/estate"
 	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -47,6 +48,9 @@ func Look(ctx context.Context, t *target.Flags) Facts {
 	}
 	f.lookAtContainment()
 	f.lookAtSandbox()
+	if err := estate.Probe(); err != nil {
+		f.NoHolder = err.Error()
+	}
 	f.Port = port(ctx, defaultPort)
 	f.lookAtConfig()
 	f.lookAtServer(ctx, t)

@@ -164,7 +164,11 @@ func (f *Flags) dialRunning(ctx context.Context, t *Target, o *client.Options) (
 		return nil, err
 	}
 	if v := c.Server().Version; f.Version != "" && v != f.Version {
-		f.note(fmt.Sprintf("your own server is troupe %s, and this is %s: to change to this one, end the server and its programs with %q", show.Harmless(v), f.Version, "troupe server stop"))
+		change := `end the server and its programs with "troupe server stop"`
+		if info, err := c.ServerInfo(ctx); err == nil && info.Holder != nil && info.Holder.Available {
+			change = `run "troupe server upgrade": its programs go on`
+		}
+		f.note(fmt.Sprintf("your own server is troupe %s, and this is %s: to change to this one, %s", show.Harmless(v), f.Version, change))
 	}
 	return c, nil
 }

@@ -200,6 +200,9 @@ func (m *Model) sampled(s sampled) tea.Cmd {
 		m.snapshot = s.snapshot
 		m.processes = m.history.processes(s.snapshot)
 		m.build()
+		if s.snapshot.News != "" {
+			m.say(s.snapshot.News)
+		}
 		pause = m.interval()
 	} else if m.lost.IsZero() {
 		m.lost = m.asked // no answer has come since

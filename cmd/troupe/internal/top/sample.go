@@ -13,6 +13,7 @@ type Snapshot struct {
 	At       time.Time
 	Took     time.Duration // how long the server took to answer
 	Sessions []protocol.SessionDetails
+	News     string // for people: what has happened to the server since the Snapshot before; "": nothing
 }
 
 // unknown is a number that a row lacks.

@@ -293,6 +293,21 @@ func TestCursorStays(t *testing.T) {
 	}
 }
 
+// News of the server are in the last line for some seconds.
+func TestNews(t *testing.T) {
+	m, _ := newModel(120, 20, site(1))
+	s := site(2)
+	s.News = "the server was \x1b[2Jreplaced"
+	m.Update(sampled{snapshot: s})
+	has(t, m, `the server was \x1b[2Jreplaced`)
+	m.Update(sampled{snapshot: site(3)})
+	has(t, m, `the server was \x1b[2Jreplaced`)
+	m.Update(tick(m.now.Add(noteTime)))
+	if strings.Contains(m.View(), "replaced") {
+		t.Errorf("the news stay:\n%s", m.View())
+	}
+}
+
 func TestFilter(t *testing.T) {
 	m, _ := newModel(120, 20, site(1), site(2))
 	press(m, "/", "W", "E", "B")

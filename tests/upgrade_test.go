@@ -1,0 +1,200 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/internal/needs"
+)
+
+// upgradeCommand runs troupe server upgrade about the server.
+func upgradeCommand(t *testing.T, s *server) (code int, stdout, stderr string) {
+	t.Helper()
+	p := startTroupe(t, nil, "server", "upgrade", "--url", s.url)
+	return p.exitCode(), p.stdout.String(), p.stderr.String()
+}
+
+// theProcess returns what process/list tells of the only process of a session.
+func theProcess(c *conn) obj {
+	c.t.Helper()
+	return c.call("process/list", obj{})["processes"].([]any)[0].(obj)
+}
+
+// TestUpgradeCommand: troupe server upgrade returns when the next server serves, with the versions and the time without a server. If the holder refuses, it
+// says why. Without a holder it says what to do, and nothing ends.
+func TestUpgradeCommand(t *testing.T) {
+	t.Parallel()
+	binary, err := troupeBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "troupe")
+	install := func(target string) {
+		t.Helper()
+		os.Remove(path)
+		if err := os.Symlink(target, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install(binary)
+	h := startHolder(t, func(cmd *exec.Cmd) {
+		cmd.Path, cmd.Args[0] = path, path
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // with a terminal, SIGHUP would be the end of the terminal
+	})
+	c := h.session(nil)
+	pid := c.start("p", obj{"argv": sh("sleep 1000")}).pid()
+	for range 2 {
+		code, out, errs := upgradeCommand(t, h.server)
+		if code != 0 || !strings.HasPrefix(out, "upgraded "+h.url+": troupe devel → devel, and nobody served for ") {
+			t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errs)
+		}
+	}
+	serves := h.running()
+	install("/nowhere")
+	if code, out, errs := upgradeCommand(t, h.server); code != 1 || out != "" || !strings.Contains(errs, "no upgrade: open "+path+": no such file") || h.running() != serves {
+		t.Errorf("a binary that is missing: exit code %d, stdout %q, stderr %q", code, out, errs)
+	}
+	c = h.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 0}})
+	if now := c.process("p").pid(); now != pid {
+		t.Errorf("the program is process %d, and was %d", now, pid)
+	}
+	h.stop()
+
+	s := startServer(t)
+	c = s.session(nil)
+	c.start("p", obj{"argv": sh("sleep 1000")})
+	if code, out, errs := upgradeCommand(t, s); code != 1 || out != "" || !strings.Contains(errs, "the server was started without --holder") {
+		t.Errorf("without a holder: exit code %d, stdout %q, stderr %q", code, out, errs)
+	}
+	if state := theProcess(c)["state"]; state != "running" {
+		t.Errorf("the program is %v", state)
+	}
+}
+
+// TestTerminalIsNoUpgrade: a holder that takes SIGHUP for the end of a terminal says so.
+func TestTerminalIsNoUpgrade(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t, func(cmd *exec.Cmd) { // as nohup(1) starts programs
+		cmd.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = "/bin/sh"
+	})
+	serves := h.running()
+	if code, _, errs := upgradeCommand(t, h.server); code != 1 || !strings.Contains(errs, "takes SIGHUP for the end of the terminal") || h.running() != serves {
+		t.Errorf("exit code %d, stderr %q", code, errs)
+	}
+}
+
+// TestReplacementIsTold: server/info and server/events say that a server was replaced, why, and how long nobody served. Of its processes, those
+// of ephemeral sessions say that they end with the server.
+func TestReplacementIsTold(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t, nil)
+	told := func() obj { return h.session(nil).call("server/info", obj{})["holder"].(obj) }
+	if got := told(); got["available"] != true || num(got["servers"]) != 1 || got["replaced"] != nil || got["why"] != nil {
+		t.Errorf("the first server: %v", got)
+	}
+	c := h.session(nil)
+	next := c.call("server/events", obj{})["nextUs"]
+	for name, options := range map[string]obj{"kept": {}, "ephemeral": {"ephemeral": true}} {
+		of := h.session(obj{"session": options})
+		of.start("p", obj{"argv": sh("sleep 1000")})
+		if ends := theProcess(of)["endsWithServer"] == true; ends != (name == "ephemeral") {
+			t.Errorf("a process of a session that is %s: endsWithServer %v", name, ends)
+		}
+	}
+	h.kill()
+	h.kill()
+	got := told()
+	r, _ := got["replaced"].(obj)
+	if got["available"] != true || num(got["servers"]) != 3 || r["reason"] != "killed by SIGKILL" || num(r["gapMs"]) < 1 || num(r["gapMs"]) > factTimeout.Milliseconds() || num(r["atMs"]) == 0 {
+		t.Errorf("the third server: %v", got)
+	}
+	events := h.session(nil).call("server/events", obj{"afterUs": next})["events"].([]any)
+	n := 0
+	for _, e := range events {
+		if e := e.(obj); e["kind"] == "replaced" {
+			if n++; e["reason"] != "killed by SIGKILL" || num(e["gapMs"]) != num(r["gapMs"]) || e["sessionId"] != "" {
+				t.Errorf("the event is %v", e)
+			}
+		}
+	}
+	if n == 0 {
+		t.Errorf("the events are %v", events)
+	}
+	plain := startServer(t).session(nil)
+	if got := plain.call("server/info", obj{}); got["holder"].(obj)["available"] != false || got["holder"].(obj)["why"] != "the server was started without --holder" || got["holderProcess"] != nil {
+		t.Errorf("a server without a holder: %v", got)
+	}
+	plain.start("p", obj{"argv": sh("sleep 1000")})
+	if theProcess(plain)["endsWithServer"] != nil {
+		t.Error("all processes of a server without a holder end with it: none says so")
+	}
+}
+
+// TestDescriptorsOfPrograms: neither a server nor its holder needs more descriptors for a program than troupe doctor says.
+func TestDescriptorsOfPrograms(t *testing.T) {
+	needs.Descriptors(t)
+	t.Parallel()
+	const n, each = 20, 5 // filesEach of package doctor
+	for _, params := range []obj{{"pipeStdin": true}, {"tty": true}} {
+		h := startHolder(t, nil)
+		c := h.session(nil)
+		start := func(i int) {
+			p := obj{"argv": sh("sleep 1000")}
+			for k, v := range params {
+				p[k] = v
+			}
+			c.start(fmt.Sprint("p", i), p)
+		}
+		start(n) // with what a server opens for its first program
+		holder, server := h.descriptors(), descriptorsOf(t, h.running())
+		for i := range n {
+			start(i)
+		}
+		for _, kills := range []int{0, 1} {
+			for range kills {
+				h.kill()
+			}
+			more, here := 0, 0
+			eventually(t, "few descriptors", func() bool {
+				more, here = h.descriptors()-holder, descriptorsOf(t, h.running())-server
+				return more <= each*n && here <= each*n
+			})
+			t.Logf("%v, after %d kills: %d more in the holder, %d in the server", params, kills, more, here)
+		}
+	}
+}
+
+// TestToldOverKills: troupe events has an event for the server that was replaced, and goes on. So does troupe top, which says so.
+func TestToldOverKills(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t, nil)
+	h.session(nil).start("before", obj{"argv": sh("sleep 1000")})
+	events := startTroupe(t, nil, "events", "--url", h.url, "--since", "start", "--json")
+	await := func(want string) {
+		t.Helper()
+		events.stdout.await(factTimeout, func() bool { return strings.Contains(string(events.stdout.data), want) })
+	}
+	await(`"processId":"before"`)
+	x := startTop(t, h.url)
+	x.await("before ")
+	h.kill()
+	await(`"kind":"replaced","sessionId":"","reason":"killed by SIGKILL","gapMs":`)
+	x.await("the server was replaced after its death (killed by SIGKILL) ")
+	h.session(nil).start("after", obj{"argv": sh("sleep 1000")})
+	await(`"processId":"after"`)
+	x.await("after ")
+	ps := startTroupe(t, nil, "ps", "--url", h.url)
+	info := startTroupe(t, nil, "info", "--url", h.url, "before")
+	if code := ps.exitCode(); code != 0 || strings.Contains(ps.stdout.String(), "nobody served") {
+		t.Errorf("exit code %d: only a person at a terminal is told by ps: %s", code, ps.stdout)
+	}
+	if code := info.exitCode(); code != 0 || !strings.Contains(info.stdout.String(), "\nserver       the process outlives it") {
+		t.Errorf("exit code %d: %s%s", code, info.stdout, info.stderr)
+	}
+}
