@@ -74,11 +74,13 @@ func (m *manager) env(more ...string) func(*exec.Cmd) {
 // hear returns the next message except signs of life.
 func (m *manager) hear() string {
 	m.t.Helper()
-	for {
+	for end := time.Now().Add(factTimeout); time.Now().Before(end); {
 		if text := m.next(); text != "WATCHDOG=1" {
 			return text
 		}
 	}
+	m.t.Fatal("the manager hears nothing but signs of life")
+	return ""
 }
 
 // next returns the next message.

@@ -81,6 +81,9 @@ func newServe() *cobra.Command {
 			}
 			if hold.Trial() {
 				_, _, err := o.open(slog.New(slog.DiscardHandler))
+				if err == nil {
+					hold.Passed()
+				}
 				return err
 			}
 			held, err := hold.Attach()

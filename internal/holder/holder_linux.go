@@ -30,6 +30,8 @@ type Config struct {
 	Log     func(format string, args ...any)
 	Beat    time.Duration     // between two looks at the server; 0: 5 s
 	Manager *sdnotify.Manager // nil: there is none
+	Self    []string          // the arguments of the holder itself, for an upgrade that replaces it
+	State   int               // see the function State; 0: this is a new holder
 }
 
 const (
@@ -115,7 +117,12 @@ func Run(c Config) (code int, err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 1, fmt.Errorf("holder: become the parent of orphans: %w", err)
 	}
-	h := &holder{Config: c, kids: make(map[string]*kid), names: make(map[string]string), pidfd: -1, socket: -1, buf: newBuffer(), image: image{c.Path, -1}}
+	h := &holder{Config: c, kids: make(map[string]*kid), names: make(map[string]string), pidfd: -1, socket: -1, buf: newBuffer(), image: image{c.Path, -1, false}}
+	if c.State > 0 {
+		if err := h.restore(c.State); err != nil {
+			return 1, err
+		}
+	}
 	if h.woken, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return 1, fmt.Errorf("holder: eventfd: %w", err)
 	}
@@ -129,7 +136,7 @@ func Run(c Config) (code int, err error) {
 		h.Next = ""
 	}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(signals, holderSignals...)
 	defer signal.Stop(signals)
 	forward := make(chan os.Signal, cap(signals))
 	go func() {
@@ -141,7 +148,11 @@ func Run(c Config) (code int, err error) {
 			unix.Write(h.woken, one[:])
 		}
 	}()
-	if err := h.start(); err != nil {
+	if h.up {
+		blocked := signalSet() // by become
+		unix.PthreadSigmask(unix.SIG_UNBLOCK, &blocked, nil)
+		h.again = time.Now()
+	} else if err := h.start(); err != nil {
 		return 1, err
 	}
 	for {
@@ -283,8 +294,11 @@ func (h *holder) signal(s syscall.Signal) {
 	}
 }
 
-// start starts a server, and queues everything kept for the server.
+// start starts a server, and queues everything kept for the server. For a server with other messages the holder becomes another program.
 func (h *holder) start() error {
+	if h.image.anew {
+		return h.become()
+	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("holder: socket for the server: %w", err)

@@ -22,6 +22,10 @@ const helper = "TROUPE_HOLDER_HELPER"
 
 func TestMain(m *testing.M) {
 	role, story, _ := strings.Cut(os.Getenv(helper), ":")
+	state := State()
+	if state > 0 {
+		role = "holder"
+	}
 	switch role {
 	case "":
 		os.Exit(m.Run())
@@ -29,19 +33,21 @@ func TestMain(m *testing.M) {
 		os.Setenv(helper, "server:"+story)
 		log, beat := os.Stderr, time.Duration(0)
 		switch story {
-		case "upgrade":
+		case "upgrade", "takeover":
 			log = os.Stdout
 		case "hangs":
 			log, beat = os.Stdout, 100*time.Millisecond
 		}
 		code, err := Run(Config{
 			Path: "/proc/self/exe", Next: os.Getenv(nextVar), Argv: []string{"server"}, Env: os.Environ(),
-			Log: func(format string, args ...any) { fmt.Fprintf(log, format+"\n", args...) }, Beat: beat,
+			Log: func(format string, args ...any) { fmt.Fprintf(log, format+"\n", args...) }, Beat: beat, Self: os.Args, State: state,
 		})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(code)
+	case "program":
+		programOfTakeover()
 	case "server":
 		if version, ok := Trial(); ok {
 			tries(version)
@@ -85,7 +91,7 @@ func hold(t *testing.T, story string, files ...*os.File) (*exec.Cmd, *bufio.Scan
 
 var servers = map[string]func(*Server) error{
 	"deaths": dies, "lost": loses, "signal": waits, "start": starts, "draining": drains, "inherits": inherits,
-	"upgrade": upgrades, "hangs": hangs,
+	"upgrade": upgrades, "hangs": hangs, "takeover": takesOver,
 	"fails": func(*Server) error { os.Exit(9); return nil },
 }
 

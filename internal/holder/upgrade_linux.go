@@ -20,7 +20,7 @@ import (
 //   - the switch: the present server is killed, and the new binary is the next server
 //   - the probation: if the new server dies in its first seconds, or before it serves, the last binary comes back
 //
-// The holder itself stays what it is.
+// The holder itself stays what it is, unless the new binary has other messages: see takeover_linux.go.
 
 const (
 	// trialTime bounds a trial.
@@ -35,6 +35,7 @@ const (
 type image struct {
 	path string // for execve(2)
 	fd   int    // path names this descriptor; below 0: none
+	anew bool   // the holder becomes this file first
 }
 
 func (i image) close() {
@@ -57,7 +58,7 @@ type upgrade struct {
 }
 
 // Trial returns the version of the messages of the holder, if a holder runs this process to find out whether it can serve. Such a process ends
-// with exit code 0 if it can, and otherwise says on stderr why not. A process calls Trial once, before Socket.
+// with exit code 0 if it can, with Anew if it can under a holder of its own version only, and otherwise says on stderr why not. A process calls Trial once, before Socket.
 func Trial() (version int, ok bool) {
 	text, ok := strings.CutPrefix(os.Getenv(variable), trial)
 	if ok {
@@ -86,7 +87,7 @@ func (h *holder) tryNext() {
 		h.noUpgrade("open %s: %v", h.Next, err)
 		return
 	}
-	u.to = image{fmt.Sprint("/proc/self/fd/", fd), fd}
+	u.to = image{fmt.Sprint("/proc/self/fd/", fd), fd, false}
 	u.pid, err = syscall.ForkExec(u.to.path, h.Argv, &syscall.ProcAttr{Env: h.env(trial + strconv.Itoa(Version)), Files: []uintptr{0, 2, 2}})
 	if err != nil {
 		u.pid = 0
@@ -115,10 +116,12 @@ func (h *holder) tried() {
 		unix.Close(u.pidfd)
 	}
 	u.pid = 0
-	if e.Status != 0 {
+	u.to.anew = e.Status.ExitStatus() == Anew
+	can := e.Status == 0 || u.to.anew
+	if !can {
 		h.noUpgrade("%s cannot serve (%s): the present server goes on", h.Next, ending(e.Status))
 	}
-	if e.Status != 0 || h.ends() { // the programs of a server that ends have their grace
+	if !can || h.ends() { // the programs of a server that ends have their grace
 		u.to.close()
 		return
 	}

@@ -24,6 +24,8 @@ func own() string {
 // tries is a trial of TestUpgrade.
 func tries(version int) {
 	switch {
+	case otherMessages():
+		os.Exit(Anew)
 	case version != Version:
 		fmt.Fprintln(os.Stderr, "another version:", version)
 		os.Exit(1)
@@ -181,7 +183,7 @@ func TestUpgradeInTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.image, h.upgrade = image{"old", -1}, upgrade{pid: pid, pidfd: -1, to: image{"new", -1}, deadline: future}
+		h.image, h.upgrade = image{"old", -1, false}, upgrade{pid: pid, pidfd: -1, to: image{"new", -1, false}, deadline: future}
 		for h.upgrade.pid != 0 {
 			h.tried()
 		}

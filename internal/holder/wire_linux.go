@@ -10,6 +10,7 @@
 //   - wire_linux.go: the messages between holder and server
 //   - holder_linux.go: the holder
 //   - upgrade_linux.go: a server of another binary
+//   - takeover_linux.go: a holder becomes another binary
 //   - watch_linux.go: a server that hangs
 //   - notify_linux.go: what the service manager hears
 //   - server_linux.go: the server's side

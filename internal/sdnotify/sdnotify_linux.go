@@ -18,14 +18,18 @@ type Manager struct {
 	socket int
 	to     unix.SockaddrUnix
 	every  time.Duration // between signs of life; 0: none are expected
+	env    []string      // what Take has taken
 }
 
 // Take returns the manager of this process; nil: there is none. Take removes the variables of the manager from the environment, because a program with these
 // variables would speak for the service.
 func Take() (*Manager, error) {
 	values := make(map[string]string)
+	var env []string
 	for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"} {
-		values[name] = os.Getenv(name)
+		if values[name] = os.Getenv(name); values[name] != "" {
+			env = append(env, name+"="+values[name])
+		}
 		os.Unsetenv(name)
 	}
 	address := values["NOTIFY_SOCKET"]
@@ -41,7 +45,7 @@ func Take() (*Manager, error) {
 	}
 	wait := unix.NsecToTimeval(sendTime.Nanoseconds())
 	unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &wait) // fails for bad arguments only
-	m := &Manager{socket: socket, to: unix.SockaddrUnix{Name: address}}
+	m := &Manager{socket: socket, to: unix.SockaddrUnix{Name: address}, env: env}
 	if pid := values["WATCHDOG_PID"]; pid == "" || pid == strconv.Itoa(os.Getpid()) {
 		limit, _ := strconv.ParseInt(values["WATCHDOG_USEC"], 10, 64)
 		m.every = time.Duration(limit) * time.Microsecond / 2 // as sd_watchdog_enabled(3) wants it
@@ -55,6 +59,14 @@ func (m *Manager) Every() time.Duration {
 		return 0
 	}
 	return m.every
+}
+
+// Environ returns the variables that Take has removed, for another program of this process.
+func (m *Manager) Environ() []string {
+	if m == nil {
+		return nil
+	}
+	return m.env
 }
 
 // Tell sends lines such as Ready in one message. Tell waits for a second at most, and with Alive not at all: the next sign follows soon.

@@ -46,6 +46,9 @@ func TestTell(t *testing.T) {
 		if got := hear(); got != "READY=1\nSTATUS=a STOPPING=1" {
 			t.Errorf("%s heard %q", address, got)
 		}
+		if got := m.Environ(); len(got) != 1 || got[0] != "NOTIFY_SOCKET="+address {
+			t.Errorf("another program of this process gets %q", got)
+		}
 		m, err = Take()
 		if m != nil || err != nil {
 			t.Errorf("a second time: %v, %v", m, err)
@@ -90,7 +93,7 @@ func TestNoManager(t *testing.T) {
 	if err == nil {
 		t.Error("no error")
 	}
-	if err := m.Tell(Ready); err != nil || m.Every() != 0 {
+	if err := m.Tell(Ready); err != nil || m.Every() != 0 || m.Environ() != nil {
 		t.Errorf("%v, %v", err, m.Every())
 	}
 }

@@ -989,7 +989,7 @@ var mutants = []mutant{
 	{file: "internal/record/clock.go", old: `case *t != t.Round(0):`, new: `case false:`, breaks: "a deadline in a record survives a step of the wall clock"},
 	{file: "internal/record/types.go", old: `c.good[t] = c.good[t] || !key`, new: `c.good[t] = true || !key`, breaks: "each field that cannot be written is named"},
 	{file: "internal/record/types.go", old: `case lost && strings.TrimSpace(why) == "":`, new: `case lost && why == "never":`, breaks: "a field of a record is not lost without a reason"},
-	{file: "internal/holder/upgrade_linux.go", old: `if e.Status != 0 || h.ends() {`, new: `if h.ends() {`, breaks: "a binary that cannot serve replaces nothing", run: "^TestUpgrade$"},
+	{file: "internal/holder/upgrade_linux.go", old: `if !can || h.ends() {`, new: `if h.ends() {`, breaks: "a binary that cannot serve replaces nothing", run: "^TestUpgrade$"},
 	{file: "internal/holder/holder_linux.go", old: `case h.onProbation(now):`, new: `case false:`, breaks: "after the early death of a new server the last binary comes back", run: "^TestUpgrade$"},
 	{file: "internal/holder/holder_linux.go", old: `m.PID > 0 && m.PID != h.upgrade.pid:`, new: `m.PID > 0:`, breaks: "the end of a trial is the holder's"},
 	{file: "actors/child/kept_linux.go", old: `l.Drain(data)`, new: `l.Read(data)`, breaks: "viewers get output for which the arena has no room", run: "^TestOutputWithoutRoom$"},
@@ -1024,6 +1024,22 @@ var mutants = []mutant{
 	{file: "cmd/troupe/serve.go", old: `		tell(sdnotify.Stopping)`, new: ``, breaks: "notify: a server without a holder says that it ends", in: "tests", run: "^TestServiceManagerOfPlainServer$"},
 	{file: "cmd/troupe/serve.go", old: `		tell(sdnotify.Ready)`, new: ``, breaks: "notify: a server without a holder says that it serves", in: "tests", run: "^TestServiceManagerOfPlainServer$"},
 	{file: "cmd/troupe/serve.go", old: `context.WithTimeout(context.Background(), lostTime)`, new: `context.WithTimeout(context.Background(), 0)`, breaks: "clients hear that the server ends with its holder", in: "tests", run: "^TestHolderIsKilled$"},
+	{file: "internal/holder/takeover_linux.go", old: `unix.PthreadSigmask(unix.SIG_BLOCK, &block, &mask)`, new: `_ = block`, breaks: "takeover: no signal ends a holder that becomes another program", run: "^TestHolderIsReplaced$"},
+	{file: "internal/holder/takeover_linux.go", old: `		for _, fd := range m.files {
+			unix.CloseOnExec(fd)
+		}
+`, new: ``, breaks: "takeover: servers inherit no descriptor of a program", run: "^TestHolderIsReplaced$"},
+	{file: "internal/holder/takeover_linux.go", old: `			k.end = new(m.End)`, new: `			_ = k.end`, breaks: "takeover: the end of a program is kept", run: "^TestHolderIsReplaced$"},
+	{file: "internal/holder/takeover_linux.go", old: `[]string{nameBefore}, []int{fd}`, new: `nil, nil`, breaks: "takeover: after the early death of a new server the holder is what it was", run: "^TestHolderIsReplaced$"},
+	{file: "internal/holder/takeover_linux.go", old: `	defer unix.PthreadSigmask(unix.SIG_SETMASK, &mask, nil)`, new: ``, breaks: "takeover: a holder that has stayed what it is gets its signals", run: "^TestBecomeFails$"},
+	{file: "internal/holder/takeover_linux.go", old: `		unix.CloseOnExec(fd)
+	}
+	unix.Setrlimit`, new: `		_ = fd
+	}
+	unix.Setrlimit`, breaks: "takeover: servers of a holder that has stayed what it is inherit no descriptor of a program", run: "^TestBecomeFails$"},
+	{file: "internal/holder/holder_linux.go", old: `unix.PthreadSigmask(unix.SIG_UNBLOCK, &blocked, nil)`, new: `_ = blocked`, breaks: "takeover: the new program gets its signals", run: "^TestHolderIsReplaced$"},
+	{file: "internal/holder/upgrade_linux.go", old: `can := e.Status == 0 || u.to.anew`, new: `can := e.Status == 0`, breaks: "takeover: a binary with other messages replaces the holder", run: "^TestHolderIsReplaced$"},
+	{file: "cmd/troupe/internal/hold/hold_linux.go", old: `trial, anew = true, version != holder.Version`, new: `trial, anew = true, false`, breaks: "takeover: a trial knows the messages of the holder", in: "tests", run: "^TestUpgradeOfHolder$", slow: true},
 	{file: "internal/holder/upgrade_linux.go", old: `return h.stop || h.killed }`, new: `return false }`, breaks: "a holder that ends begins no upgrade", run: "^TestUpgradeInTime$"},
 	{file: "internal/holder/upgrade_linux.go", old: `!u.kills && h.pid != 0 &&`, new: `!u.kills &&`, breaks: "a probation begins with the start of the new server", run: "^TestUpgradeInTime$"},
 	{file: "internal/estate/output.go", old: `if o := OutputOf(e); o.End() >`, new: `if o := OutputOf(e); o.Kind == KindOutput && o.End() >`, breaks: "output on disk is counted after a death"},

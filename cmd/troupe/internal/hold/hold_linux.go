@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -15,8 +16,8 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/sdnotify"
 )
 
-// trial is true if a holder runs this program to find out whether it can serve.
-var trial bool
+// trial is true if a holder runs this program to find out whether it can serve. anew: the holder has another version.
+var trial, anew bool
 
 // socket is the descriptor of this server's socket to its holder; 0: there is no holder.
 var socket int
@@ -31,34 +32,48 @@ func init() {
 	version, ok := holder.Trial()
 	if ok {
 		protect()
-		if trial = version == holder.Version; !trial {
-			fmt.Fprintf(os.Stderr, "troupe serve: the holder speaks version %d, and this binary version %d: start the server anew\n", version, holder.Version)
+		if version < holder.Oldest {
+			fmt.Fprintf(os.Stderr, "troupe serve: the holder speaks version %d, and this binary versions from %d on: start the server anew\n", version, holder.Oldest)
 			os.Exit(1)
 		}
+		trial, anew = true, version != holder.Version
 		return
 	}
+	state := holder.State()
 	fd, ok := holder.Socket()
 	if !ok && !slices.Contains(os.Args[2:], "--"+Flag) {
 		return
 	}
 	protect()
 	if !ok {
-		os.Exit(hold())
+		os.Exit(hold(state))
 	}
 	socket = fd
-	name, _ := unix.ByteSliceFromString(serverName)
-	unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0)
+	setName(serverName)
 }
 
-// hold is a holder, and returns its exit code.
-func hold() int {
+// setName names the main thread, as ps shows the process.
+func setName(name string) {
+	text, _ := unix.ByteSliceFromString(name) // a name of Go's has no zero byte
+	unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&text[0])), 0, 0, 0)
+}
+
+// hold is a holder, and returns its exit code. state is of the holder that this process was before; 0: it was none.
+func hold(state int) int {
 	manager, err := sdnotify.Take() // before os.Environ
 	if err != nil {
 		log("%v", err)
 	}
-	code, err := holder.Run(holder.Config{
-		Path: "/proc/self/exe", Next: installed(), Argv: append([]string{serverName}, os.Args[1:]...), Env: os.Environ(), Log: log, Manager: manager,
-	})
+	c := holder.Config{
+		Path: "/proc/self/exe", Argv: append([]string{serverName}, os.Args[1:]...), Env: os.Environ(), Log: log, Manager: manager,
+		Self: os.Args, State: state,
+	}
+	if state == 0 {
+		c.Next = installed()
+	} else {
+		setName(path.Base(os.Args[0])) // of execve it has that of a descriptor
+	}
+	code, err := holder.Run(c)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "troupe serve:", err)
 	}
@@ -106,8 +121,16 @@ func log(format string, args ...any) {
 	}
 }
 
-// Trial reports whether this process is to find out whether it can serve, and not to serve: with exit code 0, it replaces the present server.
+// Trial reports whether this process is to find out whether it can serve, and not to serve. If it can, it calls Passed.
 func Trial() bool { return trial }
+
+// Passed ends a trial: this program can serve, and replaces the present server.
+func Passed() {
+	if anew {
+		os.Exit(holder.Anew)
+	}
+	os.Exit(0)
+}
 
 // Attach returns the side of this server to its holder; nil: the server has none.
 func Attach() (*Server, error) {
