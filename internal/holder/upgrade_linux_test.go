@@ -109,7 +109,12 @@ func TestRefusal(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &holder{socket: fds[0], Config: Config{Next: "/nowhere/troupe", Log: t.Logf}, up: true, pid: 1 << 30}
-	h.out = []Message{{Kind: Hello, Number: Version, PID: 1}, {Kind: Ready}}
+	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(bell)
+	h.out = []Message{{Kind: Hello, Number: Version, PID: 1, Names: []string{"bell"}, files: []int{bell}}, {Kind: Ready}}
 	h.write()
 	s, err := Attach(fds[1])
 	if err != nil {
