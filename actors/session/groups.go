@@ -406,13 +406,15 @@ func (s *session) inGroup(ctx actor.Context, p *members.Process, event func(*gro
 // over and no process can come back.
 func (s *session) tellGroup(ctx actor.Context, g *group, now time.Time) {
 	for _, id := range g.machine.Order() {
-		if st := g.machine.Status(id); st != g.orders[id] {
-			g.orders[id] = st
-			g.serial++
-			if p := s.processes.Find(g.members[id].actor); p != nil {
-				ctx.Send(p.PID, message.Order{Serial: g.serial, Status: st})
-				s.env.At(ctx, env.GroupOrdered)
-			}
+		p, st := s.processes.Find(g.members[id].actor), g.machine.Status(id)
+		if st == g.orders[id] || p != nil && p.PID == nil { // an earlier server has left it, and its MemberBack has yet to come
+			continue
+		}
+		g.orders[id] = st
+		g.serial++
+		if p != nil {
+			ctx.Send(p.PID, message.Order{Serial: g.serial, Status: st})
+			s.env.At(ctx, env.GroupOrdered)
 		}
 	}
 	state, reason := g.machine.State()

@@ -70,13 +70,14 @@ func (o *Outbox) sender(next actor.SenderFunc) actor.SenderFunc {
 func (o *Outbox) leave() {
 	o.open = false
 	o.keep()
-	for i, m := range o.held {
-		o.held[i] = mail{}
+	held := o.held
+	o.held = held[:0] // a panic loses what is left, and does not come again with the next message
+	for i, m := range held {
+		held[i] = mail{}
 		if m.then != nil {
 			m.then()
 		} else {
 			o.send(m.ctx, m.to, m.env)
 		}
 	}
-	o.held = o.held[:0]
 }

@@ -1,0 +1,275 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/internal/needs"
+)
+
+// commands is a program that evaluates each line of its stdin, and then prints "done".
+const commands = `exec 2>&1; while read -r line; do eval "$line"; echo done; done`
+
+// A commanded is a program that runs commands, over the deaths of its server.
+type commanded struct {
+	h    *held
+	c    *conn
+	p    *proc
+	asks int
+}
+
+// says has the program evaluate a line, and returns what the program prints.
+func (c *commanded) says(line string) (text string) {
+	c.h.t.Helper()
+	c.asks++
+	c.p.write(fmt.Sprintf("echo ask %d; %s\n", c.asks, line))
+	c.c.awaitFact("the answer to "+line, func() (done bool) {
+		_, text, _ = strings.Cut(string(c.p.join("stdout")), fmt.Sprintf("ask %d\n", c.asks))
+		text, _, done = strings.Cut(text, "done\n")
+		return done
+	})
+	return text
+}
+
+// killed kills the server, and resumes the session at the next.
+func (c *commanded) killed() {
+	c.h.t.Helper()
+	seq := c.p.lastSeq()
+	c.h.kill()
+	<-c.c.done
+	c.c = c.h.session(obj{"resumeSessionId": c.c.sessionID, "resumeFrom": obj{c.p.id: seq}, "capabilities": knowing["capabilities"]})
+	c.p = c.c.process(c.p.id)
+}
+
+// heldWarden starts a warden whose server has a holder.
+func heldWarden(t *testing.T, uid int, args ...string) (*warden, *held) {
+	t.Helper()
+	w := startWarden(t, uid, append([]string{"--holder"}, args...)...)
+	h := &held{w.server, 0}
+	h.stderr.await(factTimeout, func() bool { return strings.Contains(string(h.stderr.data), "msg=ready") })
+	return w, h
+}
+
+// TestSandboxOfKilledServer: a confined program stays confined, and so is a program that the next server starts. The exit says that the sandbox has
+// denied something, even if that was before the kill.
+func TestSandboxOfKilledServer(t *testing.T) {
+	t.Parallel()
+	asOrdinary(t, func(t *testing.T, uid int) {
+		w, h := heldWarden(t, uid)
+		y := w.yard(t)
+		c := &commanded{h: h, c: y.c, p: y.start(commands, obj{"pipeStdin": true})}
+		confined := func(when string) {
+			t.Helper()
+			for line, want := range map[string]string{
+				`(: >$O/x)`:                  erofs,
+				`(: >.git/config)`:           erofs,
+				`mkdir .codex`:               "annot create directory",
+				`kill -0 $HOSTPID`:           "o such process",
+				`echo $(ls /sys/class/net)`:  "lo\n",
+				`(: >$W/mine) && echo wrote`: "wrote",
+			} {
+				if got := c.says(line); !strings.Contains(got, want) {
+					t.Errorf("%s, %s says %q, want %q", when, line, got, want)
+				}
+			}
+		}
+		confined("before the kills")
+		for range 2 {
+			c.killed()
+			y.c = c.c
+			confined("after a kill")
+			y.run(`(: >$O/x) 2>/dev/null || echo refused; (: >$W/mine) && echo wrote`, nil).wantOut("refused\nwrote\n")
+		}
+		c.p.write("exit 3\n")
+		y.end(c.p).wantCode(3, true)
+		y.c.call("session/close", obj{})
+		h.stop()
+		y.warden.server = nil // its children are those of the holder
+		y.check()
+	})
+}
+
+// TestUsersOfKilledServer: programs of several users keep their users, and the next server starts others as the same users.
+func TestUsersOfKilledServer(t *testing.T) {
+	needs.Root(t)
+	t.Parallel()
+	h := startHolder(t, nil, "--users-file", usersFile(t, "* default @server\n* "+stranger+" nobody"))
+	home := t.TempDir()
+	openTo(t, home)
+	if err := os.Chmod(home, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	of := func(user string) *commanded {
+		c := h.session(nil)
+		return &commanded{h: h, c: c, p: c.start("p", obj{"argv": sh(commands), "pipeStdin": true, "user": user, "limits": obj{"nofile": 99}})}
+	}
+	users := map[string]*commanded{"54321": of(stranger), "65534": of("nobody")}
+	for i := range 2 {
+		h.kill()
+		for uid, c := range users {
+			<-c.c.done
+			c.c = h.session(obj{"resumeSessionId": c.c.sessionID})
+			c.p = c.c.process("p")
+			if got := c.says("id -u; ulimit -n; (: >" + home + "/x) || echo refused"); !strings.HasPrefix(got, uid+"\n99\n") || !strings.Contains(got, "refused") {
+				t.Errorf("the program of user %s says %q", uid, got)
+			}
+			wantSays(t, c.c, nth("next", i), "id -u", "54321", obj{"user": stranger})
+		}
+		for _, c := range users {
+			c.c.close()
+		}
+	}
+}
+
+// TestLimitsOfKilledServer: a program keeps its limits, also that of its time, and its exit says by which limit it has ended.
+func TestLimitsOfKilledServer(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t, nil)
+	file := filepath.Join(t.TempDir(), "file")
+	session := h.session(knowing)
+	timed := session.start("timed", obj{"argv": sh("trap '' TERM; while :; do sleep 1; done"), "timeoutMs": 3000, "shutdownMs": 1})
+	c := &commanded{h: h, c: session, p: session.start("p", obj{"argv": sh(commands), "pipeStdin": true, "limits": obj{"fileSizeBytes": 5000, "coreBytes": 0, "nofile": 50}})}
+	for range 2 {
+		c.killed()
+		if got := c.says("ulimit -n"); got != "50\n" {
+			t.Errorf("after a kill the limit is %q", got)
+		}
+	}
+	c.p.write("exec head -c 100000 /dev/zero >" + file + "\n")
+	wantSignal(t, c.p, "SIGXFSZ")
+	if info, err := os.Stat(file); err != nil || info.Size() != 5000 {
+		t.Errorf("the file has %v, %v; want 5000 bytes", info, err)
+	}
+	timed = c.c.process("timed")
+	if exited := timed.awaitExit(); exited["signal"] != "SIGKILL" || exited["timedOut"] != true {
+		t.Errorf("the program with 3 s says %s", jsonText(exited))
+	}
+}
+
+// TestProbesOfKilledServer: a program becomes ready although its server was killed before, and a program that is not alive any more is run again.
+func TestProbesOfKilledServer(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t, nil)
+	dir := t.TempDir()
+	session := h.session(knowing)
+	exists := func(name string) obj {
+		return obj{"argv": sh("test -e " + dir + "/" + name), "everyMs": 50, "timeoutMs": 60_000, "failures": 1}
+	}
+	if err := os.WriteFile(dir+"/alive", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	more := obj{"ready": obj{"probe": exists("ready")}, "liveness": obj{"probe": exists("alive")}, "restart": obj{"policy": "permanent"}, "shutdownMs": 1, "pipeStdin": true}
+	member := startParams("p", obj{"argv": sh(commands)})
+	for k, v := range more {
+		member[k] = v
+	}
+	session.call("group/start", groupOf("g", "one_for_one", 2, member, startParams("after", obj{"argv": sh("echo after; exec sleep 1000"), "dependsOn": []string{"p"}})))
+	c := &commanded{h: h, c: session, p: session.process("p")}
+	c.says("true")
+	c.killed()
+	c.says("true")
+	if len(c.p.readies) > 0 {
+		t.Errorf("the program is ready: %v", c.p.readies)
+	}
+	if err := os.WriteFile(dir+"/ready", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.c.awaitFact("ready", func() bool { return len(c.p.readies) == 1 })
+	c.c.process("after").awaitOutput("stdout", "after\n")
+	pid := c.p.pid()
+	c.killed()
+	if c.p.pid() != pid {
+		t.Errorf("the program runs as %d, and did as %d", c.p.pid(), pid)
+	}
+	if err := os.Remove(dir + "/alive"); err != nil {
+		t.Fatal(err)
+	}
+	c.c.awaitFact("the end of the run", func() bool { return len(c.p.ends) == 1 })
+	if reason := fmt.Sprint(c.p.ends[0]["reason"]); !strings.Contains(reason, "its probe failed") {
+		t.Errorf("the run has ended with %s", jsonText(c.p.ends[0]))
+	}
+}
+
+// TestSnapshotsOfKilledServer: commands start from the state that the last server has captured, and what the startup files have started goes on. A later
+// run of a process starts from the state, too. The end of the session ends what the startup files have started.
+func TestSnapshotsOfKilledServer(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t, nil)
+	token := newToken(t)
+	home := snapshotHome(t, "greet() { echo hi $AGENT; }; setsid sleep "+token+" >/dev/null 2>&1 & export AGENT=$!")
+	c := h.session(knowing)
+	restarted := fromSnapshot(home, "greet; read x; exit 1")
+	restarted["restart"], restarted["pipeStdin"] = restart("permanent", 10), true
+	p := c.start("p", restarted)
+	hi := p.awaitOutput("stdout", "\n")
+	for i := range 2 {
+		seq := p.lastSeq()
+		h.kill()
+		<-c.done
+		c = h.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": seq}, "capabilities": knowing["capabilities"]})
+		if _, out := c.start(nth("q", i), fromSnapshot(home, "greet; kill -0 $AGENT && echo lives")).awaitClosed(); out != hi+"lives\n" {
+			t.Errorf("a command of the next server says %q, want %q", out, hi+"lives\n")
+		}
+		p = c.process("p")
+		p.write("\n")
+		p.awaitOutput("stdout", hi)
+	}
+	if n := captures(t, home); n != "x" {
+		t.Errorf("captures: %s", n)
+	}
+	if n := sleepers(token); n != 1 {
+		t.Errorf("%d programs of the startup files are left", n)
+	}
+	c.call("session/close", obj{})
+	if left := describeKin(token); left != "" {
+		t.Error(left)
+	}
+}
+
+// TestEndsWithKilledServer: what belongs to a connection ends with the server, at once and as a whole: programs of the sister APIs with their trees, open files,
+// watches and requests that wait. The next server knows none of their names.
+func TestEndsWithKilledServer(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "A=b") })
+	token, dir := newToken(t), t.TempDir()
+	c := h.session(nil)
+	script := sh("setsid sh -c 'trap \"\" TERM HUP INT; sleep " + token + "' & sleep " + token)
+	c.spawn("s", obj{"command": script, "timeoutMs": nil})
+	c.request("command/exec", obj{"command": script, "disableTimeout": true, "processId": "e"})
+	c.call("command/exec", obj{"argv": script, "cwd": "/", "env": obj{"PATH": os.Getenv("PATH")}, "tty": false})
+	eventually(t, "the programs run", func() bool { return sleepers(token) == 6 })
+	c.call("fs/open", obj{"handleId": "w", "path": fileURI(dir, "a"), "mode": "replace"})
+	c.call("fs/writeBlock", obj{"handleId": "w", "offset": 0, "chunk": b64("half")})
+	c.call("fs/watchMissing", obj{"watchId": 1, "missing": []string{fileURI(dir, "none")}})
+	waits := c.request("server/events", obj{"waitMs": 600_000})
+	h.kill()
+	<-c.done
+	if r := c.takeReply(waits); r != nil {
+		t.Errorf("server/events: %s", jsonText(r))
+	}
+	eventually(t, "the programs have ended: "+describeKin(token), func() bool { return len(kin(token)) == 0 })
+	c = h.session(obj{"resumeSessionId": c.sessionID})
+	for method, params := range map[string]obj{
+		"fs/writeBlock":          {"handleId": "w", "offset": 0, "chunk": b64("x")},
+		"fs/readBlock":           {"handleId": "w", "offset": 0, "len": 1},
+		"process/writeStdin":     {"processHandle": "s", "deltaBase64": b64("x")},
+		"process/kill":           {"processHandle": "s"},
+		"command/exec/write":     {"processId": "e", "deltaBase64": b64("x")},
+		"command/exec/terminate": {"processId": "e"},
+	} {
+		code, text := c.callError(method, params)
+		t.Log(method, code, text)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("a file that was half replaced has left %v, %v", entries, err)
+	}
+	c.call("fs/watchMissing", obj{"watchId": 1, "missing": []string{fileURI(dir, "none")}})
+	if err := os.WriteFile(dir+"/none", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitTold(1, "a file came")
+}
