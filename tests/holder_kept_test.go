@@ -216,7 +216,9 @@ func TestSnapshotsOfKilledServer(t *testing.T) {
 		}
 		p = c.process("p")
 		p.write("\n")
-		p.awaitOutput("stdout", hi)
+		if got := p.awaitOutput("stdout", "\n"); got != hi {
+			t.Errorf("a later run says %q, want %q", got, hi)
+		}
 	}
 	if n := captures(t, home); n != "x" {
 		t.Errorf("captures: %s", n)

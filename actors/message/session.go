@@ -106,6 +106,12 @@ func (Watch) Unheard(to *actor.PID) any { return Gone{to} }
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the actor may have stopped.
 func (Watch) IgnoreDeadLetterLogging() {}
 
+// Captured is from the capture of a shell's state to the session: the state is there. The session calls Known once the next server would know the state.
+type Captured struct{ Known func() }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
+func (Captured) IgnoreDeadLetterLogging() {}
+
 // CaptureOver is from the capture of a shell's state to the session: the capture has no programs any more.
 type CaptureOver struct {
 	Left error // names programs that were not seen gone; nil: none

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
@@ -152,6 +153,62 @@ func TestRevive(t *testing.T) {
 		third.Estate = nextEstate(t, h)
 		if _, _, err := Revive(third, o); err == nil {
 			t.Error("a process that has ended is there")
+		}
+	})
+}
+
+// A server dies when it has dropped the log of a process whose retention is over, and the record does not say so yet. The next server names the same last seq.
+func TestReviveDroppedLog(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		h := testholder.New(t)
+		first := nextEstate(t, h)
+		sessionOf := func() (*actor.PID, <-chan message.ProcessRetired) {
+			retired := make(chan message.ProcessRetired, 1)
+			return spawn(func() actor.Actor {
+				return actor.ReceiveFunc(func(ctx actor.Context) {
+					if m, ok := ctx.Message().(message.ProcessRetired); ok && len(retired) == 0 {
+						retired <- m
+					}
+				})
+			}), retired
+		}
+		session, retired := sessionOf()
+		it, r, c := fakeProcessOf(protocol.ProcessStartParams{ProcessID: "p"}, spawn, func(r *processRecord) {
+			r.env.Estate, r.session = first, session
+			r.outbox = r.env.NewOutbox(r.keep)
+			r.launch.Spec.Name = "p-1"
+		})
+		print(r.run.intake, 0, "one")
+		system.Root.RequestWithCustomSender(it, message.Subscribe{Owner: true}, session)
+		c.End()
+		synctest.Wait()
+		system.Root.RequestWithCustomSender(it, message.Ack{To: 3}, session)
+		synctest.Wait()
+		r.keep()
+		want := <-retired // after the retention
+		if first := r.kept.first(); want.Last != 3 || first == 1 {
+			t.Fatalf("the last seq is %d, and the log begins with %d", want.Last, first)
+		}
+
+		second := fake.Env(nil)
+		second.Estate = nextEstate(t, h)
+		second.AdoptChild = func(string, *child.Intake, *rate.Meter) child.Handle { return nil }
+		session, retired = sessionOf()
+		request, _, err := Revive(second, Options{Request: Request{Name: "p-1", Session: session, Gauge: new(message.Gauge)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		second.Estate.DropRest()
+		if _, err := system.Root.SpawnNamed(request.Props, "again"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case m := <-retired:
+			if m != want {
+				t.Errorf("the next server says %+v, want %+v", m, want)
+			}
+		case <-time.After(time.Hour):
+			t.Error("the next server keeps the process")
 		}
 	})
 }

@@ -213,7 +213,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.awaitHolder()
 	case life.DropLog:
 		p.feed.Close()
-		p.kept.drop(p.feed.Log.First())
+		p.kept.drop(p.feed.Last() + 1)
 		p.run.intake.Hold(p.holds())
 	case life.Cut:
 		p.feed.Cut()

@@ -8,6 +8,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/peer/shellstate"
 	"github.com/b6f6fdd7/troupe/actors/session/access"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -44,6 +45,9 @@ func (r *sessionRecord) tie(e *env.Env, registry *actor.PID) {
 	r.env, r.registry = e, registry
 	r.gauge = &message.Gauge{Account: e.StartBudget.Account()}
 	r.waiting, r.groupIDs = make(map[string][]request), make(map[string]*group)
+	if r.shells == nil {
+		r.shells = new(shellstate.Cache)
+	}
 	if r.groups == nil {
 		r.groups = make(map[string]*group)
 	}

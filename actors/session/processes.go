@@ -117,7 +117,7 @@ func (r *sessionRecord) options(self *actor.PID, place *quota.Place) process.Opt
 			Identity:  r.identity,
 			Gauge:     r.gauge,
 			Ephemeral: r.commands,
-			Shells:    &r.shells,
+			Shells:    r.shells,
 		},
 		EndsWithServer: r.estate == nil,
 
@@ -214,6 +214,7 @@ func (s *session) ended(m message.ProcessEnded) {
 
 // captureOver takes the news that a capture of a shell's state has no programs any more.
 func (s *session) captureOver(ctx actor.Context, m message.CaptureOver) {
+	s.shells.Note()
 	s.leave(m.Left)
 	s.mayEnd(ctx)
 }

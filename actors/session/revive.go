@@ -55,9 +55,12 @@ func (r *sessionRecord) revive(e *env.Env, registry *actor.PID) {
 }
 
 // reviveProcesses prepares the processes of the session self. A process whose actor has left nothing was never started. children gets the names of
-// their children.
+// the children of processes and of captured shells.
 func (r *sessionRecord) reviveProcesses(self *actor.PID, children map[string]bool) {
 	r.revived = make(map[string]bool)
+	for _, child := range r.shells.Revive(r.gauge.Account) {
+		children[child] = true
+	}
 	for _, p := range slices.Collect(r.processes.Known()) {
 		o := r.revivedOptions(self, p)
 		start, child, err := process.Revive(r.env, o)

@@ -60,10 +60,10 @@ type sessionRecord struct {
 	waiting map[string][]request   `lost:"clients ask again"`         // requests without an answer, by the news for which they wait
 	answers repeat.Answers         // for clients who repeat a request after a cut
 	gauge   *message.Gauge         `lost:"counted again"`
-	shells  shellstate.Cache       `lost:"the state of a shell ends with the server"`
-	told    message.Standing       `lost:"told again"`     // the last to the registry
-	wakeAt  env.Alarm              `lost:"of this server"` // set to the earlier Wake of life and access
-	left    []error                // names programs of ended processes, not seen gone; maxLeft at most
+	shells  *shellstate.Cache
+	told    message.Standing `lost:"told again"`     // the last to the registry
+	wakeAt  env.Alarm        `lost:"of this server"` // set to the earlier Wake of life and access
+	left    []error          // names programs of ended processes, not seen gone; maxLeft at most
 	// revived has the actors of processes that an earlier server has left and that have not said that they are there. Until then early has the clients
 	// who want to be attached: they would take the processes for new ones.
 	revived map[string]bool         `lost:"of this server"`
@@ -119,6 +119,10 @@ func (s *session) Receive(ctx actor.Context) {
 		s.groupDue(ctx, m.name)
 	case message.Lost:
 		s.access.Lost(idOf(ctx.Sender()))
+	case message.Captured:
+		s.shells.Note()
+		s.estate.Keep(s.sessionRecord) // before a program starts from the state
+		m.Known()
 	case message.CaptureOver:
 		s.captureOver(ctx, m)
 	case wakeDue:
@@ -154,6 +158,7 @@ func (s *session) start(ctx actor.Context) {
 		s.access.Gone(id)
 	}
 	s.wakeAt.Cancel() // the wakeDue may be lost
+	s.shells.Resume(s.closes, s.env, ctx.ActorSystem().Root, ctx.Self())
 	// Watching a stopped actor gives Gone or Terminated.
 	for _, id := range s.access.Watched() {
 		s.env.Watch(ctx, pidOf(id))

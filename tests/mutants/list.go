@@ -1043,6 +1043,15 @@ var mutants = []mutant{
 	{file: "internal/holder/upgrade_linux.go", old: `return h.stop || h.killed }`, new: `return false }`, breaks: "a holder that ends begins no upgrade", run: "^TestUpgradeInTime$"},
 	{file: "internal/holder/upgrade_linux.go", old: `!u.kills && h.pid != 0 &&`, new: `!u.kills &&`, breaks: "a probation begins with the start of the new server", run: "^TestUpgradeInTime$"},
 	{file: "internal/estate/output.go", old: `if o := OutputOf(e); o.End() >`, new: `if o := OutputOf(e); o.Kind == KindOutput && o.End() >`, breaks: "output on disk is counted after a death"},
+	{file: "actors/process/life.go", old: `p.kept.drop(p.feed.Last() + 1)`, new: `p.kept.drop(1<<64 - 1)`, breaks: "a process whose log was dropped names its last seq at the next server", run: "^TestReviveDroppedLog$"},
+	{file: "actors/process/life.go", old: `p.kept.drop(p.feed.Last() + 1)`, new: `p.kept.drop(p.feed.Log.First())`, breaks: "the output of a retired process takes no memory that outlives the server", run: "^TestReviveDroppedLog$"},
+	{file: "actors/session/groups.go", old: ` || p != nil && p.PID == nil {`, new: ` {`, breaks: "a group goes on at the next server", in: "tests", run: "^TestProbesOfKilledServer$"},
+	{file: "actors/session/session.go", old: `		s.estate.Keep(s.sessionRecord) // before`, new: `		// before`, breaks: "no program starts from a state that the next server would not know", run: "^TestStateIsKnown$"},
+	{file: "actors/session/revive.go", old: `		children[child] = true
+	}`, new: `		_ = child
+	}`, breaks: "what the startup files of a captured shell have started goes on at the next server", in: "tests", run: "^TestSnapshotsOfKilledServer$"},
+	{file: "actors/peer/shellstate/cache.go", old: `if !a.ended.Load() {`, new: `if true {`, breaks: "the next server looks for no programs of a capture that have ended", run: "^TestRevive$"},
+	{file: "actors/process/launch/launch.go", old: `l.shell = look(r, l.shell)`, new: `l.shell = nil`, breaks: "a later run starts from the captured state at the next server, too", in: "tests", run: "^TestSnapshotsOfKilledServer$"},
 	{file: "actors/process/kept.go", old: `seq == 0 || seq > last {
 			unlogged`, new: `seq == 0 && seq > last {
 			unlogged`, breaks: "output on disk that nobody has seen is logged by the next server"},

@@ -1,6 +1,7 @@
 package shellstate
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"slices"
@@ -8,7 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -36,14 +39,76 @@ func KeyOf(s *protocol.ShellSnapshot, user string, spec child.Spec) Key {
 // Cache has the Captures of a session. The actor of the session owns the Cache; only Running may be
 // called by others.
 type Cache struct {
-	entries []*entry // the longest unused is the first
-	running atomic.Int64
+	entries []*entry     `lost:"kept has the states"` // the longest unused is the first
+	running atomic.Int64 `lost:"counted again"`
+	kept    []kept       // as of the last Note
+	version uint64       `lost:"of this server"` // counts the calls of Note
 }
 
 type entry struct {
 	key      Key
 	attempts int
 	capture  *Capture
+}
+
+// kept is a State that the next server knows.
+type kept struct {
+	Key   Key
+	State *State
+	User  *child.User // as whom the shell ran; nil: the user of the server
+	Child string      // the name of the child whose programs live on; "": none does
+}
+
+// Version implements record.Versioned. A nil Cache has version 0.
+func (c *Cache) Version() uint64 {
+	if c == nil {
+		return 0
+	}
+	return c.version
+}
+
+// Note notes for the next server which States there are, and which programs live on.
+func (c *Cache) Note() {
+	c.version++
+	c.kept = nil
+	for _, e := range c.entries {
+		if a := e.capture; a.state.Load() != nil {
+			k := kept{Key: e.key, State: a.state.Load(), User: a.user}
+			if !a.ended.Load() {
+				k.Child = a.child
+			}
+			c.kept = append(c.kept, k)
+		}
+	}
+}
+
+// Revive makes Captures of what an earlier server has noted, as far as there is memory, and returns the names of their children. Resume follows.
+func (c *Cache) Revive(account *budget.Account) (children []string) {
+	for _, k := range c.kept {
+		a := newCapture(c, account)
+		if !a.charge(k.State.bytes) {
+			continue
+		}
+		a.begin.Do(func() { a.begun.Store(true) })
+		a.user, a.child, a.left = k.User, k.Child, k.Child
+		a.state.Store(k.State)
+		close(a.done)
+		c.entries = append(c.entries, &entry{key: k.Key, attempts: 1, capture: a})
+		if a.child != "" {
+			children = append(children, a.child)
+		}
+	}
+	return children
+}
+
+// Resume adopts the children of Revive, and ends each when its Capture has no user, or when ctx is done. session gets a CaptureOver for each.
+func (c *Cache) Resume(ctx context.Context, e *env.Env, root *actor.RootContext, session *actor.PID) {
+	for _, k := range c.entries {
+		if a := k.capture; a.left != "" {
+			a.left = ""
+			a.attend(e, root, session, func() error { return a.resume(ctx, e) })
+		}
+	}
 }
 
 // Look returns the Capture for a start. The caller must call Release once, when no run of the process
@@ -94,10 +159,13 @@ type Capture struct {
 	account *budget.Account
 	begin   sync.Once
 	begun   atomic.Bool
-	done    chan struct{} // closed when state and failed are set
-	state   *State        // nil: the capture has failed
-	failed  time.Time
-	user    *child.User // as whom the shell ran; nil: the user of the server. Set before done is closed
+	done    chan struct{}         // closed when the state may be used, or the capture has failed
+	state   atomic.Pointer[State] // nil: the capture is under way, or has failed
+	failed  time.Time             // set before done is closed
+	user    *child.User           // as whom the shell ran; nil: the user of the server. Set before state and done
+	child   string                // the name of the shell. Set before state and done
+	ended   atomic.Bool           // no program of the capture is left
+	left    string                // the child of an earlier server, until Resume; "": none. Owned by the session
 
 	uses   atomic.Int64
 	unused chan struct{} // closed when nobody uses the Capture
@@ -152,11 +220,12 @@ func (c *Capture) over() bool {
 }
 
 func (c *Capture) failedBefore(t time.Time) bool {
-	return c.over() && c.state == nil && !c.failed.After(t)
+	return c.over() && c.state.Load() == nil && !c.failed.After(t)
 }
 
-// settle ends the wait for the Capture. A nil state means: the Capture has failed.
-func (c *Capture) settle(s *State) {
-	c.state, c.failed = s, time.Now()
+// fail ends the wait for the Capture: there is no state.
+func (c *Capture) fail() {
+	c.charge(0)
+	c.failed = time.Now()
 	close(c.done)
 }

@@ -10,6 +10,16 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
+// settle ends a Capture as the session and the goroutine of Begin do.
+func (c *Capture) settle(s *State) {
+	if s == nil {
+		c.fail()
+		return
+	}
+	c.state.Store(s)
+	close(c.done)
+}
+
 func key(scope string) Key { return KeyOf(&protocol.ShellSnapshot{ScopeID: scope}, "", child.Spec{}) }
 
 // Starts share a state only if the startup files would see the same. Variables of the start's own env do

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -25,11 +26,12 @@ const captureBytes = 4 * maxState
 
 // Start is a process waiting for a Capture.
 type Start struct {
-	Capture *Capture
+	Key     Key
+	Capture *Capture            `lost:"looked up again"`
 	Shell   string              // the kind, as in protocol.ShellSnapshot
 	Policy  *protocol.EnvPolicy // may be nil
 	Own     []string            // names of the variables in the start's own env
-	Session *actor.PID          // gets message.CaptureOver
+	Session *actor.PID          `lost:"of this server"` // gets message.Captured and message.CaptureOver
 }
 
 // Begin begins the Capture, unless another Start has begun the Capture. spec is of the process.
@@ -39,19 +41,24 @@ func (s Start) Begin(e *env.Env, root *actor.RootContext, spec child.Spec) {
 	c.begin.Do(func() {
 		c.begun.Store(true)
 		c.user = spec.User
-		c.cache.running.Add(1)
-		e.Run(root, s.Session, "shell snapshot", func() {
-			m := message.CaptureOver{}
-			defer func() {
-				if !c.over() { // a panic
-					c.charge(0)
-					c.settle(nil)
-				}
-				c.cache.running.Add(-1)
-				root.Send(s.Session, m)
-			}()
-			m.Left = c.run(e, s.Shell, spec, s.Policy)
-		})
+		c.attend(e, root, s.Session, func() error { return c.run(e, root, s, spec) })
+	})
+}
+
+// attend has a goroutine do what ends with the last program of the Capture, and then tells the session.
+func (c *Capture) attend(e *env.Env, root *actor.RootContext, session *actor.PID, do func() (left error)) {
+	c.cache.running.Add(1)
+	e.Run(root, session, "shell snapshot", func() {
+		m := message.CaptureOver{}
+		defer func() {
+			if !c.over() && c.state.Load() == nil { // a panic
+				c.fail()
+			}
+			c.ended.Store(true)
+			c.cache.running.Add(-1)
+			root.Send(session, m)
+		}()
+		m.Left = do()
 	})
 }
 
@@ -64,32 +71,27 @@ func (s Start) Wait(spec child.Spec) (child.Spec, error) {
 	case <-ctx.Done():
 		return spec, context.Cause(ctx)
 	}
-	if s.Capture.state == nil || !spec.User.Same(s.Capture.user) {
+	state := s.Capture.state.Load()
+	if state == nil || !spec.User.Same(s.Capture.user) {
 		return spec, nil
 	}
-	return s.Capture.state.Apply(spec, s.Own), nil
+	return state.Apply(spec, s.Own), nil
 }
 
 // run runs the shell of spec with a script of ours in place of the command, and settles the Capture. Then
 // run ends all programs left behind by the startup files: at once after a failure, else when the Capture
 // has no user, since the state may name such programs (an ssh-agent). left names programs not seen
 // gone.
-func (c *Capture) run(e *env.Env, shell string, spec child.Spec, policy *protocol.EnvPolicy) (left error) {
+func (c *Capture) run(e *env.Env, root *actor.RootContext, s Start, spec child.Spec) (left error) {
 	parent := cmp.Or(spec.Context, context.Background())
 	ctx, cancel := context.WithTimeoutCause(parent, captureTime, fmt.Errorf("it took more than %v", captureTime))
 	defer cancel()
 	mark := uuid.NewString()
 	spec.Name, spec.Context = "s-"+mark, ctx
-	spec.Argv = []string{spec.Argv[0], "-lc", captureScript(shell, mark)}
+	spec.Argv = []string{spec.Argv[0], "-lc", captureScript(s.Shell, mark)}
 	spec.TTY, spec.Size, spec.Stdin, spec.Merge = false, protocol.Size{}, false, false
 
-	news := make(chan struct{}, 1)
-	in := child.NewIntake(config.MinRetention, e.OutputBudget, nil, func() {
-		select {
-		case news <- struct{}{}:
-		default:
-		}
-	})
+	in, news := intake(e)
 	defer in.Close()
 	handle, err := c.start(e, spec, in)
 	if handle != nil {
@@ -99,19 +101,44 @@ func (c *Capture) run(e *env.Env, shell string, spec child.Spec, policy *protoco
 	if err == nil {
 		var out []byte
 		if out, err = read(ctx, mark, in, news); err == nil {
-			state, err = parse(shell, mark, out, spec.Env, policy)
+			state, err = parse(s.Shell, mark, out, spec.Env, s.Policy)
 		}
 	}
 	if err != nil {
 		e.Log.Warn("the state of a shell could not be captured: commands run its startup files themselves", "owner", spec.Owner, "shell", spec.Argv[0], "err", err)
-		c.charge(0)
-		c.settle(nil)
+		c.fail()
 		return nil
 	}
 	c.charge(state.bytes)
-	c.settle(state)
+	c.child = spec.Name
+	c.state.Store(state)
+	root.Send(s.Session, message.Captured{Known: sync.OnceFunc(func() { close(c.done) })})
 	c.awaitHelpers(parent, handle, in, news)
 	return nil
+}
+
+// resume adopts the shell of an earlier server, and ends its programs as run does.
+func (c *Capture) resume(ctx context.Context, e *env.Env) (left error) {
+	in, news := intake(e)
+	defer in.Close()
+	handle := e.AdoptChild(c.child, in, nil)
+	if handle == nil { // its programs have ended
+		return nil
+	}
+	defer func() { left = finish(handle) }()
+	c.awaitHelpers(ctx, handle, in, news)
+	return nil
+}
+
+// intake returns an Intake, and a channel that has a token when the Intake has facts.
+func intake(e *env.Env) (*child.Intake, <-chan struct{}) {
+	news := make(chan struct{}, 1)
+	return child.NewIntake(config.MinRetention, e.OutputBudget, nil, func() {
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+	}), news
 }
 
 // start starts the shell.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,6 +23,8 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/internal/pace"
+	"github.com/b6f6fdd7/troupe/internal/record"
 )
 
 // begun is a capture begun by a test.
@@ -34,7 +37,12 @@ type begun struct {
 func begin(e *env.Env, root *actor.RootContext, c *Cache, account *budget.Account, spec child.Spec) begun {
 	b := begun{spec: spec, over: make(chan message.CaptureOver, 10)}
 	session := root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
-		if m, ok := ctx.Message().(message.CaptureOver); ok {
+		switch m := ctx.Message().(type) {
+		case message.Captured:
+			c.Note()
+			m.Known()
+		case message.CaptureOver:
+			c.Note()
 			b.over <- m
 		}
 	}))
@@ -42,6 +50,70 @@ func begin(e *env.Env, root *actor.RootContext, c *Cache, account *budget.Accoun
 	b.Begin(e, root, spec)
 	b.Begin(e, root, spec)
 	return b
+}
+
+// The next server has a state with all that Apply needs. The programs that the startup files have left behind live on there as long as the state is used.
+func TestRevive(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, _ func(actor.Producer) *actor.PID, _ func(string) int) {
+		var first, second, third Cache
+		c := first.Look(time.Now(), key("s"), nil)
+		c.Release() // by the only process
+		c.user, c.child = &child.User{UID: 7}, "s-1"
+		c.settle(&State{shell: "bash", parts: []string{"P=1"}, set: map[string]string{"A": "1"}, unset: map[string]bool{"B": true}, bytes: 1 << 20})
+		first.Look(time.Now(), key("under way"), nil)
+		first.Note()
+		next := func(of, to *Cache) {
+			t.Helper()
+			if err := record.Decode(record.Encode(nil, of), to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		next(&first, &second)
+		pool := budget.New(2 << 20)
+		account := pool.Account()
+		if children := second.Revive(account); !slices.Equal(children, []string{"s-1"}) || pool.Used() == 0 {
+			t.Errorf("the children %q are left, and the state takes %d bytes", children, pool.Used())
+		}
+		spec := child.Spec{Argv: []string{"bash", "-lc", "true"}, Env: []string{"B=2"}, User: &child.User{UID: 7}}
+		b := Start{Key: key("s"), Capture: second.Look(time.Now(), key("s"), account)}
+		b.Begin(fake.Env(func() *fake.Child { t.Error("a shell is started"); return new(fake.Child) }), system.Root, spec)
+		if got, err := b.Wait(spec); err != nil || !reflect.DeepEqual(got.Env, []string{"A=1", "P=1"}) {
+			t.Errorf("%v, %v", got.Env, err)
+		}
+
+		e, helper := fake.Env(nil), &fake.Child{Born: time.Now(), Tree: make(chan struct{})}
+		e.AdoptChild = func(name string, in *child.Intake, _ *pace.Meter) child.Handle {
+			if name != "s-1" {
+				t.Errorf("%q is adopted", name)
+			}
+			helper.Intake = in
+			return helper
+		}
+		over := make(chan message.CaptureOver, 2)
+		session := system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+			if m, ok := ctx.Message().(message.CaptureOver); ok {
+				over <- m
+			}
+		}))
+		second.Resume(t.Context(), e, system.Root, session)
+		second.Resume(t.Context(), e, system.Root, session) // the session has failed
+		time.Sleep(time.Hour)
+		if !second.Running() || helper.Exited() || len(over) > 0 {
+			t.Errorf("running %v, ended %v", second.Running(), helper.Exited())
+		}
+		close(helper.Tree)
+		b.Capture.Release()
+		b.Capture.Release() // by the cache
+		<-over
+		if second.Running() || !helper.Exited() {
+			t.Errorf("running %v, ended %v", second.Running(), helper.Exited())
+		}
+		second.Note()
+		next(&second, &third)
+		if children := third.Revive(nil); len(children) > 0 || len(third.entries) != 1 {
+			t.Errorf("the children %q are left, and %d states", children, len(third.entries))
+		}
+	})
 }
 
 // A silent shell is killed after 10 s. The waiting commands then run as they are.

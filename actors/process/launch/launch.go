@@ -57,7 +57,7 @@ type Launch struct {
 
 	// Fixed by New.
 	user  *choice           // nil: the server has no policy for users
-	shell *shellstate.Start `lost:"the state of a shell ends with the server"` // the state that each run starts from; nil: none
+	shell *shellstate.Start // the state that each run starts from; nil: none
 
 	origin        *origin   // nil: the process has no group, and there is no audit log
 	argv, environ hold      `lost:"counted again"` // the memory of the arguments and of the environment in Spec and Params
@@ -124,6 +124,13 @@ func (l *Launch) Revive(e *env.Env, r Request) *protocol.Error {
 	l.Spec.DefaultSandbox = e.DefaultSandbox
 	if l.Spec.Sandbox == nil {
 		l.Spec.Looks = looksOf(l.Params.Ready, l.Params.Liveness)
+	}
+	switch {
+	case l.shell == nil:
+	case l.Spec.Argv == nil: // no run follows
+		l.shell = nil
+	default:
+		l.shell = look(r, l.shell)
 	}
 	return l.keep(r.Gauge, r.Shares)
 }

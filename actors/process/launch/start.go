@@ -19,11 +19,15 @@ func shellOf(r Request, spec child.Spec) *shellstate.Start {
 		return nil
 	}
 	s := r.Params.ShellSnapshot
-	capture := r.Shells.Look(time.Now(), shellstate.KeyOf(s, r.Params.User, spec), r.Gauge.Account)
-	if capture == nil {
+	return look(r, &shellstate.Start{Key: shellstate.KeyOf(s, r.Params.User, spec), Shell: s.Shell.Name, Policy: s.EnvPolicy(), Own: s.Own()})
+}
+
+// look gives a Start its Capture. look returns nil if there is no room for one.
+func look(r Request, s *shellstate.Start) *shellstate.Start {
+	if s.Capture, s.Session = r.Shells.Look(time.Now(), s.Key, r.Gauge.Account), r.Session; s.Capture == nil {
 		return nil
 	}
-	return &shellstate.Start{Capture: capture, Shell: s.Shell.Name, Policy: s.EnvPolicy(), Own: s.Own(), Session: r.Session}
+	return s
 }
 
 // A start is a child under way. Its steps follow each other: choose the user, look whether the policy allows the program,
