@@ -144,7 +144,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 		Retained:   e.MaxRetainedEach,
 		Spooled:    e.MaxSpooledEach,
 		Short:      func(key string) { t.send(message.BudgetLow{From: key}) },
-	}, e.OutputBudget, e.Disk)
+	}, e.OutputBudget, e.Disk, e.Estate)
 	strategy := func(restarts int) *supervision.Strategy {
 		return &supervision.Strategy{
 			Backoff:   supervision.Backoff{Initial: 10 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.2},

@@ -104,7 +104,7 @@ func TestProbesThatCannotBeMade(t *testing.T) {
 func TestProbesAreNoWayAroundTheRate(t *testing.T) {
 	for rate, want := range map[float64]int64{0: 1000, 5: 10} {
 		fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-			places, refused := quota.New(quota.Limits{Processes: 1, Starts: rate}, nil, nil).Start("alice", 1, time.Now())
+			places, refused := quota.New(quota.Limits{Processes: 1, Starts: rate}, nil, nil, nil).Start("alice", 1, time.Now())
 			if refused != nil {
 				t.Fatal(refused)
 			}

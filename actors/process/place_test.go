@@ -17,7 +17,7 @@ import (
 // A process has its place until its log is closed, and again while descendants live.
 func TestPlaceOfDescendants(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		q := quota.New(quota.Limits{Processes: 1}, nil, nil)
+		q := quota.New(quota.Limits{Processes: 1}, nil, nil, nil)
 		places, err := q.Start("alice", 1, time.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -63,7 +63,7 @@ type found struct {
 // another process could start.
 func searched(t *testing.T, test func(free func(want bool, when string), answers chan<- found, root *actor.RootContext, pid *actor.PID, c *fake.Child)) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		q := quota.New(quota.Limits{Processes: 1}, nil, nil)
+		q := quota.New(quota.Limits{Processes: 1}, nil, nil, nil)
 		places, _ := q.Start("alice", 1, time.Now())
 		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.place = placeOf(places[0]) })
 		answers := make(chan found)
@@ -124,7 +124,7 @@ func TestPlaceWhileTheTreeIsKilled(t *testing.T) {
 // A process that ends before its log was closed gives its place back.
 func TestPlaceOfTheStopped(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		q := quota.New(quota.Limits{Processes: 1}, nil, nil)
+		q := quota.New(quota.Limits{Processes: 1}, nil, nil, nil)
 		places, _ := q.Start("alice", 1, time.Now())
 		pid, _, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.place = placeOf(places[0]) })
 		system.Root.StopFuture(pid).Wait()
@@ -138,7 +138,7 @@ func TestPlaceOfTheStopped(t *testing.T) {
 // A process whose start fails gives its place back before the session hears of it: the client may start another at once.
 func TestPlaceOfAFailedStart(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		q := quota.New(quota.Limits{Processes: 1}, nil, nil)
+		q := quota.New(quota.Limits{Processes: 1}, nil, nil, nil)
 		places, _ := q.Start("alice", 1, time.Now())
 		told := 0
 		fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {

@@ -101,6 +101,15 @@ func NewMeter(perSecond int64) *Meter {
 	}
 }
 
+// Drain takes the bytes that there are: at the time full, and not before, as many bytes as come in a second may move at once.
+func (m *Meter) Drain(full time.Time) {
+	if m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.bucket.full = full
+	}
+}
+
 // Flow returns a new Flow. The meter calls wake, without holding a lock, when a turn has come after a Take that
 // returned 0. wake must not block.
 func (m *Meter) Flow(wake func()) *Flow {

@@ -1045,6 +1045,12 @@ var mutants = []mutant{
 	{file: "internal/estate/output.go", old: `if o := OutputOf(e); o.End() >`, new: `if o := OutputOf(e); o.Kind == KindOutput && o.End() >`, breaks: "output on disk is counted after a death"},
 	{file: "actors/process/life.go", old: `p.kept.drop(p.feed.Last() + 1)`, new: `p.kept.drop(1<<64 - 1)`, breaks: "a process whose log was dropped names its last seq at the next server", run: "^TestReviveDroppedLog$"},
 	{file: "actors/process/life.go", old: `p.kept.drop(p.feed.Last() + 1)`, new: `p.kept.drop(p.feed.Log.First())`, breaks: "the output of a retired process takes no memory that outlives the server", run: "^TestReviveDroppedLog$"},
+	{file: "actors/internal/quota/quota.go", old: `		s.kept.Keep(&s.used)
+	}
+}`, new: `	}
+}`, breaks: "an owner key has no more starts for the death of a server", run: "^TestDeathOfAServer$"},
+	{file: "actors/internal/quota/quota.go", old: `	s.output.Drain(q.drained)`, new: ``, breaks: "an owner key has no more bytes for the death of a server", run: "^TestDeathOfAServer$"},
+	{file: "actors/internal/quota/quota.go", old: `	s.kept.End()`, new: ``, breaks: "an owner key that is forgotten leaves no record", run: "^TestDeathOfAServer$"},
 	{file: "actors/session/groups.go", old: ` || p != nil && p.PID == nil {`, new: ` {`, breaks: "a group goes on at the next server", in: "tests", run: "^TestProbesOfKilledServer$"},
 	{file: "actors/session/session.go", old: `		s.estate.Keep(s.sessionRecord) // before`, new: `		// before`, breaks: "no program starts from a state that the next server would not know", run: "^TestStateIsKnown$"},
 	{file: "actors/session/revive.go", old: `		children[child] = true

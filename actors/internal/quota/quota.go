@@ -2,12 +2,14 @@
 package quota
 
 import (
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/internal/estate"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -32,6 +34,9 @@ type Quotas struct {
 	memory *budget.Output // of the server
 	disk   *spool.Disk    // of the server
 
+	estate  *estate.Estate // nil: what was used ends with the server
+	drained time.Time      // until then the last server has used up the rates of bytes; zero: there was none
+
 	mu     sync.Mutex
 	shares map[string]*share
 	sweep  int // the number of shares at which Start looks for shares to forget
@@ -40,15 +45,22 @@ type Quotas struct {
 // share is what an owner key uses.
 type share struct {
 	running       int
-	starts        pace.Bucket
+	used          used
+	kept          *estate.Owner  // of used; nil: used is zero, or ends with the server
 	output, stdin *pace.Meter    // nil: no limit
 	memory        *budget.Output // nil: no limit but the server's
 	disk          *spool.Disk    // nil: no limit but the server's
 }
 
+// used is what the next server has to know of a share. A place is known by its process.
+type used struct{ Starts pace.Bucket }
+
+// keptAs begins the names of the records of shares. The owner key follows.
+const keptAs = "quota "
+
 // idle reports whether a new share would be as good as s.
 func (s *share) idle(now time.Time) bool {
-	return s.running == 0 && s.starts.Full(now) && s.output.Idle(now) && s.stdin.Idle(now) &&
+	return s.running == 0 && s.used.Starts.Full(now) && s.output.Idle(now) && s.stdin.Idle(now) &&
 		(s.memory == nil || s.memory.Used() == 0) && (s.disk == nil || s.disk.Used() == 0)
 }
 
@@ -68,19 +80,34 @@ type Place struct {
 // minSweep is the smallest value of Quotas.sweep.
 const minSweep = 64
 
-// New returns Quotas with limits; nil if there is no limit. All output of the server is in memory and on disk.
-func New(l Limits, memory *budget.Output, disk *spool.Disk) *Quotas {
+// New returns Quotas with limits; nil if there is no limit. All output of the server is in memory and on disk. e is the estate of the server, or nil: an
+// owner key has no more starts and bytes for the death of a server.
+func New(l Limits, memory *budget.Output, disk *spool.Disk, e *estate.Estate) *Quotas {
 	if l.Processes <= 0 && l.Starts <= 0 && l.OutputRate <= 0 && l.StdinRate <= 0 && l.Retained <= 0 && l.Spooled <= 0 {
 		return nil
 	}
-	return &Quotas{
+	q := &Quotas{
 		limits: l,
 		memory: memory,
 		disk:   disk,
+		estate: e,
 		starts: pace.Rate{PerSecond: max(l.Starts, 0), Burst: max(l.Burst, 1)},
 		shares: make(map[string]*share),
 		sweep:  minSweep,
 	}
+	for range e.Names("") {
+		q.drained = time.Now().Add(time.Second)
+		break
+	}
+	for name := range e.Names(keptAs) {
+		key := strings.TrimPrefix(name, keptAs)
+		s := q.share(key)
+		if err := e.Revive(name, &s.used); err == nil && q.starts.PerSecond > 0 {
+			q.shares[key], s.kept = s, e.Owner(name)
+			s.kept.Keep(&s.used)
+		}
+	}
+	return q
 }
 
 // share returns the share of an owner key. The caller holds mu, and adds a new share to shares.
@@ -89,6 +116,8 @@ func (q *Quotas) share(key string) *share {
 		return s
 	}
 	s := &share{output: pace.NewMeter(q.limits.OutputRate), stdin: pace.NewMeter(q.limits.StdinRate)}
+	s.output.Drain(q.drained)
+	s.stdin.Drain(q.drained)
 	if q.limits.Retained > 0 {
 		s.memory = q.memory.Share(q.limits.Retained, func() { q.limits.Short(key) })
 	}
@@ -112,25 +141,42 @@ func (q *Quotas) Start(key string, n int, now time.Time) ([]*Place, *protocol.Er
 		return nil, err
 	}
 	if q.starts.PerSecond > 0 {
-		if wait := s.starts.Take(q.starts, min(n, q.starts.Burst), now); wait > 0 {
+		if wait := s.used.Starts.Take(q.starts, min(n, q.starts.Burst), now); wait > 0 {
 			return nil, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "max-starts-each is %v a second here, %d at once, and %s has used them", q.limits.Starts, q.starts.Burst, wireerr.Clip(key)).
 				Advise("try again in %d ms", wait.Milliseconds()+1).Exceeds("max-starts-each", q.limits.Starts, float64(q.starts.Burst))
 		}
 	}
 	s.running += n
 	q.shares[key] = s
+	q.keep(key, s)
 	for i := range places {
 		places[i] = q.place(key, s)
 	}
 	if len(q.shares) >= q.sweep {
 		for key, s := range q.shares {
 			if s.idle(now) {
-				delete(q.shares, key)
+				q.forget(key, s)
 			}
 		}
 		q.sweep = max(minSweep, 2*len(q.shares))
 	}
 	return places, nil
+}
+
+// keep keeps what the next server has to know of a share. The caller holds mu.
+func (q *Quotas) keep(key string, s *share) {
+	if q.starts.PerSecond > 0 && q.shares[key] == s {
+		if s.kept == nil {
+			s.kept = q.estate.Owner(keptAs + key)
+		}
+		s.kept.Keep(&s.used)
+	}
+}
+
+// forget forgets an idle share. The caller holds mu.
+func (q *Quotas) forget(key string, s *share) {
+	delete(q.shares, key)
+	s.kept.End()
 }
 
 // Restore returns a place for a process that an earlier server has started. It counts no start, and takes the place even beyond the limit.
@@ -173,7 +219,7 @@ func (p *Place) Leave() {
 	p.left = true
 	s := p.of.shares[p.key]
 	if s.running--; s.idle(time.Now()) {
-		delete(p.of.shares, p.key) // otherwise a sweep of Start forgets s
+		p.of.forget(p.key, s) // otherwise a sweep of Start forgets s
 	}
 }
 
@@ -187,7 +233,7 @@ func (p *Place) Paced(now time.Time) time.Time {
 	}
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
-	return now.Add(p.of.share(p.key).starts.Wait(p.of.starts, 1, now))
+	return now.Add(p.of.share(p.key).used.Starts.Wait(p.of.starts, 1, now))
 }
 
 // Restarted takes a start for another run of the process at the time now, even beyond the rate: several
@@ -198,7 +244,9 @@ func (p *Place) Restarted(now time.Time) {
 	}
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
-	p.of.share(p.key).starts.Spend(p.of.starts, 1, now)
+	s := p.of.share(p.key)
+	s.used.Starts.Spend(p.of.starts, 1, now)
+	p.of.keep(p.key, s)
 }
 
 // Return takes the place again after Leave, even beyond the limit.

@@ -25,7 +25,7 @@ func start(t *testing.T, q *Quotas, key string, n int, now time.Time, want, advi
 }
 
 func TestProcesses(t *testing.T) {
-	q, now := New(Limits{Processes: 3}, nil, nil), time.Now()
+	q, now := New(Limits{Processes: 3}, nil, nil, nil), time.Now()
 	const advice = "end a process, or wait until one has ended"
 	first := start(t, q, "alice", 2, now, "", "")
 	start(t, q, "alice", 2, now, "max-processes-each is 3 here, alice runs 2, and this start needs 2 more", advice)
@@ -53,7 +53,7 @@ func TestProcesses(t *testing.T) {
 }
 
 func TestStarts(t *testing.T) {
-	q, now := New(Limits{Starts: 10, Burst: 3}, nil, nil), time.Now()
+	q, now := New(Limits{Starts: 10, Burst: 3}, nil, nil, nil), time.Now()
 	const used = "max-starts-each is 10 a second here, 3 at once, and alice has used them"
 	for range 3 {
 		start(t, q, "alice", 1, now, "", "")
@@ -72,7 +72,7 @@ func TestStarts(t *testing.T) {
 
 // A restart waits for the rate, and counts.
 func TestRestartsArePaced(t *testing.T) {
-	q, now := New(Limits{Starts: 10, Burst: 2}, nil, nil), time.Now()
+	q, now := New(Limits{Starts: 10, Burst: 2}, nil, nil, nil), time.Now()
 	p := start(t, q, "alice", 1, now, "", "")[0]
 	for i, want := range []time.Duration{0, 100, 200, 300} {
 		if got := p.Paced(now).Sub(now); got != want*time.Millisecond {
@@ -84,7 +84,7 @@ func TestRestartsArePaced(t *testing.T) {
 	if got := start(t, q, "bob", 1, now, "", "")[0].Paced(now); got != now {
 		t.Errorf("bob waits for alice: %v", got)
 	}
-	processes := New(Limits{Processes: 1}, nil, nil)
+	processes := New(Limits{Processes: 1}, nil, nil, nil)
 	free := start(t, processes, "alice", 1, now, "", "")[0]
 	free.Restarted(now)
 	free.Leave()
@@ -100,7 +100,7 @@ func TestRestartsArePaced(t *testing.T) {
 
 // A key that uses nothing is forgotten, and one that has used starts is not forgotten too early.
 func TestKeysAreForgotten(t *testing.T) {
-	q, now := New(Limits{Starts: 1, Burst: 1}, nil, nil), time.Now()
+	q, now := New(Limits{Starts: 1, Burst: 1}, nil, nil, nil), time.Now()
 	for i := range 10_000 {
 		now = now.Add(100 * time.Millisecond)
 		start(t, q, fmt.Sprint(i), 1, now, "", "")[0].Leave()
@@ -112,7 +112,7 @@ func TestKeysAreForgotten(t *testing.T) {
 }
 
 func TestNoLimits(t *testing.T) {
-	if q := New(Limits{Burst: 3}, nil, nil); q != nil {
+	if q := New(Limits{Burst: 3}, nil, nil, nil); q != nil {
 		t.Error(q)
 	}
 	for _, p := range start(t, nil, "alice", 1000, time.Now(), "", "") {
@@ -124,7 +124,7 @@ func TestNoLimits(t *testing.T) {
 // no process runs.
 func TestKeysWithOutput(t *testing.T) {
 	disk := spool.NewDisk(t.TempDir(), 1<<20, nil)
-	q := New(Limits{Processes: 1, OutputRate: 1 << 20, Retained: 1 << 20, Spooled: 1 << 20}, budget.NewOutput(0, nil), disk)
+	q := New(Limits{Processes: 1, OutputRate: 1 << 20, Retained: 1 << 20, Spooled: 1 << 20}, budget.NewOutput(0, nil), disk, nil)
 	for name, use := range map[string]func(p *Place) (free func()){
 		"memory": func(p *Place) func() {
 			in := child.NewIntake(1<<20, p.Memory, nil, func() {})
