@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -232,46 +231,87 @@ func TestSnapshotsOfKilledServer(t *testing.T) {
 	}
 }
 
-// TestEndsWithKilledServer: what belongs to a connection ends with the server, at once and as a whole: programs of the sister APIs with their trees, open files,
-// watches and requests that wait. The next server knows none of their names.
+// TestEndsWithKilledServer: what belongs to a connection ends with the server, at once and as a whole: programs of the sister APIs and of an ephemeral
+// session with their trees, open files, watches and requests that wait. The next server knows none of their names, and the client may use each again.
 func TestEndsWithKilledServer(t *testing.T) {
 	t.Parallel()
-	h := startHolder(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "A=b") })
+	h := startHolder(t, nil)
 	token, dir := newToken(t), t.TempDir()
-	c := h.session(nil)
+	c, ephemeral := h.session(nil), h.session(obj{"session": obj{"ephemeral": true}})
 	script := sh("setsid sh -c 'trap \"\" TERM HUP INT; sleep " + token + "' & sleep " + token)
 	c.spawn("s", obj{"command": script, "timeoutMs": nil})
 	c.request("command/exec", obj{"command": script, "disableTimeout": true, "processId": "e"})
 	c.call("command/exec", obj{"argv": script, "cwd": "/", "env": obj{"PATH": os.Getenv("PATH")}, "tty": false})
-	eventually(t, "the programs run", func() bool { return sleepers(token) == 6 })
-	c.call("fs/open", obj{"handleId": "w", "path": fileURI(dir, "a"), "mode": "replace"})
+	ephemeral.start("p", obj{"argv": script})
+	eventually(t, "the programs run", func() bool { return sleepers(token) == 8 })
+	replace := obj{"handleId": "w", "path": fileURI(dir, "a"), "mode": "replace"}
+	watch := obj{"watchId": 1, "missing": []string{fileURI(dir, "none")}}
+	c.call("fs/open", replace)
 	c.call("fs/writeBlock", obj{"handleId": "w", "offset": 0, "chunk": b64("half")})
-	c.call("fs/watchMissing", obj{"watchId": 1, "missing": []string{fileURI(dir, "none")}})
+	c.call("fs/watchMissing", watch)
 	waits := c.request("server/events", obj{"waitMs": 600_000})
 	h.kill()
 	<-c.done
-	if r := c.takeReply(waits); r != nil {
-		t.Errorf("server/events: %s", jsonText(r))
+	<-ephemeral.done
+	if answer := c.takeReply(waits); answer != nil {
+		t.Errorf("server/events has the answer %s", jsonText(answer))
 	}
-	eventually(t, "the programs have ended: "+describeKin(token), func() bool { return len(kin(token)) == 0 })
+	eventually(t, "the programs have ended", func() bool { return len(kin(token)) == 0 })
+
+	next := h.dial()
+	if code, text := next.callError("initialize", obj{"clientName": "tests", "resumeSessionId": ephemeral.sessionID}); code != -32600 || text != "unknown session id "+ephemeral.sessionID {
+		t.Errorf("the ephemeral session: %d %s", code, text)
+	}
 	c = h.session(obj{"resumeSessionId": c.sessionID})
-	for method, params := range map[string]obj{
-		"fs/writeBlock":          {"handleId": "w", "offset": 0, "chunk": b64("x")},
-		"fs/readBlock":           {"handleId": "w", "offset": 0, "len": 1},
-		"process/writeStdin":     {"processHandle": "s", "deltaBase64": b64("x")},
-		"process/kill":           {"processHandle": "s"},
-		"command/exec/write":     {"processId": "e", "deltaBase64": b64("x")},
-		"command/exec/terminate": {"processId": "e"},
+	for method, row := range map[string]struct {
+		params obj
+		want   string
+	}{
+		"fs/writeBlock":          {obj{"handleId": "w", "offset": 0, "chunk": b64("x")}, "unknown file handle `w`"},
+		"fs/readBlock":           {obj{"handleId": "w", "offset": 0, "len": 1}, "unknown file handle `w`"},
+		"process/writeStdin":     {obj{"processHandle": "s", "deltaBase64": b64("x")}, `no active process for process handle "s"`},
+		"process/kill":           {obj{"processHandle": "s"}, `no active process for process handle "s"`},
+		"command/exec/write":     {obj{"processId": "e", "deltaBase64": b64("x")}, `no active command/exec for process id "e"`},
+		"command/exec/terminate": {obj{"processId": "e"}, `no active command/exec for process id "e"`},
 	} {
-		code, text := c.callError(method, params)
-		t.Log(method, code, text)
+		if _, text := c.callError(method, row.params); text != row.want {
+			t.Errorf("%s: %q, want %q", method, text, row.want)
+		}
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("a file that was half replaced has left %v, %v", entries, err)
 	}
-	c.call("fs/watchMissing", obj{"watchId": 1, "missing": []string{fileURI(dir, "none")}})
+	c.call("fs/open", replace)
+	c.spawn("s", obj{"command": []string{"true"}})
+	c.call("fs/watchMissing", watch)
 	if err := os.WriteFile(dir+"/none", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitTold(1, "a file came")
+}
+
+// TestSharesOfKilledServer: a guest comes back with its token, and may do as much as before; a share that was ended stays so.
+func TestSharesOfKilledServer(t *testing.T) {
+	t.Parallel()
+	k := newKeyring(t)
+	h := startHolder(t, nil, k.flags("ws://127.0.0.1:0")...)
+	alice := h.as("token-of-alice-in-plain", nil)
+	alice.start("p", obj{"argv": sh("while read x; do echo got $x; done"), "pipeStdin": true})
+	_, reads := alice.share(obj{"access": "read"})
+	_, types := alice.share(obj{"access": "type"})
+	ended, over := alice.share(obj{"access": "read"})
+	alice.call("session/unshare", obj{"shareId": ended})
+	for i := range 2 {
+		h.kill()
+		typist, reader := h.as(types, nil), h.as(reads, nil)
+		line := fmt.Sprint("line ", i, "\n")
+		typist.process("p").write(line)
+		reader.process("p").awaitOutput("stdout", "got "+line)
+		if code, text := reader.callError("process/write", reader.process("p").writeParams("no\n")); code != -32011 {
+			t.Errorf("a guest who may only watch wrote: %d %s", code, text)
+		}
+		if _, status, body := dialAs(t, h.url, "Bearer "+over, nil); status != 401 {
+			t.Errorf("a share that was ended: %d %s", status, body)
+		}
+	}
 }
