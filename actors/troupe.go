@@ -134,7 +134,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	e.ClientBudget = budget.New(e.Budget / 4)
 	e.KeptBudget = budget.New(e.Budget / 8)
 	e.StartBudget = budget.New(e.Budget / 8)
-	e.Journal = journal.New(e.MaxEvents)
+	e.Journal = journal.New(e.MaxEvents, e.Estate)
 	e.Quotas = quota.New(quota.Limits{
 		Processes:  e.MaxProcessesEach,
 		Starts:     e.MaxStartsEach,

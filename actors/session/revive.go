@@ -46,6 +46,7 @@ func Revive(e *env.Env, sessions, registry *actor.PID) Revived {
 // revive gives a record what belongs to this server.
 func (r *sessionRecord) revive(e *env.Env, registry *actor.PID) {
 	r.tie(e, registry)
+	r.events.Resume()
 	for _, name := range slices.Sorted(maps.Keys(r.groups)) { // of two with the same id, the newer one has the greater name
 		g := r.groups[name]
 		g.orders = make(map[string]supervision.MemberStatus)

@@ -21,6 +21,7 @@ const (
 	KindOutput  = 1
 	KindInput   = 2
 	KindSpooled = 3
+	KindEvent   = 4 // of server/events, in a chain of its own
 	// PlaceSize is the length of the Place of spooled output, in bytes.
 	PlaceSize = 16
 	// IDSize is the length of the id of a write, in bytes.
@@ -102,16 +103,31 @@ func (e *Estate) NewChains() (output, input *arena.Chain, err error) {
 	return output, input, nil
 }
 
+// NewChain returns a chain for anything but output and input. A nil Estate returns nil.
+func (e *Estate) NewChain() (*arena.Chain, error) {
+	if e == nil {
+		return nil, nil
+	}
+	return e.arena.Chain(e.owners.Add(1))
+}
+
+// Chain returns a chain of NewChain of an earlier server, by its owner; nil: there is none.
+func (e *Estate) Chain(owner uint64) *arena.Chain {
+	c := e.arena.Find(owner)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.chains, owner)
+	return c
+}
+
 // Chains returns the chains of a process of an earlier server; nil: there are none. owner is the owner of the first.
 func (e *Estate) Chains(owner uint64) (output, input *arena.Chain) {
 	output, input = e.arena.Find(owner), e.arena.Find(owner+1)
 	if output == nil || input == nil {
 		return nil, nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.chains, owner)
-	delete(e.chains, owner+1)
+	e.Chain(owner)
+	e.Chain(owner + 1)
 	return output, input
 }
 
@@ -126,7 +142,7 @@ func (e *Estate) Trim() error {
 // count brings the words of a chain of output up to date: the last server may have died before it did so.
 func count(c *arena.Chain) {
 	for e := range c.Entries() {
-		if e.Header().Kind == KindInput {
+		if k := e.Header().Kind; k != KindOutput && k != KindSpooled {
 			return
 		}
 		if o := OutputOf(e); o.End() > c.Word(int(o.Stream)).Load() {

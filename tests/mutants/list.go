@@ -1045,6 +1045,11 @@ var mutants = []mutant{
 	{file: "internal/estate/output.go", old: `if o := OutputOf(e); o.End() >`, new: `if o := OutputOf(e); o.Kind == KindOutput && o.End() >`, breaks: "output on disk is counted after a death"},
 	{file: "actors/process/life.go", old: `p.kept.drop(p.feed.Last() + 1)`, new: `p.kept.drop(1<<64 - 1)`, breaks: "a process whose log was dropped names its last seq at the next server", run: "^TestReviveDroppedLog$"},
 	{file: "actors/process/life.go", old: `p.kept.drop(p.feed.Last() + 1)`, new: `p.kept.drop(p.feed.Log.First())`, breaks: "the output of a retired process takes no memory that outlives the server", run: "^TestReviveDroppedLog$"},
+	{file: "actors/internal/journal/journal.go", old: `	r.keep(&e)`, new: ``, breaks: "the events of sessions outlive the server", run: "^TestDeathOfAServer$"},
+	{file: "actors/internal/journal/journal.go", old: `		r.forget()`, new: ``, breaks: "events that are forgotten do not come back with the next server", run: "^TestDeathOfAServer$"},
+	{file: "actors/internal/journal/journal.go", old: `			r.free()`, new: ``, breaks: "the events of an identity that are forgotten take no memory", run: "^TestDeathOfAServer$"},
+	{file: "actors/internal/journal/kept.go", old: `			j.dropped = k.Dropped`, new: ``, breaks: "the next server says from when on its events are whole", run: "^TestDeathOfAServer$"},
+	{file: "actors/session/revive.go", old: `	r.events.Resume()`, new: ``, breaks: "a session is opened once in its events", in: "tests", run: "^TestEventsOfKilledServer$"},
 	{file: "actors/internal/quota/quota.go", old: `		s.kept.Keep(&s.used)
 	}
 }`, new: `	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/arena"
+	"github.com/b6f6fdd7/troupe/internal/estate"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -17,6 +19,8 @@ const (
 	maxPage = 64 << 10
 	// eventBytes is the JSON of an event without its texts, in bytes.
 	eventBytes = 350
+	// maxReplaced is how many servers before this one are remembered.
+	maxReplaced = 32
 )
 
 // A Journal has the last events of a server. The events of each identity have a ring of their own, and the largest rings lose
@@ -26,18 +30,20 @@ type Journal struct {
 	most int // events in all rings
 
 	mu       sync.Mutex
-	replaced []protocol.ServerEvent // of no session: how this server came, at most once
+	replaced []protocol.ServerEvent // of no session: how the servers came, the newest maxReplaced
 	rings    map[string]*ring       // by the identity that has opened the sessions
 	total    int                    // events in all rings
 	last     uint64                 // the newest time that was given out, in microseconds since the Unix epoch
 	dropped  uint64                 // the time of the newest event that was lost with its ring; at first, the beginning of the journal
 	waits    map[*wait]bool
+	kept     kept
 }
 
 // A ring has the events of the sessions of an identity, the oldest first.
 type ring struct {
 	events  []protocol.ServerEvent
-	dropped uint64 // the time of the newest event that the ring has lost; 0: none
+	dropped uint64       // the time of the newest event that the ring has lost; 0: none
+	chain   *arena.Chain // has the events for the next server; nil: there is none
 }
 
 // A Question asks for events after a time, as protocol.ServerEventsParams does.
@@ -59,8 +65,14 @@ type wait struct {
 	wake func()
 }
 
-// New returns a Journal that keeps so many events; without events if most is negative.
-func New(most int) *Journal { return newJournal(most, time.Now) }
+// New returns a Journal that keeps so many events; without events if most is negative. The events outlive the server in its estate e, unless e is nil.
+func New(most int, e *estate.Estate) *Journal {
+	j := newJournal(most, time.Now)
+	if most > 0 {
+		j.keepIn(e)
+	}
+	return j
+}
 
 func newJournal(most int, now func() time.Time) *Journal {
 	j := &Journal{now: now, most: max(most, 0), rings: make(map[string]*ring), waits: make(map[*wait]bool)}
@@ -80,10 +92,12 @@ func (j *Journal) put(owner string, e protocol.ServerEvent) {
 	e.AtUs = j.time()
 	r := j.rings[owner]
 	if r == nil {
-		r = &ring{}
+		r = &ring{chain: j.kept.newChain()}
 		j.rings[owner] = r
+		j.keepRings()
 	}
 	r.events = append(r.events, e)
+	r.keep(&e)
 	if j.total++; j.total > j.most {
 		j.makeRoom()
 	}
@@ -104,16 +118,23 @@ func (j *Journal) wake(wants func(*wait) bool) {
 func (j *Journal) Replaced(r protocol.Replacement) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.replaced = []protocol.ServerEvent{{AtUs: j.time(), Kind: protocol.ServerReplaced, Reason: cut(r.Reason, maxText), GapMs: r.GapMs}}
+	j.replaced = append(j.replaced[max(0, len(j.replaced)+1-maxReplaced):], protocol.ServerEvent{
+		AtUs: j.time(), Kind: protocol.ServerReplaced, Reason: cut(r.Reason, maxText), GapMs: r.GapMs,
+	})
+	j.keepRings()
 	j.wake(func(w *wait) bool { return w.Instance == "" })
 }
 
 // ofServer returns the events of no session that a question asks for.
 func (j *Journal) ofServer(q *Question) []protocol.ServerEvent {
-	if q.Instance != "" || len(j.replaced) == 0 || j.replaced[0].AtUs <= q.AfterUs {
+	if q.Instance != "" {
 		return nil
 	}
-	return j.replaced
+	first := slices.IndexFunc(j.replaced, func(e protocol.ServerEvent) bool { return e.AtUs > q.AfterUs })
+	if first < 0 {
+		return nil
+	}
+	return j.replaced[first:]
 }
 
 // makeRoom drops the older halves of rings, of the largest first, until an eighth of the room is free. The caller holds mu.
@@ -129,10 +150,13 @@ func (j *Journal) makeRoom() {
 		n := (len(r.events) + 1) / 2
 		j.total -= n
 		r.dropped = r.events[n-1].AtUs
+		r.forget()
 		r.events = slices.Clone(r.events[n:]) // a copy: the memory of the others is free
 		if len(r.events) == 0 {
 			delete(j.rings, owner)
 			j.dropped = max(j.dropped, r.dropped)
+			j.keepRings()
+			r.free()
 		}
 	}
 }
