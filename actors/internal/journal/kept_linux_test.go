@@ -42,7 +42,7 @@ func TestDeathOfAServer(t *testing.T) {
 		return r
 	}
 	started := protocol.ServerEvent{Kind: protocol.ServerStarted, ProcessID: "p", Argv: []string{"a", "b"}, Run: 1}
-	j, _ := next()
+	j, e := next()
 	alice, bob := j.Source("alice", "s", "first"), j.Source("bob", "t", "")
 	alice.Put(started)
 	alice.Rename("second")
@@ -56,7 +56,7 @@ func TestDeathOfAServer(t *testing.T) {
 	}
 	for i := range 2 {
 		old := j
-		j, _ = next()
+		j, e = next()
 		for _, who := range []string{"alice", "bob"} {
 			if was, is := read(old, who), read(j, who); !reflect.DeepEqual(was, is) {
 				t.Errorf("the next server has for %s\n%+v, want\n%+v", who, is, was)
@@ -77,25 +77,19 @@ func TestDeathOfAServer(t *testing.T) {
 	for i := range 40 {
 		j.Source(fmt.Sprint("identity ", i), "x", "").Put(started)
 	}
+	chains := 0
+	for owner := range uint64(60) {
+		if e.Chain(owner) != nil {
+			chains++
+		}
+	}
+	if chains != len(j.rings) {
+		t.Errorf("%d chains of %d rings", chains, len(j.rings))
+	}
 	was := read(j, "alice")
-	j, e := next()
+	j, _ = next()
 	if is := read(j, "alice"); len(was.Events) > 0 || is.WholeUs != was.WholeUs {
 		t.Errorf("alice has %+v, want %+v", is, was)
-	}
-	if n := len(j.kept.Chains); n != len(j.rings) {
-		t.Errorf("%d chains of %d rings", n, len(j.rings))
-	}
-	for owner := range uint64(50) {
-		if c := e.Chain(owner); c != nil && func() bool {
-			for _, r := range j.rings {
-				if r.chain == c {
-					return false
-				}
-			}
-			return true
-		}() {
-			t.Errorf("chain %d of a forgotten ring is left", owner)
-		}
 	}
 }
 
