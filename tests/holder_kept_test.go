@@ -2,10 +2,12 @@ package tests
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
 )
@@ -130,7 +132,7 @@ func TestLimitsOfKilledServer(t *testing.T) {
 	h := startHolder(t, nil)
 	file := filepath.Join(t.TempDir(), "file")
 	session := h.session(knowing)
-	timed := session.start("timed", obj{"argv": sh("trap '' TERM; while :; do sleep 1; done"), "timeoutMs": 3000, "shutdownMs": 1})
+	session.start("timed", obj{"argv": sh("trap '' TERM; while :; do sleep 1; done"), "timeoutMs": 3000, "shutdownMs": 1})
 	c := &commanded{h: h, c: session, p: session.start("p", obj{"argv": sh(commands), "pipeStdin": true, "limits": obj{"fileSizeBytes": 5000, "coreBytes": 0, "nofile": 50}})}
 	for range 2 {
 		c.killed()
@@ -143,8 +145,7 @@ func TestLimitsOfKilledServer(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Size() != 5000 {
 		t.Errorf("the file has %v, %v; want 5000 bytes", info, err)
 	}
-	timed = c.c.process("timed")
-	if exited := timed.awaitExit(); exited["signal"] != "SIGKILL" || exited["timedOut"] != true {
+	if exited := c.c.process("timed").awaitExit(); exited["signal"] != "SIGKILL" || exited["timedOut"] != true {
 		t.Errorf("the program with 3 s says %s", jsonText(exited))
 	}
 }
@@ -191,6 +192,38 @@ func TestProbesOfKilledServer(t *testing.T) {
 	if reason := fmt.Sprint(c.p.ends[0]["reason"]); !strings.Contains(reason, "its probe failed") {
 		t.Errorf("the run has ended with %s", jsonText(c.p.ends[0]))
 	}
+}
+
+// TestGroupOfKilledServer: the members of a group end and start together, whenever the server is killed meanwhile, and each run is run once.
+func TestGroupOfKilledServer(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t, nil)
+	dir := t.TempDir()
+	c := h.session(knowing)
+	member := func(id string, after ...string) obj {
+		script := "echo x >>" + dir + "/" + id + "; while :; do test -e " + dir + "/end-" + id + " && rm " + dir + "/end-" + id + " && exit 1; sleep 0.01; done"
+		return startParams(id, obj{"argv": sh(script), "restart": obj{"policy": "permanent", "backoff": obj{"initialMs": 1}}, "dependsOn": after, "killGraceMs": 1})
+	}
+	c.call("group/start", groupOf("g", "one_for_all", 100, member("a"), member("b", "a"), member("c", "b")))
+	runs := func(id string) string {
+		text, _ := os.ReadFile(dir + "/" + id)
+		return string(text)
+	}
+	for i := range 4 { // after the fifth death of a minute the next server waits
+		want := strings.Repeat("x\n", i+1)
+		eventually(t, fmt.Sprintf("run %d of all members", i+1), func() bool { return runs("a") == want && runs("b") == want && runs("c") == want })
+		if err := os.WriteFile(dir+"/end-"+[]string{"b", "a", "c"}[i%3], nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rand.IntN(30)) * time.Millisecond)
+		h.kill()
+		<-c.done
+		c = h.session(obj{"resumeSessionId": c.sessionID, "capabilities": knowing["capabilities"]})
+	}
+	want := strings.Repeat("x\n", 5)
+	eventually(t, "the last run of all members", func() bool { return runs("a") == want && runs("b") == want && runs("c") == want })
+	eventually(t, "the group is ready", func() bool { return c.call("group/list", obj{})["groups"].([]any)[0].(obj)["state"] == "ready" })
+	c.call("group/stop", obj{"groupId": "g"})
 }
 
 // TestSnapshotsOfKilledServer: commands start from the state that the last server has captured, and what the startup files have started goes on. A later

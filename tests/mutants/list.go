@@ -189,7 +189,7 @@ var mutants = []mutant{
 	{file: "actors/peer/shellstate/script.go", old: `[]string{"--norc", "-pc"}`, new: `[]string{"-pc"}`, breaks: "no startup file runs after a capture"},
 	{file: "actors/peer/shellstate/cache.go", old: `e.attempts < maxAttempts`, new: `e.attempts <= maxAttempts`, breaks: "a capture is tried three times"},
 	{file: "actors/session/processes.go", old: `removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: p.Ended.Last`, new: `removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: 0 * p.Ended.Last`, breaks: "clients hear how far the log of a lost process went"},
-	{file: "actors/session/groups.go", old: `			g.serial++
+	{file: "actors/session/groups.go", old: `		g.serial++
 `, new: ``, breaks: "a newer order has a higher serial"},
 	{file: "actors/session/groups.go", old: `delete(g.orders, m.ID)`, new: `_ = m`, breaks: "a restarted process gets its order again"},
 	{file: "actors/session/groups.go", old: `		clear(g.orders)
