@@ -210,7 +210,7 @@ func TestGroupOfKilledServer(t *testing.T) {
 		text, _ := os.ReadFile(dir + "/" + id)
 		return string(text)
 	}
-	for i := range 4 { // after the fifth death of a minute the next server waits
+	for i := range 4 {
 		want := strings.Repeat("x\n", i+1)
 		eventually(t, fmt.Sprintf("run %d of all members", i+1), func() bool { return runs("a") == want && runs("b") == want && runs("c") == want })
 		if err := os.WriteFile(dir+"/end-"+[]string{"b", "a", "c"}[i%3], nil, 0o600); err != nil {
@@ -263,6 +263,57 @@ func TestSnapshotsOfKilledServer(t *testing.T) {
 	if left := describeKin(token); left != "" {
 		t.Error(left)
 	}
+}
+
+// TestCaptureOfKilledServer: a command whose state is being captured when the server is killed starts from a state, and a single agent of the startup files is left.
+func TestCaptureOfKilledServer(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t, nil)
+	for i := range 5 {
+		token := newToken(t)
+		home := snapshotHome(t, "sleep 0.02; setsid sleep "+token+" >/dev/null 2>&1 & export AGENT=$!")
+		c := h.session(nil)
+		params := startParams("p", fromSnapshot(home, "kill -0 $AGENT && echo lives"))
+		params["startToken"] = "x"
+		c.request("process/start", params)
+		time.Sleep(time.Duration(rand.IntN(40)) * time.Millisecond)
+		h.kill()
+		<-c.done
+		c = h.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 0}})
+		c.call("process/start", params)
+		if _, out := c.process("p").awaitClosed(); out != "lives\n" {
+			t.Errorf("round %d: the command says %q; captures: %s", i, out, captures(t, home))
+		}
+		eventually(t, "a single agent is left", func() bool { return sleepers(token) == 1 })
+		c.call("session/close", obj{})
+		if left := describeKin(token); left != "" {
+			t.Error(left)
+		}
+	}
+}
+
+// TestQuotasOfKilledServer: who has used a quota has used it at the next server, too.
+func TestQuotasOfKilledServer(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t, nil, "--max-processes-each", "2", "--max-starts-each", "0.001", "--max-starts-burst", "3")
+	c := h.session(nil)
+	sleep := obj{"argv": []string{"sleep", "1000"}}
+	c.start("p", sleep)
+	c.start("q", sleep)
+	refused := func(want string) {
+		t.Helper()
+		h.kill()
+		<-c.done
+		c = h.session(obj{"resumeSessionId": c.sessionID})
+		if code, text := c.callError("process/start", startParams("no", sleep)); code != -32600 || !strings.HasPrefix(text, want) {
+			t.Errorf("%d %s, want %s", code, text, want)
+		}
+	}
+	refused("max-processes-each is 2 here")
+	c.call("process/terminate", obj{"processId": "p"})
+	c.process("p").awaitClosed()
+	c.start("r", obj{"argv": []string{"true"}}).awaitClosed()
+	refused("max-starts-each is 0.001 a second here")
 }
 
 // TestEndsWithKilledServer: what belongs to a connection ends with the server, at once and as a whole: programs of the sister APIs and of an ephemeral
