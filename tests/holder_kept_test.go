@@ -392,13 +392,17 @@ func TestEventsOfKilledServer(t *testing.T) {
 	if was, is := begin["wholeUs"], after["wholeUs"]; num(was) != num(is) {
 		t.Errorf("whole after %v, and before the kills after %v", is, was)
 	}
-	story := ""
+	story, replaced := "", 0
 	for _, e := range after["events"].([]any) {
+		if e.(obj)["kind"] == "replaced" {
+			replaced++
+			continue
+		}
 		story += fmt.Sprint(e.(obj)["kind"], " ", e.(obj)["processId"], "; ")
 	}
 	const again = "detached <nil>; attached <nil>; "
-	if want := "opened <nil>; started p; exited p; closed p; " + again + again + "started q; exited q; closed q; "; story != want {
-		t.Errorf("the events are %s, want %s", story, want)
+	if want := "opened <nil>; started p; exited p; closed p; " + again + again + "started q; exited q; closed q; "; story != want || replaced != 2 {
+		t.Errorf("the events are %s, want %s; the server was replaced %d times", story, want, replaced)
 	}
 }
 

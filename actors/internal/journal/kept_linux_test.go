@@ -65,12 +65,13 @@ func TestDeathOfAServer(t *testing.T) {
 		if read(j, "bob").Events[0].AtUs <= read(j, "bob").WholeUs {
 			t.Error("an event that was lost is there")
 		}
+		j.Replaced(protocol.Replacement{Reason: "killed", GapMs: uint64(i)})
 		alice = j.Source("alice", "s", "second")
 		alice.Resume()
 		alice.Become(protocol.ServerAttached, fmt.Sprint(i))
 		alice.Become(protocol.ServerAttached, "again")
 		alice.Become(protocol.ServerDetached, "cut")
-		if events := read(j, "alice").Events; len(events) != 5+2*i+1 || events[len(events)-2].Kind != protocol.ServerAttached {
+		if events := read(j, "alice").Events; len(events) != 7+3*i || events[len(events)-2].Kind != protocol.ServerAttached {
 			t.Errorf("after death %d alice has %+v", i+1, events)
 		}
 	}
@@ -88,7 +89,7 @@ func TestDeathOfAServer(t *testing.T) {
 	}
 	was := read(j, "alice")
 	j, _ = next()
-	if is := read(j, "alice"); len(was.Events) > 0 || is.WholeUs != was.WholeUs {
+	if is := read(j, "alice"); len(was.Events) != 2 || !reflect.DeepEqual(is, was) { // replaced, twice
 		t.Errorf("alice has %+v, want %+v", is, was)
 	}
 }
