@@ -149,14 +149,14 @@ func TestKillsWithoutDescriptors(t *testing.T) {
 			_, first := l.drop(t, closed)
 			p, second := l.drop(t, ended)
 			var limit unix.Rlimit
-			if err := unix.Prlimit(s.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 20_000}, &limit); err != nil {
+			if err := unix.Prlimit(s.pid(), unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 20_000}, &limit); err != nil {
 				t.Fatal(err)
 			}
 			ended.call("process/terminate", obj{"processId": p.id, "tree": true})
 			wantNoKin(t, l.name+": once terminate with tree was answered", second)
 			closed.call("session/close", obj{})
 			wantNoKin(t, l.name+": once session/close was answered", first)
-			if err := unix.Prlimit(s.cmd.Process.Pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+			if err := unix.Prlimit(s.pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
 				t.Fatal(err)
 			}
 			ended.call("session/close", obj{})
@@ -164,7 +164,7 @@ func TestKillsWithoutDescriptors(t *testing.T) {
 		// The server also stops without free descriptors.
 		c := s.session(nil)
 		_, token := litters[0].drop(t, c)
-		unix.Prlimit(s.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 20_000}, nil)
+		unix.Prlimit(s.pid(), unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 20_000}, nil)
 		s.stop()
 		wantNoKin(t, "when the server has ended", token)
 	})

@@ -72,7 +72,7 @@ func TestStartsHang(t *testing.T) {
 	if underRace() { // with -race, such a program sometimes waited for its threads at its end
 		fs.Free()
 	}
-	eventually(t, "the server has ended, but for its threads that hang", func() bool { return onlyHangs(s.cmd.Process.Pid) })
+	eventually(t, "the server has ended, but for its threads that hang", func() bool { return onlyHangs(s.pid()) })
 	fs.Free()
 	if code := s.exitCode(); code != 0 {
 		t.Errorf("the server ended with %d", code)
@@ -89,7 +89,7 @@ func TestServerEndsBesideAHungCall(t *testing.T) {
 	s.session(nil).request("fs/getMetadata", obj{"path": "file://" + fs.Path("hang")})
 	eventually(t, "the call hangs", func() bool { return fs.Hanging() == 1 })
 	s.signal(syscall.SIGTERM)
-	eventually(t, "the server has ended, but for the thread that hangs", func() bool { return onlyHangs(s.cmd.Process.Pid) })
+	eventually(t, "the server has ended, but for the thread that hangs", func() bool { return onlyHangs(s.pid()) })
 	startServer(t, "--listen", s.url).session(nil).call("fs/getMetadata", obj{"path": "file:///proc"})
 	fs.Free()
 	if code := s.exitCode(); code != 0 {
@@ -133,7 +133,7 @@ func TestFileCallsHang(t *testing.T) {
 	c := s.session(nil)
 	c.call("fs/getMetadata", obj{"path": "file:///tmp"})
 	eventually(t, "the server tells of them", func() bool { return num(c.call("server/info", obj{})["fileCallsHung"]) >= 32 })
-	if threads := procNumber(t, s.cmd.Process.Pid, "Threads:"); threads > 100 {
+	if threads := procNumber(t, s.pid(), "Threads:"); threads > 100 {
 		t.Errorf("%d threads", threads)
 	}
 	c.call("fs/getMetadata", obj{"path": "file:///tmp"})

@@ -23,6 +23,7 @@ package tests
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -380,6 +381,7 @@ type server struct {
 	*program
 	url    string // as printed by the server: ws://127.0.0.1:43211, unix:///… or unix+frames:///…
 	packed bool   // speak msgpack; set before connecting
+	serves int    // the first process that has served
 }
 
 // startServer starts `troupe serve args…` and waits for its address. Without a --listen in args, the
@@ -411,8 +413,29 @@ func startServerWith(t testing.TB, configure func(*exec.Cmd), args ...string) *s
 		}
 	})
 	s.url = s.firstLine()
+	s.serves = cmp.Or(serverOf(s.cmd.Process.Pid), s.cmd.Process.Pid)
 	return s
 }
+
+// serverOf returns the process of the server of a holder; 0: there is none.
+func serverOf(holder int) (pid int) {
+	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", holder))
+	for child := range strings.FieldsSeq(string(list)) {
+		if name, _ := os.ReadFile("/proc/" + child + "/comm"); string(name) == "troupe-server\n" {
+			fmt.Sscan(child, &pid)
+		}
+	}
+	return pid
+}
+
+// pid returns the first process that has served. cmd is its holder, if it has one.
+func (s *server) pid() int { return s.serves }
+
+// rss returns the resident memory of the server in bytes.
+func (s *server) rss() int64 { return procNumber(s.t, s.pid(), "VmRSS:") * 1024 }
+
+// descriptors returns how many descriptors the server has open.
+func (s *server) descriptors() int { return descriptorsOf(s.t, s.pid()) }
 
 // startConfined is startServerWith for a server that gets random or recorded requests: the server and its programs change files only
 // below dirs, which must exist, and in a /tmp of their own. configure may be nil.
@@ -489,7 +512,7 @@ func (s *server) openFiles() int {
 func (s *server) in(t testing.TB) *server {
 	p := *s.program
 	p.t = t
-	return &server{&p, s.url, s.packed}
+	return &server{&p, s.url, s.packed, s.serves}
 }
 
 // dial connects without initialize.

@@ -32,7 +32,7 @@ func TestProbesWithoutDescriptors(t *testing.T) {
 	}
 	more("it is probed")
 
-	pid := s.cmd.Process.Pid
+	pid := s.pid()
 	var limit unix.Rlimit
 	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
 		t.Fatal(err)

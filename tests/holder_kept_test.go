@@ -49,7 +49,7 @@ func (c *commanded) killed() {
 // heldWarden starts a warden whose server has a holder.
 func heldWarden(t *testing.T, uid int, args ...string) (*warden, *held) {
 	t.Helper()
-	w := startWarden(t, uid, append([]string{"--holder"}, args...)...)
+	w := startWarden(t, uid, args...)
 	h := &held{w.server, 0}
 	h.stderr.await(factTimeout, func() bool { return strings.Contains(string(h.stderr.data), "msg=ready") })
 	return w, h

@@ -26,7 +26,7 @@ type held struct {
 // startHolder is startServerWith for a server with a holder.
 func startHolder(t *testing.T, configure func(*exec.Cmd), args ...string) *held {
 	t.Helper()
-	h := &held{startServerWith(t, configure, append([]string{"--holder"}, args...)...), 0}
+	h := &held{startServerWith(t, configure, args...), 0}
 	h.stderr.await(factTimeout, func() bool { return strings.Contains(string(h.stderr.data), "msg=ready") }) // the holder has been told
 	return h
 }
@@ -35,19 +35,13 @@ func startHolder(t *testing.T, configure func(*exec.Cmd), args ...string) *held 
 func startHeld(t *testing.T, configure func(*exec.Cmd), args ...string) *held {
 	t.Helper()
 	h := startHolder(t, configure, args...)
-	eventually(t, "the holder has given pages back", func() bool { return underRace() || h.rss() < 8<<20 })
+	eventually(t, "the holder has given pages back", func() bool { return underRace() || h.program.rss() < 8<<20 })
 	return h
 }
 
 // running returns the process of the server; 0: there is none.
-func (h *held) running() (pid int) {
-	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", h.cmd.Process.Pid))
-	for child := range strings.FieldsSeq(string(list)) {
-		if name, _ := os.ReadFile("/proc/" + child + "/comm"); string(name) == "troupe-server\n" {
-			fmt.Sscan(child, &pid)
-		}
-	}
-	return pid
+func (h *held) running() int {
+	return serverOf(h.cmd.Process.Pid)
 }
 
 // kill kills the server, and waits until the next serves.
@@ -91,7 +85,7 @@ func TestServerIsKilled(t *testing.T) {
 			answers := func() { h.session(nil).call("process/list", obj{}) }
 			h.kill()
 			answers()
-			holder, server := h.descriptors(), descriptorsOf(t, h.running())
+			holder, server := h.program.descriptors(), descriptorsOf(t, h.running())
 
 			over := make(chan struct{})
 			var clients sync.WaitGroup
@@ -123,9 +117,9 @@ func TestServerIsKilled(t *testing.T) {
 			close(over)
 			clients.Wait()
 			eventually(t, fmt.Sprintf("the holder has %d descriptors, and the server %d, as after the first kill", holder, server), func() bool {
-				return h.descriptors() <= holder && descriptorsOf(t, h.running()) <= server
+				return h.program.descriptors() <= holder && descriptorsOf(t, h.running()) <= server
 			})
-			t.Logf("holder: %d descriptors, %d KiB; server: %d descriptors", holder, h.rss()>>10, server)
+			t.Logf("holder: %d descriptors, %d KiB; server: %d descriptors", holder, h.program.rss()>>10, server)
 			if after, err := os.Lstat(path); network == "unix" && (err != nil || !os.SameFile(before, after) || after.Mode().Perm() != 0o600) {
 				t.Errorf("the file of the socket is %v, %v; it was %v", after, err, before)
 			}
@@ -217,7 +211,7 @@ func TestSpoolOfKilledServer(t *testing.T) {
 	h := startHeld(t, nil, "--spool-dir", t.TempDir())
 	end := filepath.Join(t.TempDir(), "end")
 	c := h.session(nil)
-	before := h.descriptors()
+	before := h.program.descriptors()
 	p := c.start("p", obj{
 		"argv":      sh("for i in $(seq 0 9999 299999); do seq $i $((i + 9998)); echo err >&2; sleep .03; done; echo > " + end + "; exit 7"),
 		"retention": obj{"bytes": 8192, "onFull": "spool"},
@@ -245,7 +239,7 @@ func TestSpoolOfKilledServer(t *testing.T) {
 		t.Errorf("stderr has %q", got)
 	}
 	c.call("session/close", obj{})
-	eventually(t, "the holder has no file of the process", func() bool { return h.descriptors() <= before })
+	eventually(t, "the holder has no file of the process", func() bool { return h.program.descriptors() <= before })
 }
 
 // TestRunOverKills: troupe run has the whole output, and the exit code of its program, although its server is killed.
@@ -471,7 +465,7 @@ func TestHeldServerWithoutReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "s")
-	cmd := exec.Command(bin, "serve", "--holder", "--listen", "unix://"+path)
+	cmd := exec.Command(bin, "serve", "--listen", "unix://"+path)
 	cmd.Env = append(serverEnv, "XDG_RUNTIME_DIR="+runtimeDir(t))
 	cmd.Stdout, cmd.Stderr = write, write
 	err = cmd.Start()

@@ -269,7 +269,8 @@ func TestHostileProgramAsUser(t *testing.T) {
 	withTerminal := wait(bob, "terminal", other, obj{"tty": true})
 	terminal, _, _ := strings.Cut(withTerminal.outputSoFar("pty"), "\r")
 	others := map[string]int{
-		"the server":                    s.cmd.Process.Pid,
+		"the server":                    s.pid(),
+		"the holder":                    s.cmd.Process.Pid,
 		"the server's user, own":        wait(alice, "root", "@server", nil).pid(),
 		"the server's user, of bob":     wait(bob, "root", "@server", nil).pid(),
 		"another user":                  wait(bob, "other", other, nil).pid(),
@@ -377,7 +378,7 @@ func TestHostileProgramOfTheServersUser(t *testing.T) {
 	alice, bob := s.as("token-of-alice-in-plain", nil), s.as("token-of-bob-in-plain", nil)
 	sibling := bob.start("sibling", obj{"argv": sh("echo up; exec sleep 1000")})
 	sibling.awaitOutput("stdout", "up")
-	server := pidArg(s.cmd.Process.Pid)
+	server := pidArg(s.pid())
 	got := spied(t, alice, nil, server, pidArg(sibling.pid()), "read:"+tokens)
 	if !slices.Equal(got[server], ofUsers) {
 		t.Errorf("a program gets into the server by %q, want %q", got[server], ofUsers)

@@ -48,7 +48,7 @@ func TestSystemCallsFail(t *testing.T) {
 			s := s.in(t)
 			token := newToken(t)
 			c := s.session(obj{"capabilities": obj{"restarted": true, "gap": true}})
-			stop := inject(t, s.cmd.Process.Pid, f)
+			stop := inject(t, s.pid(), f)
 			ordinaryWork(t, c, token, true)
 			answer := c.reply(c.request("session/close", obj{}))
 			left := describeKin(token)

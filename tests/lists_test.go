@@ -22,7 +22,7 @@ func BenchmarkSessionList(b *testing.B) {
 	}
 	for _, detail := range []any{nil, "processes", "info"} {
 		b.Run(fmt.Sprint(detail), func(b *testing.B) {
-			before, err := system.CPU(s.cmd.Process.Pid)
+			before, err := system.CPU(s.pid())
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -38,7 +38,7 @@ func BenchmarkSessionList(b *testing.B) {
 					}
 				}
 			}
-			after, err := system.CPU(s.cmd.Process.Pid)
+			after, err := system.CPU(s.pid())
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -348,7 +348,10 @@ func (y *yard) check() {
 		return maps.Equal(y.before, after)
 	})
 	if y.warden.server != nil {
-		eventually(y.t, "the server has no children", func() bool { return len(childrenOf(y.warden.cmd.Process.Pid)) == 0 })
+		eventually(y.t, "the server has no children", func() bool {
+			left := append(childrenOf(y.warden.cmd.Process.Pid), childrenOf(y.warden.pid())...)
+			return len(slices.DeleteFunc(left, func(pid int) bool { return pid == y.warden.pid() })) == 0
+		})
 	}
 }
 
@@ -379,7 +382,7 @@ func childrenOf(parent int) (pids []int) {
 // params are those of a start in the workspace with the mode workspace-write, unless more says otherwise. more may have
 // permissions, which go into the sandbox. The shell has W, O, and HOSTPID, which is the pid of the server.
 func (y *yard) params(id, script string, more obj) obj {
-	env := obj{"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "W": y.w, "O": y.o, "HOSTPID": fmt.Sprint(y.warden.cmd.Process.Pid), "LC_ALL": "C"}
+	env := obj{"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "W": y.w, "O": y.o, "HOSTPID": fmt.Sprint(y.warden.pid()), "LC_ALL": "C"}
 	all := obj{"argv": sh(script), "cwd": fileURI(y.w), "env": env, "sandbox": sandboxOf(workspace("restricted"), y.w)}
 	for name, value := range more {
 		switch name {

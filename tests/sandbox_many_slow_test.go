@@ -31,7 +31,7 @@ type remains struct {
 // remainsOf counts.
 func remainsOf(t *testing.T, w *warden) (r remains) {
 	t.Helper()
-	pid := w.cmd.Process.Pid
+	pid := w.pid()
 	links, err := filepath.Glob(inProc(pid, "fd/*"))
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func namespacesOf(pid int) (names []string) {
 // a mount below the warden's directory.
 func (w *warden) processes(t *testing.T) (pids []int) {
 	t.Helper()
-	server := w.cmd.Process.Pid
+	server := w.pid()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func wantRemains(t *testing.T, w *warden, before remains) {
 		return same == before && now.files <= before.files && now.cgroups <= before.cgroups
 	})
 	// A thread of Go that was once needed stays. The number of them must not grow with the programs.
-	if n := procNumber(t, w.cmd.Process.Pid, "Threads:"); n > 60 {
+	if n := procNumber(t, w.pid(), "Threads:"); n > 60 {
 		t.Errorf("the server has %d threads", n)
 	}
 }

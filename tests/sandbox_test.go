@@ -115,13 +115,13 @@ var sandboxRows = []sandboxRow{
 		beside.awaitOutput("stdout", "up\n")
 		victim := y.run(`sleep 1000 & kill -9 -1; echo alive; wait $!; echo $?`, nil)
 		victim.wantOut("alive\n137\n")
-		results := y.try(nil, fmt.Sprint("kill ", bystander), fmt.Sprint("kill ", y.warden.cmd.Process.Pid), fmt.Sprint("kill ", beside.pid()))
+		results := y.try(nil, fmt.Sprint("kill ", bystander), fmt.Sprint("kill ", y.warden.pid()), fmt.Sprint("kill ", beside.pid()))
 		for try, result := range results {
 			if result != "ESRCH" {
 				y.t.Errorf("%s: %s, want ESRCH", try, result)
 			}
 		}
-		for who, pid := range map[string]int{"the server": y.warden.cmd.Process.Pid, "a process beside": bystander, "another sandbox": beside.pid()} {
+		for who, pid := range map[string]int{"the server": y.warden.pid(), "a process beside": bystander, "another sandbox": beside.pid()} {
 			if !alive(pid) {
 				y.t.Errorf("after kill -9 -1 in a sandbox %s is dead", who)
 			}
@@ -134,7 +134,7 @@ var sandboxRows = []sandboxRow{
 		var n, parent int
 		fmt.Sscan(r.out, &n, &parent)
 		if y.warden.oldProc {
-			r.wantErrors(fmt.Sprint("/proc/", y.warden.cmd.Process.Pid))
+			r.wantErrors(fmt.Sprint("/proc/", y.warden.pid()))
 		} else if r.wantErrors(noent); n < 1 || n >= 10 {
 			y.t.Errorf("%d processes, want less than 10", n)
 		}

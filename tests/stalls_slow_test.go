@@ -92,7 +92,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			other.echo(t)
 		}
 	})
-	peak := procNumber(t, s.cmd.Process.Pid, "VmHWM:") * 1024
+	peak := procNumber(t, s.pid(), "VmHWM:") * 1024
 	t.Logf("%d processes blocked after %d KiB each; the server had at most %d MiB", processes, total/processes>>10, peak>>20)
 	if peak > bound {
 		t.Errorf("the server had %d MiB, want at most %d", peak>>20, bound>>20)
@@ -114,7 +114,7 @@ func TestLongFlood(t *testing.T) {
 	begin := time.Now()
 	w.start("p", flood(size))
 	w.readFlood("p", size)
-	peak := procNumber(t, s.cmd.Process.Pid, "VmHWM:") * 1024
+	peak := procNumber(t, s.pid(), "VmHWM:") * 1024
 	t.Logf("%d MiB in %v; the server had at most %d MiB", size>>20, time.Since(begin), peak>>20)
 	if peak > bound {
 		t.Errorf("the server had %d MiB, want at most %d", peak>>20, bound>>20)

@@ -33,7 +33,7 @@ func testManyAtOnce(t *testing.T, n int) {
 		c.process(nth("pty", i)).awaitOutput("pty", greeting("pty", i))
 		c.process(nth("pipe", i)).awaitOutput("stdout", greeting("pipe", i)+"\n")
 	}
-	if threads := procNumber(t, s.cmd.Process.Pid, "Threads:"); threads >= maxThreads {
+	if threads := procNumber(t, s.pid(), "Threads:"); threads >= maxThreads {
 		t.Errorf("%d threads for %d processes, want fewer than %d", threads, 2*n, maxThreads)
 	} else {
 		t.Logf("%d threads for %d processes", threads, 2*n)

@@ -151,7 +151,7 @@ func BenchmarkTop(b *testing.B) {
 		}
 	}
 	cpu := func() time.Duration {
-		used, err := system.CPU(s.cmd.Process.Pid)
+		used, err := system.CPU(s.pid())
 		if err != nil {
 			b.Fatal(err)
 		}

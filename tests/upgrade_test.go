@@ -65,15 +65,35 @@ func TestUpgradeCommand(t *testing.T) {
 	}
 	h.stop()
 
-	s := startServer(t)
+	s := startServer(t, "--no-holder")
 	c = s.session(nil)
 	c.start("p", obj{"argv": sh("sleep 1000")})
-	if code, out, errs := upgradeCommand(t, s); code != 1 || out != "" || !strings.Contains(errs, "the server was started without --holder") {
+	if code, out, errs := upgradeCommand(t, s); code != 1 || out != "" || !strings.Contains(errs, "the server was started with --no-holder") {
 		t.Errorf("without a holder: exit code %d, stdout %q, stderr %q", code, out, errs)
 	}
 	if state := theProcess(c)["state"]; state != "running" {
 		t.Errorf("the program is %v", state)
 	}
+}
+
+// TestSystemWithoutHolder: where the system lacks something for a holder, the server serves without one, and says why.
+func TestSystemWithoutHolder(t *testing.T) {
+	needs.Program(t, "strace")
+	t.Parallel()
+	s := startServerWith(t, func(cmd *exec.Cmd) {
+		strace, _ := exec.LookPath("strace")
+		cmd.Args = append([]string{"strace", "-D", "-f", "-o", os.DevNull, "-e", "inject=memfd_create:error=ENOSYS", cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = strace
+	})
+	c := s.session(nil)
+	h := c.call("server/info", obj{})["holder"].(obj)
+	if why, _ := h["why"].(string); h["available"] != false || !strings.Contains(why, "memfd_create") || s.pid() != s.cmd.Process.Pid {
+		t.Errorf("%v", h)
+	}
+	if !strings.Contains(s.stderr.String(), "no holder") {
+		t.Errorf("the log: %s", s.stderr)
+	}
+	c.start("p", obj{"argv": sh("echo up")}).awaitOutput("stdout", "up\n")
 }
 
 // TestTerminalIsNoUpgrade: a holder that takes SIGHUP for the end of a terminal says so.
@@ -115,19 +135,19 @@ func TestReplacementIsTold(t *testing.T) {
 		t.Errorf("the third server: %v", got)
 	}
 	events := h.session(nil).call("server/events", obj{"afterUs": next})["events"].([]any)
-	n := 0
+	var gaps []int64
 	for _, e := range events {
 		if e := e.(obj); e["kind"] == "replaced" {
-			if n++; e["reason"] != "killed by SIGKILL" || num(e["gapMs"]) != num(r["gapMs"]) || e["sessionId"] != "" {
+			if gaps = append(gaps, num(e["gapMs"])); e["reason"] != "killed by SIGKILL" || e["sessionId"] != "" {
 				t.Errorf("the event is %v", e)
 			}
 		}
 	}
-	if n == 0 {
+	if len(gaps) != 2 || gaps[1] != num(r["gapMs"]) {
 		t.Errorf("the events are %v", events)
 	}
-	plain := startServer(t).session(nil)
-	if got := plain.call("server/info", obj{}); got["holder"].(obj)["available"] != false || got["holder"].(obj)["why"] != "the server was started without --holder" || got["holderProcess"] != nil {
+	plain := startServer(t, "--no-holder").session(nil)
+	if got := plain.call("server/info", obj{}); got["holder"].(obj)["available"] != false || got["holder"].(obj)["why"] != "the server was started with --no-holder" || got["holderProcess"] != nil {
 		t.Errorf("a server without a holder: %v", got)
 	}
 	plain.start("p", obj{"argv": sh("sleep 1000")})
@@ -152,7 +172,7 @@ func TestDescriptorsOfPrograms(t *testing.T) {
 			c.start(fmt.Sprint("p", i), p)
 		}
 		start(n) // with what a server opens for its first program
-		holder, server := h.descriptors(), descriptorsOf(t, h.running())
+		holder, server := h.program.descriptors(), descriptorsOf(t, h.running())
 		for i := range n {
 			start(i)
 		}
@@ -162,7 +182,7 @@ func TestDescriptorsOfPrograms(t *testing.T) {
 			}
 			more, here := 0, 0
 			eventually(t, "few descriptors", func() bool {
-				more, here = h.descriptors()-holder, descriptorsOf(t, h.running())-server
+				more, here = h.program.descriptors()-holder, descriptorsOf(t, h.running())-server
 				return more <= each*n && here <= each*n
 			})
 			t.Logf("%v, after %d kills: %d more in the holder, %d in the server", params, kills, more, here)

@@ -213,7 +213,7 @@ func TestUser(t *testing.T) {
 		p := c.start("other", obj{"user": "54329:54329", "argv": sh("echo up; sleep 1000"), "env": obj{"PATH": "/usr/bin:/bin", "MINE": "hidden"}})
 		p.awaitOutput("stdout", "up")
 		defer c.call("process/terminate", obj{"processId": "other"})
-		for _, pid := range []int{p.pid(), s.cmd.Process.Pid} {
+		for _, pid := range []int{p.pid(), s.pid()} {
 			got := says(t, c, fmt.Sprint("look ", pid), fmt.Sprintf("cat /proc/%d/environ; ls /proc/%[1]d/fd; kill -9 %[1]d", pid), as(nil))
 			if strings.Contains(got, "hidden") || strings.Count(got, "ermission denied")+strings.Count(got, "not permitted") != 3 {
 				t.Errorf("a program of another user sees or kills %d: %s", pid, got)

@@ -185,7 +185,8 @@ func TestReviveDroppedLog(t *testing.T) {
 		system.Root.RequestWithCustomSender(it, message.Ack{To: 3}, session)
 		synctest.Wait()
 		r.keep()
-		want := <-retired // after the retention
+		system.Root.RequestWithCustomSender(it, message.Ack{To: 3}, session) // the actor goes on after keep, and not beside it
+		want := <-retired                                                    // after the retention
 		if first := r.kept.first(); want.Last != 3 || first == 1 {
 			t.Fatalf("the last seq is %d, and the log begins with %d", want.Last, first)
 		}

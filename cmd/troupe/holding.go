@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"runtime"
 	"strconv"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
@@ -38,13 +37,13 @@ const hangsUp = "the server was started in a terminal, or by nohup, and takes SI
 
 // noHolder says why programs end with a server that has no holder, and what helps.
 func (o *serveOptions) noHolder() string {
-	switch {
-	case runtime.GOOS != "linux":
-		return "a server has a holder on Linux only"
+	switch lacks := hold.Lacks(); {
 	case o.stdio():
 		return "a server on stdio has no holder: nobody can resume a session there"
+	case lacks != nil:
+		return lacks.Error()
 	}
-	return fmt.Sprintf("the server was started without --%s", hold.Flag)
+	return fmt.Sprintf("the server was started with --%s", hold.Flag)
 }
 
 // replacement says on the wire how a server came.

@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 )
@@ -51,9 +50,6 @@ func startLoadServer(ctx context.Context, p *plan.Plan) (_ *loadServer, err erro
 	cmd := exec.Command(self, "serve", "--listen", "unix://"+filepath.Join(dir.path, loadDirSocket), "--spool-dir", dir.path,
 		"--exit-when-idle", "1m", "--detached-ttl", "2m", "--max-connections", atLeast(10_000, 20*p.Sessions),
 		"--max-sessions", atLeast(10_000, 10*p.Sessions), "--max-processes", atLeast(100_000, 10*p.Processes))
-	if p.Chaos.KillServer > 0 {
-		cmd.Args = append(cmd.Args, "--"+hold.Flag)
-	}
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir.path) // its notes end with it
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}       // ^C is for troupe load, which then ends the server
 	started, err := target.Start(cmd, log, 0)

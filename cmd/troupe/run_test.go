@@ -219,7 +219,7 @@ func runOn(t *testing.T, url, script string) (cmd *exec.Cmd, stderr *bytes.Buffe
 // While the connection is lost, a signal ends troupe and not the program.
 func TestRunInterruptedWhileLost(t *testing.T) {
 	t.Parallel()
-	url, server := startServer(t)
+	url, server := startServer(t, "--no-holder")
 	cmd, stderr := runOn(t, url, `trap '' INT; echo ready; exec sleep 1000`)
 	server.Process.Kill()
 	ended := make(chan error, 1)
@@ -241,7 +241,7 @@ func TestRunInterruptedWhileLost(t *testing.T) {
 // meanwhile.
 func TestRunLeavesLostTerminal(t *testing.T) {
 	t.Parallel()
-	url, server := startServer(t)
+	url, server := startServer(t, "--no-holder")
 	d := atDesk(t, 30, 100, "run", "--url", url, "--", "sh", "-c", `echo ready; exec cat`)
 	tty, err := os.OpenFile(d.slave.Name(), os.O_RDWR|syscall.O_NOCTTY, 0) // d closes its own
 	if err != nil {

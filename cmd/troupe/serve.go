@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -46,7 +45,6 @@ type serveOptions struct {
 	policy       string
 	verbose      bool
 	exitWhenIdle time.Duration // 0: never
-	holder       bool
 	// As the options of transport.ServerOptions with these names.
 	maxConnectionsEach, maxConnectionsEachAddress int
 	config                                        actors.Config
@@ -87,9 +85,6 @@ func newServe() *cobra.Command {
 				return err
 			}
 			held, err := hold.Attach()
-			if err == nil && held == nil && o.holder {
-				err = wrong("write --%s after serve, and without a value", hold.Flag)
-			}
 			if err != nil {
 				return err
 			}
@@ -126,12 +121,6 @@ func (o *serveOptions) check() error {
 		if u, err := url.Parse(origin); origin != "null" && (err != nil || u.Scheme == "" || u.Host == "" || origin != u.Scheme+"://"+u.Host) {
 			return fmt.Errorf("--allow-origin %q: an origin is SCHEME://HOST or SCHEME://HOST:PORT, as in https://example.org", origin)
 		}
-	}
-	switch {
-	case o.holder && runtime.GOOS != "linux":
-		return fmt.Errorf("--%s works on Linux only", hold.Flag)
-	case o.holder && o.stdio():
-		return fmt.Errorf("--%s is for a server that listens at an address: nobody can resume a session on stdio", hold.Flag)
 	}
 	switch c := child.Containment(o.containment); c {
 	case "auto":
@@ -286,6 +275,9 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	}
 	o.config.Hidden = o.secretFiles()
 	o.config.AboutHolder = o.aboutHolder(held)
+	if lacks := hold.Lacks(); held == nil && lacks != nil && !o.stdio() {
+		log.Warn("programs end with this server: no holder", "reason", lacks)
+	}
 	if held != nil {
 		o.config.Holder, o.config.Found = held.Keeper.(child.Holder), held.Found
 	}

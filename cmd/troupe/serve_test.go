@@ -2,11 +2,9 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"syscall"
@@ -72,17 +70,6 @@ func TestStopRequests(t *testing.T) {
 	}
 }
 
-// A flag that is not promised yet is neither in the help nor in the completion.
-func TestHolderIsHidden(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{{"serve", "--help"}, {"__complete", "serve", "--h"}, {"__complete", "serve", "--"}} {
-		out, err := troupe(t, args...).Output()
-		if err != nil || bytes.Contains(out, []byte("--"+hold.Flag)) || !bytes.Contains(out, []byte("--")) {
-			t.Errorf("troupe %q: %v, %s", args, err, out)
-		}
-	}
-}
-
 // What is wrong with a command line is told once, and in the same words and with the same exit code as without a holder.
 func TestHolderStartsWrong(t *testing.T) {
 	if runtime.GOOS != "linux" {
@@ -105,14 +92,8 @@ func TestHolderStartsWrong(t *testing.T) {
 			cmd.Run()
 			return fmt.Sprintf("exit code %d\n%s\n%s", cmd.ProcessState.ExitCode(), &out, &errs)
 		}
-		if plain, held := run(args...), run(append([]string{"--" + hold.Flag}, args...)...); plain != held {
+		if plain, held := run(append([]string{"--" + hold.Flag}, args...)...), run(args...); plain != held {
 			t.Errorf("troupe serve %q: with a holder\n%s\nwithout\n%s", args, held, plain)
-		}
-	}
-	for _, args := range [][]string{{"--holder=true"}, {"--holder", "--listen", "stdio"}} {
-		out, err := troupe(t, append([]string{"serve"}, args...)...).CombinedOutput()
-		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitUsage || bytes.Count(out, []byte("--holder")) != 1 {
-			t.Errorf("troupe serve %q: %v, %s", args, err, out)
 		}
 	}
 }

@@ -37,8 +37,7 @@ func (o *serveOptions) sections() (all []flagSection) {
 	f.StringVar(&o.credentials.tls.Key, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
 	f.BoolVar(&o.credentials.tls.AllowTLS12, "tls-1.2", false, "allow TLS 1.2 beside 1.3")
 	f.DurationVar(&o.exitWhenIdle, "exit-when-idle", 0, "end, with exit code 0, when for so long there was no connection, and no session had a program or the output of one; 0: serve until a signal comes")
-	f.BoolVar(&o.holder, hold.Flag, false, "start the next server if a server dies; see package hold")
-	f.MarkHidden(hold.Flag) // fails for unknown flags only
+	f.Bool(hold.Flag, false, "programs and sessions end with this server; default: a small process, the holder, keeps them for the next server if this one is killed or upgraded, except on stdio") // see package hold
 
 	f = section("Who may connect")
 	f.StringVar(&o.credentials.tokens, "auth-token-file", "", "accept the bearer tokens in `FILE`. A line is NAME TOKEN, or NAME sha256:HEX. The file is read at each connection")

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -29,7 +28,7 @@ func newServerUpgrade(t *target.Flags) *cobra.Command {
 		Use:   "upgrade [flags]",
 		Short: "Replace a server by the binary that is now on disk; programs go on",
 		Long: `Asks the holder of a server on this machine for an upgrade, and returns when the next server serves. Without --url and --server, this is your
-own server. Only a server that was started with troupe serve --holder can be upgraded.
+own server. A server that was started with --no-holder cannot be upgraded.
 
 The holder runs the binary that is now at the path of troupe, with the arguments of the server, to see whether it can serve. If it
 can, the next server runs this binary. Programs and sessions go on, and clients connect again by themselves. If it
@@ -103,9 +102,9 @@ func serverInfo(ctx context.Context, t *target.Flags) (info protocol.ServerInfoR
 func upgradable(s *protocol.ServerInfoResult) error {
 	switch h := s.Holder; {
 	case h == nil:
-		return errors.New("this server is older than upgrades, and its programs end with it: end it, and start the new binary with troupe serve --" + hold.Flag)
+		return errors.New("this server is older than upgrades, and its programs end with it: end it, and start the new binary")
 	case !h.Available:
-		return fmt.Errorf("no upgrade: the programs of this server end with it (%s). When they may end, end the server, and start the new binary with troupe serve --%s: its successors keep programs", h.Why, hold.Flag)
+		return fmt.Errorf("no upgrade: the programs of this server end with it (%s). When they may end, end the server, and start the new binary", h.Why)
 	case s.HolderProcess == nil:
 		return errors.New("the server tells only operators which process upgrades it: send SIGHUP to the process of troupe serve, for example with systemctl reload")
 	}

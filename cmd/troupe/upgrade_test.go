@@ -92,7 +92,7 @@ func TestReplacementOfState(t *testing.T) {
 	if got := replacement(hold.State{Last: hold.Replaced}); got.Reason != protocol.ReplacedByUpgrade {
 		t.Errorf("after an upgrade: %+v", got)
 	}
-	for want, o := range map[string]*serveOptions{"without --holder": {listen: "ws://127.0.0.1:0"}, "on stdio": {listen: "stdio"}} {
+	for want, o := range map[string]*serveOptions{"with --no-holder": {listen: "ws://127.0.0.1:0"}, "on stdio": {listen: "stdio"}} {
 		if info, process := o.aboutHolder(nil)(); info.Available || !strings.Contains(info.Why, want) || process != nil {
 			t.Errorf("%+v, %v; want %q", info, process, want)
 		}

@@ -3,7 +3,6 @@
 //   - estate.go: the records
 //   - output.go: the chains of output and input
 //   - files.go: the files of owners
-//   - probe_linux.go: whether the system has what an estate needs
 //   - open_linux.go: the files of an estate at the holder, and the moves under way when the last server died
 package estate
 

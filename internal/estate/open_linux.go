@@ -37,9 +37,6 @@ type state struct {
 func Open(h Holder, found map[string]int, size int64, log *slog.Logger) (*Estate, error) {
 	files := found
 	if _, ok := found["state"]; !ok {
-		if err := Probe(); err != nil {
-			return nil, fmt.Errorf("estate: %w: start the server without a holder", err)
-		}
 		var err error
 		if files, err = create(); err != nil {
 			return nil, fmt.Errorf("estate: %w", err)

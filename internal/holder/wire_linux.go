@@ -8,6 +8,7 @@
 //
 //   - kept.go: what a holder keeps
 //   - wire_linux.go: the messages between holder and server
+//   - probe_linux.go: whether the system has what a holder and its servers need
 //   - holder_linux.go: the holder
 //   - upgrade_linux.go: a server of another binary
 //   - takeover_linux.go: a holder becomes another binary

@@ -485,7 +485,6 @@ var mutants = []mutant{
 	{file: "cmd/troupe/serve.go", old: `			ends()
 			// Before`, new: `			// Before`, breaks: "no server follows one that ends on purpose", in: "tests", run: "^TestHeldServerEndsByItself$"},
 	{file: "cmd/troupe/serve.go", old: `		case <-held.Gone():`, new: `		case <-(chan struct{})(nil):`, breaks: "a server ends with its holder", in: "tests", run: "^TestHolderIsKilled$"},
-	{file: "cmd/troupe/serveflags.go", old: `	f.MarkHidden(hold.Flag) //`, new: `	//`, breaks: "a flag that is not promised yet is hidden", run: "^TestHolderIsHidden$"},
 	{file: "cmd/troupe/internal/hold/hold_linux.go", old: `signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)`, new: `_ = signal.Notify`, breaks: "a server goes on if nobody reads its log", in: "tests", run: "^TestHeldServerWithoutReaders$"},
 	{file: "cmd/troupe/internal/hold/hold.go", old: `		if old != name {`, new: `		if true {`, breaks: "the holder keeps the socket of the server that serves"},
 	{file: "internal/holder/holder_linux.go", old: `	case s == syscall.SIGQUIT || !h.up:`, new: `	case true:`, breaks: "a server that serves is told of the signals of the holder, and gets its own once"},
@@ -1114,7 +1113,6 @@ var mutants = []mutant{
 	{file: "actors/process/stdin/kept.go", old: `k.all, k.writes = k.follow, nil`, new: `k.writes = nil`, breaks: "another run changes all remembered writes"},
 	{file: "actors/internal/journal/journal.go", old: `if q.Instance != "" {`, new: `if false {`, breaks: "who asks for the events of one process hears of no replaced server", run: "^TestReplaced$"},
 	{file: "actors/internal/journal/journal.go", old: `return e.AtUs > q.AfterUs })`, new: `return true })`, breaks: "a replaced server is told once", run: "^TestReplaced$"},
-	{file: "internal/estate/open_linux.go", old: `err := Probe(); err != nil {`, new: `err := Probe(); false {`, breaks: "a server that lacks something makes no estate", run: "^TestProbe$"},
 	{file: "internal/holder/upgrade_linux.go", old: `	h.out = append(h.out, Message{Kind: Signal, Number: uint64(syscall.SIGHUP), Text: why})`, new: `	_ = why`, breaks: "a server hears why it is not replaced", run: "^TestRefusal$"},
 	{file: "internal/holder/server_linux.go", old: `if m.Text != "" {`, new: `if false {`, breaks: "the refusal of an upgrade is no signal", run: "^TestRefusal$"},
 	{file: "client/link.go", old: `isCut(err) && cuts < firstCuts && `, new: `false && `, breaks: "Dial outlasts a server that dies", run: "^TestServerDiesDuringDial$"},

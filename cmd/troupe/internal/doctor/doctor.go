@@ -182,9 +182,9 @@ func (f Facts) contained() Line {
 
 func (f Facts) held() Line {
 	if f.NoHolder != "" {
-		return Line{Check: "holder", Status: Warn, Found: show.Harmless(f.NoHolder), Advice: "here programs end with their server: troupe serve --holder is refused"}
+		return Line{Check: "holder", Status: Warn, Found: show.Harmless(f.NoHolder), Advice: "here programs end with their server"}
 	}
-	return Line{Check: "holder", Status: OK, Found: "possible: with troupe serve --holder, programs outlive a server that is killed or upgraded"}
+	return Line{Check: "holder", Status: OK, Found: "programs outlive a server that is killed or upgraded"}
 }
 
 func (f Facts) confined() Line {

@@ -35,11 +35,11 @@ func TestCheck(t *testing.T) {
 	}{
 		{"files", func(f *Facts) {}, "open files", OK, "524,288 (RLIMIT_NOFILE; soft 1,024)", ""},
 		{"programs", func(f *Facts) { f.FilesHard = 20_256 }, "open files", OK, "for about 4,000 programs", ""},
-		{"holder", func(f *Facts) {}, "holder", OK, "troupe serve --holder", ""},
+		{"holder", func(f *Facts) {}, "holder", OK, "outlive a server", ""},
 		{"no holder", func(f *Facts) { f.NoHolder = "no \x1b[2Jsplice" }, "holder", Warn, `no \x1b[2Jsplice`, "end with their server"},
 		{"programs end", func(f *Facts) {
-			f.Server = server(func(s *protocol.ServerInfoResult) { s.Holder = &protocol.HolderInfo{Why: "no --holder"} })
-		}, "end of the server", OK, "end with the server: no --holder", ""},
+			f.Server = server(func(s *protocol.ServerInfoResult) { s.Holder = &protocol.HolderInfo{Why: "no holder"} })
+		}, "end of the server", OK, "end with the server: no holder", ""},
 		{"programs go on", func(f *Facts) {
 			f.Server = server(func(s *protocol.ServerInfoResult) { s.Holder = &protocol.HolderInfo{Available: true, Servers: 3} })
 		}, "end of the server", OK, "outlive the server: this is server 3", ""},

@@ -19,7 +19,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
-	"github.com/b6f6fdd7/troupe/internal/estate"
+	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -48,7 +48,7 @@ func Look(ctx context.Context, t *target.Flags) Facts {
 	}
 	f.lookAtContainment()
 	f.lookAtSandbox()
-	if err := estate.Probe(); err != nil {
+	if err := holder.Probe(); err != nil {
 		f.NoHolder = err.Error()
 	}
 	f.Port = port(ctx, defaultPort)

@@ -1,6 +1,6 @@
 // Package hold joins troupe serve with package internal/holder.
 //
-// With --holder, troupe serve becomes a holder in the init of this package, before most other packages of the binary are initialized, because
+// Unless told otherwise, troupe serve becomes a holder in the init of this package, before most other packages of the binary are initialized, because
 // a holder is small. Go initializes a package as soon as its imports are, in the order of import paths. So hold imports little, and
 // not even log/slog.
 //
@@ -20,8 +20,25 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/holder"
 )
 
-// Flag is the flag of troupe serve without its dashes.
-const Flag = "holder"
+// Flag is the flag of troupe serve, without its dashes, for a server without a holder.
+const Flag = "no-holder"
+
+// wanted reports whether a server with these arguments has a holder. A server on stdio has none: nobody can resume a session there.
+func wanted(args []string) bool {
+	for _, arg := range args {
+		switch name, value, _ := strings.Cut(arg, "="); {
+		case arg == "--"+Flag, arg == "--help", arg == "-h":
+			return false
+		case name == "--"+Flag:
+			if off, err := strconv.ParseBool(value); off || err != nil { // the server says what is wrong
+				return false
+			}
+		case arg == "stdio", arg == "stdio://", name == "--listen" && (value == "stdio" || value == "stdio://"):
+			return false
+		}
+	}
+	return true
+}
 
 // Replaced is what Serves says after an upgrade.
 const Replaced = holder.Replaced

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/signal"
 	"path"
-	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -18,6 +17,9 @@ import (
 
 // trial is true if a holder runs this program to find out whether it can serve. anew: the holder has another version.
 var trial, anew bool
+
+// lacks says what this system lacks for a holder; nil: nothing, or nobody wants a holder.
+var lacks error
 
 // socket is the descriptor of this server's socket to its holder; 0: there is no holder.
 var socket int
@@ -41,8 +43,13 @@ func init() {
 	}
 	state := holder.State()
 	fd, ok := holder.Socket()
-	if !ok && !slices.Contains(os.Args[2:], "--"+Flag) {
-		return
+	if !ok && state == 0 {
+		if !wanted(os.Args[2:]) {
+			return
+		}
+		if lacks = holder.Probe(); lacks != nil {
+			return
+		}
 	}
 	protect()
 	if !ok {
@@ -120,6 +127,9 @@ func log(format string, args ...any) {
 		unix.Write(2, line)
 	}
 }
+
+// Lacks says what this system lacks for a holder; nil: nothing.
+func Lacks() error { return lacks }
 
 // Trial reports whether this process is to find out whether it can serve, and not to serve. If it can, it calls Passed.
 func Trial() bool { return trial }

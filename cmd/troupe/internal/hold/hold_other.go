@@ -2,6 +2,11 @@
 
 package hold
 
+import "github.com/b6f6fdd7/troupe/internal/holder"
+
+// Lacks returns an error: a server has a holder on Linux only.
+func Lacks() error { return holder.Probe() }
+
 // Trial returns false: a server has a holder on Linux only.
 func Trial() bool { return false }
 

@@ -81,6 +81,18 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
+// A server has a holder, unless its arguments say otherwise, or nobody could come back to it.
+func TestWanted(t *testing.T) {
+	for args, want := range map[string]bool{
+		"": true, "--listen ws://127.0.0.1:0": true, "--no-holder=false": true, "--exit-when-idle 1s": true,
+		"--no-holder": false, "--listen stdio": false, "--listen=stdio://": false, "--no-holder=1": false, "--no-holder=x": false, "-h": false, "--help": false,
+	} {
+		if got := wanted(strings.Fields(args)); got != want {
+			t.Errorf("troupe serve %s: %v", args, got)
+		}
+	}
+}
+
 // Each method of a server without a holder does nothing.
 func TestWithoutHolder(t *testing.T) {
 	var s *Server

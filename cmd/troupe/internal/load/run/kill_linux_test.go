@@ -75,7 +75,7 @@ func TestKillOfNoHolder(t *testing.T) {
 	p.Chaos.KillServer, p.PIDs = 1, []int{fakeHolder(t)}
 	e := newTestEngine(t, p)
 	p.PIDs = append(p.PIDs, os.Getpid())
-	if _, err := newEngine(&p, Access{}, e.rec); err == nil || !strings.Contains(err.Error(), "--holder") {
+	if _, err := newEngine(&p, Access{}, e.rec); err == nil || !strings.Contains(err.Error(), "below it") {
 		t.Errorf("the error is %v", err)
 	}
 }

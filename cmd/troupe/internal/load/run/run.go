@@ -148,7 +148,7 @@ func newEngine(p *plan.Plan, a Access, r *figures.Recorder) (*engine, error) {
 	if p.Chaos.KillServer > 0 {
 		for _, pid := range p.PIDs {
 			if hold.ServerOf(pid) == 0 {
-				return nil, fmt.Errorf("kill-server: process %d has no server below it: give the pid of a troupe serve --%s", pid, hold.Flag)
+				return nil, fmt.Errorf("kill-server: process %d has no server below it: give the pid of a troupe serve without --%s", pid, hold.Flag)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package estate
+package holder
 
 import (
 	"fmt"
@@ -68,7 +68,7 @@ func spliced(r, w int) error {
 	return err
 }
 
-// Probe returns an error that names everything that this system lacks for programs that outlive the server; nil: nothing is missing.
+// Probe returns an error that names everything that this system lacks for a holder and its servers; nil: nothing is missing.
 func Probe() error {
 	var lacks []string
 	for _, p := range probes {
