@@ -53,6 +53,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/slots"
 	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/internal/system"
 	"github.com/gorilla/websocket"
 	"github.com/vmihailenco/msgpack/v5"
 	"go.uber.org/goleak"
@@ -413,19 +414,8 @@ func startServerWith(t testing.TB, configure func(*exec.Cmd), args ...string) *s
 		}
 	})
 	s.url = s.firstLine()
-	s.serves = cmp.Or(serverOf(s.cmd.Process.Pid), s.cmd.Process.Pid)
+	s.serves = cmp.Or(system.ServerOf(s.cmd.Process.Pid), s.cmd.Process.Pid)
 	return s
-}
-
-// serverOf returns the process of the server of a holder; 0: there is none.
-func serverOf(holder int) (pid int) {
-	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", holder))
-	for child := range strings.FieldsSeq(string(list)) {
-		if name, _ := os.ReadFile("/proc/" + child + "/comm"); string(name) == "troupe-server\n" {
-			fmt.Sscan(child, &pid)
-		}
-	}
-	return pid
 }
 
 // pid returns the first process that has served. cmd is its holder, if it has one.

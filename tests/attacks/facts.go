@@ -147,7 +147,7 @@ func (m *monitor) sample(ctx context.Context) (facts, error) {
 	}
 	f.Heap, f.Held = info.HeapBytes, info.HeldBytes
 	f.Connections, f.Sessions, f.Children = info.Connections, info.Sessions, info.Children
-	dirs, err := system.Cgroups(m.t.server.pid())
+	dirs, err := system.Cgroups(m.t.server.holder())
 	f.Cgroups = int64(len(dirs))
 	m.mu.Lock()
 	m.peak.most(f)

@@ -312,7 +312,7 @@ func (r *runner) judge(a *attack, t *target, w *witness, res *result) {
 	if left := t.kin(); len(left) > 0 && !a.mayEnd {
 		wrong("%d programs outlived the server", len(left))
 	}
-	if dirs, _ := system.Cgroups(t.server.pid()); len(dirs) > 0 && !a.mayEnd {
+	if dirs, _ := system.Cgroups(t.server.holder()); len(dirs) > 0 && !a.mayEnd {
 		wrong("%d cgroups outlived the server", len(dirs))
 	}
 	if n, lines := t.server.stderr.size(); lines > 500 {

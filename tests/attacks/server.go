@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
 // These are timeouts, not measurements: what comes later, on a busy machine too, would never come.
@@ -36,7 +38,8 @@ type server struct {
 	cmd    *exec.Cmd
 	url    string // the first line of stdout
 	stderr tap
-	exited chan struct{} // closed once the server has ended
+	serves int           // the process that has printed url; 0: none has
+	exited chan struct{} // closed once the server and its holder have ended
 }
 
 // tap counts the bytes written to it, keeps the first and the last bytes, and collects lines that only
@@ -121,20 +124,26 @@ func (t *target) serve(configure func(*exec.Cmd), args ...string) (*server, erro
 		return nil, fmt.Errorf("%s printed no address: %w\n%s", s.cmd, err, s.stderr.String())
 	}
 	s.url = strings.TrimSpace(line)
+	s.serves = cmp.Or(system.ServerOf(s.holder()), s.holder())
 	return s, nil
 }
 
-func (s *server) pid() int { return s.cmd.Process.Pid }
+// pid returns the process of the server.
+func (s *server) pid() int { return s.serves }
+
+// holder returns the process that holds the programs of the server.
+func (s *server) holder() int { return s.cmd.Process.Pid }
 
 // seen returns a path by which this program reaches a file as the server sees it: perhaps on a disk that only the server has.
 func (s *server) seen(path string) string { return fmt.Sprintf("/proc/%d/root%s", s.pid(), path) }
 
+// alive reports whether the server lives. A server that has died is not alive, although its holder has started the next one.
 func (s *server) alive() bool {
 	select {
 	case <-s.exited:
 		return false
 	default:
-		return true
+		return s.serves == 0 || syscall.Kill(s.serves, 0) == nil
 	}
 }
 

@@ -68,13 +68,13 @@ list() {
 	tmux) tmux list-windows -t s ;;
 	esac >>$1.log 2>&1
 }
-server() { # the process of the supervisor
+server() { # the files of /proc with this name of the processes of the supervisor: troupe has two, the server and its holder
 	case $1 in
-	troupe) pgrep -f "troupe serve .*$dir" ;;
-	process-compose) pgrep -f "process-compose up .*-p $port" ;;
+	troupe) pgrep -f "troupe(-server)? serve .*$dir" ;;
+	process-compose) pgrep -f "process-compose up .*-p $port" | head -1 ;;
 	supervisord) cat supervisord.pid ;;
 	tmux) tmux display-message -p '#{pid}' ;;
-	esac | head -1
+	esac | sed "s:.*:/proc/&/$2:"
 }
 declare -A figure
 jobs=()
@@ -98,11 +98,10 @@ for tool in "${tools[@]}"; do
 		files $n
 		took "start-of-$n-ms" $tool begun $tool $n
 		if [ $n = 200 ]; then
-			pid=$(server $tool)
-			note memory-at-200-KiB $tool $(awk '/^Pss:/ {print $2}' /proc/$pid/smaps_rollup)
-			before=$(awk '{print $14 + $15}' /proc/$pid/stat)
+			note memory-at-200-KiB $tool $(awk '/^Pss:/ {n += $2} END {print n}' $(server $tool smaps_rollup))
+			before=$(awk '{n += $14 + $15} END {print n}' $(server $tool stat))
 			sleep 10
-			after=$(awk '{print $14 + $15}' /proc/$pid/stat)
+			after=$(awk '{n += $14 + $15} END {print n}' $(server $tool stat))
 			note idle-CPU-at-200-permille $tool $(((after - before) * 1000 / 10 / $(getconf CLK_TCK)))
 			took list-of-200-ms $tool list $tool
 			if [ $tool != tmux ]; then # tmux restarts nothing

@@ -15,24 +15,46 @@ import (
 
 // memory is in KiB.
 type memory struct {
-	anonymous float64 // the process's own memory, without pages backed by files
+	anonymous float64 // the process's own memory, without pages backed by files, but with those of memory that outlives a server
 	rss       float64 // resident memory, including pages mapped from files
 }
 
-// memoryOf reads the exact figures of smaps_rollup. Only privileged users may read those of a server, which is not dumpable; for others
-// memoryOf reads the figures of status, which lag behind by some pages a thread.
-func memoryOf(pid int) (memory, error) {
-	file, names := "smaps_rollup", [2]string{"Anonymous", "Rss"}
-	anonymous, err := system.Number(pid, file, names[0])
-	if errors.Is(err, fs.ErrPermission) {
-		file, names = "status", [2]string{"RssAnon", "VmRSS"}
-		anonymous, err = system.Number(pid, file, names[0])
+// processes returns a process, and the server below it if the process is a holder.
+func processes(pid int) []int {
+	if server := system.ServerOf(pid); server != 0 {
+		return []int{pid, server}
 	}
-	if err != nil {
-		return memory{}, err
+	return []int{pid}
+}
+
+// memoryOf returns the memory of a server with its holder, or of another program.
+func memoryOf(pid int) (sum memory, err error) {
+	for _, pid := range processes(pid) {
+		m, err := memoryOfOne(pid)
+		if err != nil {
+			return sum, err
+		}
+		sum.anonymous += m.anonymous
+		sum.rss += m.rss
 	}
-	rss, err := system.Number(pid, file, names[1])
-	return memory{float64(anonymous), float64(rss)}, err
+	return sum, nil
+}
+
+// memoryOfOne reads the exact figures of smaps_rollup. Only privileged users may read those of a server, which is not dumpable; for others
+// memoryOfOne reads the figures of status, which lag behind by some pages a thread.
+func memoryOfOne(pid int) (memory, error) {
+	file, names := "smaps_rollup", [3]string{"Anonymous", "Pss_Shmem", "Rss"}
+	if _, err := system.Number(pid, file, names[0]); errors.Is(err, fs.ErrPermission) {
+		file, names = "status", [3]string{"RssAnon", "RssShmem", "VmRSS"}
+	}
+	var n [3]int64
+	for i, name := range names {
+		var err error
+		if n[i], err = system.Number(pid, file, name); err != nil {
+			return memory{}, err
+		}
+	}
+	return memory{float64(n[0] + n[1]), float64(n[2])}, nil
 }
 
 // settledMemory returns the memory of pid once the figure stays the same, or after 10 s.
@@ -54,13 +76,30 @@ func (b *bench) settledMemory(pid int) (memory, error) {
 	return last, err
 }
 
-func threads(pid int) (int64, error) { return system.Number(pid, "status", "Threads") }
+// threads returns the threads of a server with its holder, or of another program.
+func threads(pid int) (sum int64, err error) {
+	for _, pid := range processes(pid) {
+		n, err := system.Number(pid, "status", "Threads")
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
 
-// cpuTime returns the CPU time of all live threads of pid. The time of ended threads is missing.
+// cpuTime returns the CPU time of all live threads of a server with its holder, or of another program. The time of ended threads is missing.
 func cpuTime(pid int) (sum time.Duration, err error) {
-	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err == nil && len(paths) == 0 {
-		err = fmt.Errorf("process %d has no threads", pid)
+	var paths []string
+	for _, pid := range processes(pid) {
+		more, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+		if err == nil && len(more) == 0 {
+			err = fmt.Errorf("process %d has no threads", pid)
+		}
+		if err != nil {
+			return 0, err
+		}
+		paths = append(paths, more...)
 	}
 	for _, path := range paths {
 		var d time.Duration
@@ -69,5 +108,5 @@ func cpuTime(pid int) (sum time.Duration, err error) {
 		}
 		sum += d
 	}
-	return sum, err
+	return sum, nil
 }

@@ -285,7 +285,7 @@ func (b *bench) keepers(n int, params func(id string) protocol.ProcessStartParam
 	return sums, nil
 }
 
-// descendants returns the descendants of a process that are not the idle program, and the number of those that are.
+// descendants returns the descendants of a server that are not the idle program, and the number of those that are.
 func descendants(of int) (around []int, programs int) {
 	children := map[int][]int{}
 	entries, _ := os.ReadDir("/proc")
@@ -304,9 +304,11 @@ func descendants(of int) (around []int, programs int) {
 	}
 	for todo := slices.Clone(children[of]); len(todo) > 0; todo = todo[1:] {
 		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", todo[0]))
-		if strings.TrimSpace(string(comm)) == filepath.Base(idle[0]) {
+		switch strings.TrimSpace(string(comm)) {
+		case filepath.Base(idle[0]):
 			programs++
-		} else {
+		case "troupe-server": // below its holder
+		default:
 			around = append(around, todo[0])
 		}
 		todo = append(todo, children[todo[0]]...)
