@@ -56,7 +56,7 @@ func TestRealClientServerRestarts(t *testing.T) {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
 			// At another address than 127.0.0.1, nobody else gets the port between the two servers.
-			s := startServer(t, "--listen", "ws://127.7.7.7:0")
+			s := startServer(t, "--listen", "ws://127.7.7.7:0", "--no-holder")
 			c := newRealClient(t, s)
 			p := c.exec("echo up; exec sleep 600", false)
 			p.await("stdout", "up\n")

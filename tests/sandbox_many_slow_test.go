@@ -52,11 +52,12 @@ func remainsOf(t *testing.T, w *warden) (r remains) {
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		r.kinds += fmt.Sprintf("%s %d, ", kind, kinds[kind])
 	}
-	cgroups, err := system.Cgroups(pid)
+	holder := w.cmd.Process.Pid
+	cgroups, err := system.Cgroups(holder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.cgroups, r.children = len(cgroups), len(childrenOf(pid))
+	r.cgroups, r.children = len(cgroups), len(childrenOf(pid))+len(childrenOf(holder))-1
 	others := map[string]bool{}
 	for _, other := range w.processes(t) {
 		r.jailed++
@@ -87,7 +88,7 @@ func namespacesOf(pid int) (names []string) {
 // a mount below the warden's directory.
 func (w *warden) processes(t *testing.T) (pids []int) {
 	t.Helper()
-	server := w.pid()
+	server, holder := w.pid(), w.cmd.Process.Pid
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		t.Fatal(err)
@@ -95,14 +96,14 @@ func (w *warden) processes(t *testing.T) (pids []int) {
 	own, _ := os.Readlink(inProc(server, "ns/mnt"))
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == server {
+		if err != nil || pid == server || pid == holder {
 			continue
 		}
 		status, _ := os.ReadFile(inProc(pid, "status"))
 		if !strings.Contains(string(status), fmt.Sprintf("\nUid:\t%d\t", w.uid)) {
 			continue
 		}
-		if w.uid == os.Geteuid() && !descends(pid, server) {
+		if w.uid == os.Geteuid() && !descends(pid, holder) {
 			mounts, _ := os.ReadFile(inProc(pid, "mountinfo"))
 			if ns, err := os.Readlink(inProc(pid, "ns/mnt")); err != nil || ns == own || !strings.Contains(string(mounts), w.dir) {
 				continue

@@ -56,6 +56,7 @@ func init() {
 		os.Setenv(heldVar, "server:"+text)
 		code, err := holder.Run(holder.Config{
 			Path: "/proc/self/exe", Argv: []string{"server", "-test.run=^TestServerOfHolder$"}, Env: os.Environ(), Log: func(string, ...any) {},
+			Beat: time.Hour, // a play answers no questions
 		})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -540,11 +541,10 @@ func streamsPlay(t *testing.T, s *holder.Server, h *Host, p play) {
 	}
 	ended(t, w)
 
-	// The end of a child is the end of its streams, before anybody releases the child.
+	// The holder keeps no streams of a child that is released.
 	w = start(t, h, p.spec("exit 6"))
-	for w.untilClosed(); copies() > 0; time.Sleep(time.Millisecond) {
+	for ended(t, w); copies() > 0; time.Sleep(time.Millisecond) {
 	}
-	ended(t, w)
 
 	// A flood that nobody reads does not keep its writer from ending, once the child is ended.
 	w = start(t, h, p.spec("(trap '' HUP TERM; yes) & exit 5"))

@@ -427,12 +427,7 @@ func (h *holder) do(m Message) {
 	case Reap, Look:
 		h.reap(k, m)
 	case Forget:
-		if k != nil {
-			for _, f := range k.files {
-				unix.Close(f.fd)
-			}
-			delete(h.kids, m.ID)
-		}
+		h.forget(m.ID)
 	case Up:
 		h.up, h.served = true, true
 		h.watch.heard()
@@ -443,9 +438,20 @@ func (h *holder) do(m Message) {
 	case Stop:
 		h.stopping()
 		h.stop = true
+		h.forget("") // the address is free for others once the server closes its socket, although a thread of the server may hang
 	default:
 		h.Log("the server has sent a message of kind %d, which a holder does not know", m.Kind)
 		closeAll(m.files)
+	}
+}
+
+// forget closes everything of an id.
+func (h *holder) forget(id string) {
+	if k := h.kids[id]; k != nil {
+		for _, f := range k.files {
+			unix.Close(f.fd)
+		}
+		delete(h.kids, id)
 	}
 }
 
