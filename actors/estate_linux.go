@@ -20,7 +20,7 @@ func openEstate(e *env.Env) (err error) {
 		}
 	}
 	if e.Estate, err = estate.Open(e.Holder, found, 4*e.Budget, e.Log); err != nil {
-		return fmt.Errorf("what the next server needs: %w", err)
+		return fmt.Errorf("what the next server needs: %w: choose a smaller memory budget, or no holder (--no-holder)", err)
 	}
 	return nil
 }

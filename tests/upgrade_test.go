@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,22 +79,33 @@ func TestUpgradeCommand(t *testing.T) {
 
 // TestSystemWithoutHolder: where the system lacks something for a holder, the server serves without one, and says why.
 func TestSystemWithoutHolder(t *testing.T) {
-	needs.Program(t, "strace")
 	t.Parallel()
-	s := startServerWith(t, func(cmd *exec.Cmd) {
-		strace, _ := exec.LookPath("strace")
-		cmd.Args = append([]string{"strace", "-D", "-f", "-o", os.DevNull, "-e", "inject=memfd_create:error=ENOSYS", cmd.Path}, cmd.Args[1:]...)
-		cmd.Path = strace
-	})
-	c := s.session(nil)
-	h := c.call("server/info", obj{})["holder"].(obj)
-	if why, _ := h["why"].(string); h["available"] != false || !strings.Contains(why, "memfd_create") || s.pid() != s.cmd.Process.Pid {
-		t.Errorf("%v", h)
+	for lacks, command := range map[string][]string{
+		"memfd_create": {"strace", "-D", "-f", "-o", os.DevNull, "-e", "inject=memfd_create:error=ENOSYS"},
+		"RLIMIT_AS":    {"sh", "-c", `ulimit -v 8000000; exec "$0" "$@"`},
+	} {
+		t.Run(lacks, func(t *testing.T) {
+			needs.Program(t, command[0])
+			if lacks == "RLIMIT_AS" && underRace() {
+				t.Skip("the race detector needs more address space")
+			}
+			t.Parallel()
+			s := startServerWith(t, func(cmd *exec.Cmd) {
+				path, _ := exec.LookPath(command[0])
+				cmd.Args = append(append(slices.Clone(command), cmd.Path), cmd.Args[1:]...)
+				cmd.Path = path
+			})
+			c := s.session(nil)
+			h := c.call("server/info", obj{})["holder"].(obj)
+			if why, _ := h["why"].(string); h["available"] != false || !strings.Contains(why, lacks) || s.pid() != s.cmd.Process.Pid {
+				t.Errorf("%v", h)
+			}
+			if !strings.Contains(s.stderr.String(), "no holder") {
+				t.Errorf("the log: %s", s.stderr)
+			}
+			c.start("p", obj{"argv": sh("echo up")}).awaitOutput("stdout", "up\n")
+		})
 	}
-	if !strings.Contains(s.stderr.String(), "no holder") {
-		t.Errorf("the log: %s", s.stderr)
-	}
-	c.start("p", obj{"argv": sh("echo up")}).awaitOutput("stdout", "up\n")
 }
 
 // TestTerminalIsNoUpgrade: a holder that takes SIGHUP for the end of a terminal says so.

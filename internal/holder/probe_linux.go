@@ -8,11 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// addressSpace is what a server maps, in bytes, generously.
+const addressSpace = 16 << 30
+
 // probes try what this system may lack, and a holder needs. A function returns an error if the system lacks it.
 var probes = []struct {
 	what string
 	try  func() error
 }{
+	{"address space", func() error {
+		var limit unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err == nil && limit.Cur < addressSpace {
+			return fmt.Errorf("RLIMIT_AS is %d bytes, and a server with a holder needs up to %d, most of them unused", limit.Cur, uint64(addressSpace))
+		}
+		return nil
+	}},
 	{"memory without a name (memfd_create)", func() error {
 		fd, err := unix.MemfdCreate("troupe-probe", unix.MFD_CLOEXEC)
 		if err != nil {
