@@ -23,6 +23,7 @@ var probes = []struct {
 		}
 		return nil
 	}},
+	{"a mounted /proc", func() error { return unix.Access("/proc/self/exe", unix.R_OK) }},
 	{"memory without a name (memfd_create)", func() error {
 		fd, err := unix.MemfdCreate("troupe-probe", unix.MFD_CLOEXEC)
 		if err != nil {
