@@ -57,6 +57,13 @@ func (o *serveOptions) stdio() bool { return o.listen == "stdio" || o.listen == 
 // instead of 14.3 KiB and a session 25.2 instead of 28.0; output and starts are as fast.
 const gcPercent = 50
 
+// setGC sets GOGC, unless the environment sets it.
+func setGC(percent int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
+}
+
 // newServe returns the command troupe serve. It exits with 0 after a drain, with 1 if the server could not
 // serve, and with 2 for wrong flags.
 func newServe() *cobra.Command {
@@ -191,8 +198,10 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 		level = slog.LevelDebug
 	}
 	o.config.Log = slog.New(loglimit.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+	if held.First() {
+		setGC(gcPercent)
+	} else { // clients wait for this server, and what it makes until it is ready is no garbage
+		setGC(-1)
 	}
 	log := o.config.Log
 	stops := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
@@ -295,6 +304,7 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	o.audit.started(record, listen, string(troupe.Containment()))
 	defer func() { o.audit.stopped(record, log, err) }()
 	ready := func() {
+		setGC(gcPercent)
 		log.Info("ready", "containment", troupe.Containment(), "files", soft)
 		tell(sdnotify.Ready)
 		if manager.Every() > 0 {
