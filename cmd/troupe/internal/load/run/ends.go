@@ -466,7 +466,7 @@ func (e *engine) tellFailures(s *server, after *protocol.ServerInfoResult) {
 // leaveMeters looks for descriptors and threads that the run has left in servers without other users. before is the usage before the run.
 // Before and after, the run has only its control sessions. Servers measured by Metrics are left out: other readers of the metrics have connections, too.
 func (e *engine) leaveMeters(servers []*server, before []result.Usage) {
-	if len(e.plan.PIDs) == 0 {
+	if len(e.plan.PIDs) == 0 || e.plan.Chaos.KillServer > 0 { // the server after the run is another process
 		return
 	}
 	url := ""
