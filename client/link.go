@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -214,7 +213,7 @@ func (c *Client) first(ctx context.Context) (link, error) {
 	pace.next()
 	for cuts := 0; ; {
 		conn, err := c.connect(ctx, attemptTimeout)
-		if isCut(err) && cuts < firstCuts && sleep(ctx, pace.next()) == nil {
+		if transport.IsCut(err) && cuts < firstCuts && sleep(ctx, pace.next()) == nil {
 			cuts++
 			continue
 		}
@@ -225,11 +224,6 @@ func (c *Client) first(ctx context.Context) (link, error) {
 			return link{}, fmt.Errorf("%w; set Takeover to take the session over, WaitForOwner to wait, Control to join it, or Observe to watch", err)
 		}
 	}
-}
-
-// isCut reports whether err is the end of a connection without a Close: the server may have been killed, and another one may follow.
-func isCut(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // resume attaches the session again after a cut.

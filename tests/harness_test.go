@@ -50,10 +50,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/slots"
 	"github.com/b6f6fdd7/troupe/internal/testroot"
-	"github.com/b6f6fdd7/troupe/tests/internal/system"
 	"github.com/gorilla/websocket"
 	"github.com/vmihailenco/msgpack/v5"
 	"go.uber.org/goleak"
@@ -414,7 +414,7 @@ func startServerWith(t testing.TB, configure func(*exec.Cmd), args ...string) *s
 		}
 	})
 	s.url = s.firstLine()
-	s.serves = cmp.Or(system.ServerOf(s.cmd.Process.Pid), s.cmd.Process.Pid)
+	s.serves = cmp.Or(holder.ServerOf(s.cmd.Process.Pid), s.cmd.Process.Pid)
 	return s
 }
 

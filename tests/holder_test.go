@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/tests/internal/system"
+	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/gorilla/websocket"
 )
 
@@ -42,7 +42,7 @@ func startHeld(t *testing.T, configure func(*exec.Cmd), args ...string) *held {
 
 // running returns the process of the server; 0: there is none.
 func (h *held) running() int {
-	return system.ServerOf(h.cmd.Process.Pid)
+	return holder.ServerOf(h.cmd.Process.Pid)
 }
 
 // kill kills the server, and waits until the next serves.

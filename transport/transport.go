@@ -18,7 +18,9 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/identity"
@@ -157,6 +159,11 @@ type CloseError struct {
 
 func (e *CloseError) Error() string {
 	return fmt.Sprintf("transport: the other side closed the connection: code %d %q", e.Code, e.Reason)
+}
+
+// IsCut reports whether err is the end of a connection without a Close frame: the server may have been killed, and another one may follow.
+func IsCut(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // A LimitError reports a frame, message or line from the other side of more than Max bytes.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"strconv"
@@ -57,14 +56,9 @@ func replacement(s hold.State) protocol.Replacement {
 
 // startTicks returns when a process has started, as in proc_pid_stat(5).
 func startTicks(pid int) (uint64, error) {
-	stat, err := kernel.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	field, err := kernel.Stat(pid)
 	if err != nil {
 		return 0, err
 	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // before it is the name, which may have anything
-	const start = 22 - 3                                            // the first of these is field 3
-	if len(fields) <= start {
-		return 0, fmt.Errorf("/proc/%d/stat has no start: %q", pid, stat)
-	}
-	return strconv.ParseUint(string(fields[start]), 10, 64)
+	return strconv.ParseUint(field(22), 10, 64)
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +16,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
 )
 
 // askTime is how long a server may take to answer a command that only looks.
@@ -54,7 +53,7 @@ func lookTwice(ctx context.Context, t *target.Flags, detail protocol.Detail, hol
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	s, err := lookOnce(ctx, t, detail, holder)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+	if transport.IsCut(err) {
 		return lookOnce(ctx, t, detail, holder)
 	}
 	return s, err

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/client"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/internal/hangfs"
+	"github.com/b6f6fdd7/troupe/internal/holder"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,7 +48,7 @@ func TestSignalWhileFilesHang(t *testing.T) {
 		}
 	}
 	eventually("all calls hang", func() bool { return hanging[0].Hanging()+hanging[1].Hanging() >= clients*calls })
-	call, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", hold.ServerOf(server.Process.Pid))) // of the main thread
+	call, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", holder.ServerOf(server.Process.Pid))) // of the main thread
 	if err == nil && !strings.HasPrefix(string(call), fmt.Sprint(unix.SYS_FUTEX, " ")) {
 		t.Errorf("the main thread does not wait for the others: it is in the system call %s", call)
 	}

@@ -37,11 +37,12 @@ type Estate struct {
 	log *slog.Logger
 
 	// Fixed.
-	holder Holder
-	arena  *arena.Arena
-	owners *atomic.Uint64  // the owner of the newest chain, in memory that outlives this process
-	tried  *tried          // the record being revived, in the same memory
-	lanes  chan *lane.Lane // free ones
+	holder  Holder
+	follows bool // an earlier server has left this estate
+	arena   *arena.Arena
+	owners  *atomic.Uint64  // the owner of the newest chain, in memory that outlives this process
+	tried   *tried          // the record being revived, in the same memory
+	lanes   chan *lane.Lane // free ones
 
 	mu        sync.Mutex
 	ledger    Ledger
@@ -63,6 +64,9 @@ func of(l Ledger, log *slog.Logger) (*Estate, error) {
 	}
 	return e, nil
 }
+
+// Follows reports whether an earlier server has left this estate. A nil Estate was left by nobody.
+func (e *Estate) Follows() bool { return e != nil && e.follows }
 
 // Names returns the names of owners of earlier servers, if the names begin with prefix. A nil Estate has none.
 func (e *Estate) Names(prefix string) iter.Seq[string] {

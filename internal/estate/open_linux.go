@@ -36,7 +36,8 @@ type state struct {
 // size, in bytes, is address space for all output and input; four times their memory is enough. log gets errors that no caller gets.
 func Open(h Holder, found map[string]int, size int64, log *slog.Logger) (*Estate, error) {
 	files := found
-	if _, ok := found["state"]; !ok {
+	_, follows := found["state"]
+	if !follows {
 		var err error
 		if files, err = create(); err != nil {
 			return nil, fmt.Errorf("estate: %w", err)
@@ -62,7 +63,7 @@ func Open(h Holder, found map[string]int, size int64, log *slog.Logger) (*Estate
 	if e.arena, err = arena.Open(file("arena"), size); err != nil {
 		return nil, err
 	}
-	e.holder, e.owners, e.tried = h, &s.owners, &s.tried
+	e.holder, e.follows, e.owners, e.tried = h, follows, &s.owners, &s.tried
 	for name := range files {
 		if owner, ok := strings.CutPrefix(name, fileName); ok {
 			e.files[owner] = file(name)

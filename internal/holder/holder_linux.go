@@ -245,12 +245,12 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 
 // due is when the holder has something to do by itself; zero: never.
 func (h *holder) due() (first time.Time) {
-	all := []time.Time{h.sign, h.again}
+	all := [...]time.Time{h.sign, h.again, {}}
 	if h.pid != 0 {
 		all[1] = h.upgradeDue()
 	}
 	if h.watched() {
-		all = append(all, h.watch.next)
+		all[2] = h.watch.next
 	}
 	for _, t := range all {
 		if first.IsZero() || !t.IsZero() && t.Before(first) {
@@ -333,11 +333,16 @@ func (h *holder) start() error {
 	h.out = []Message{{
 		Kind: Hello, Number: Version, PID: int(h.number), Text: clip(h.last), Time: h.ended, Names: []string{"bell"}, files: []int{h.woken},
 	}}
-	for _, id := range slices.Sorted(maps.Keys(h.kids)) {
-		h.out = append(h.out, h.kids[id].kept(id)...)
-	}
-	h.out = append(h.out, Message{Kind: Ready})
+	h.out = append(append(h.out, h.kept()...), Message{Kind: Ready})
 	return nil
+}
+
+// kept returns the messages about everything that a new server finds.
+func (h *holder) kept() (all []Message) {
+	for _, id := range slices.Sorted(maps.Keys(h.kids)) {
+		all = append(all, h.kids[id].kept(id)...)
+	}
+	return all
 }
 
 // kept returns the messages about an id for a new server.

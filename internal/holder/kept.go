@@ -1,9 +1,29 @@
 package holder
 
 import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
+
+// ServerName is the argv[0] and the name of the main thread of a server with a holder.
+const ServerName = "troupe-server"
+
+// ServerOf returns the pid of the server of a holder; 0: the process is no holder, or has no server at the moment, or this system has no lists of
+// children in /proc.
+func ServerOf(holder int) (pid int) {
+	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", holder))
+	for child := range strings.FieldsSeq(string(list)) {
+		if name, _ := os.ReadFile("/proc/" + child + "/comm"); string(name) == ServerName+"\n" {
+			pid, _ = strconv.Atoi(child)
+			return pid
+		}
+	}
+	return 0
+}
 
 // Replaced is Server.Last of a server that follows one that an upgrade has replaced.
 const Replaced = "replaced by the binary on disk"

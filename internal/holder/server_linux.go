@@ -139,17 +139,15 @@ func (s *Server) listen(buf []byte) {
 		case Reaped:
 		case Signal:
 			if m.Number == uint64(syscall.SIGHUP) {
-				s.mu.Lock()
-				s.refused = Refusal{time.Now(), m.Text}
-				s.mu.Unlock()
-			}
-			if m.Text != "" {
-				continue
+				s.refuse("")
 			}
 			select {
 			case s.signals <- syscall.Signal(m.Number):
 			default: // so many wait already
 			}
+			continue
+		case Refused:
+			s.refuse(m.Text)
 			continue
 		case Ask:
 			select {
@@ -179,6 +177,12 @@ func (s *Server) listen(buf []byte) {
 	s.mu.Unlock()
 	close(s.lost)
 	close(s.asked)
+}
+
+func (s *Server) refuse(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = Refusal{time.Now(), why}
 }
 
 // Refused returns the last refusal of an upgrade.

@@ -1,11 +1,11 @@
 package holder
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -60,13 +60,9 @@ func (h *holder) become() error {
 		defer unix.Close(fd)
 		hello.Names, hello.files = []string{nameBefore}, []int{fd}
 	}
-	all := []Message{hello}
-	for _, id := range slices.Sorted(maps.Keys(h.kids)) {
-		all = append(all, h.kids[id].kept(id)...)
-	}
 	var b []byte
 	var files []int
-	for _, m := range all {
+	for _, m := range append([]Message{hello}, h.kept()...) {
 		b = appendText(b, string(m.encode()))
 		for _, fd := range m.files {
 			b = binary.AppendUvarint(b, uint64(fd))
@@ -122,7 +118,7 @@ func (h *holder) restore(fd int) error {
 			m.files = append(m.files, int(r.uvarint()))
 		}
 		if err != nil || r.short {
-			return fmt.Errorf("holder: the state of %d bytes ends too early, or has something else than messages: %w", len(b), err)
+			return fmt.Errorf("holder: the state of %d bytes ends too early, or has something else than messages: %w", len(b), cmp.Or(err, io.ErrUnexpectedEOF))
 		}
 		for _, fd := range m.files {
 			unix.CloseOnExec(fd)
@@ -134,16 +130,11 @@ func (h *holder) restore(fd int) error {
 			}
 			continue
 		}
+		m.Kind = Keep
+		h.do(m)
 		k := h.kids[m.ID]
-		if k == nil {
-			k = &kid{pid: m.PID, note: m.Text}
-			h.kids[m.ID] = k
-		}
-		if m.End.Ended {
+		if k.pid = m.PID; m.End.Ended {
 			k.end = new(m.End)
-		}
-		for i, name := range m.Names {
-			k.files = append(k.files, file{h.intern(name), m.files[i]})
 		}
 	}
 	if !h.up {

@@ -138,7 +138,7 @@ func (h *holder) tried() {
 func (h *holder) noUpgrade(format string, args ...any) {
 	why := fmt.Sprintf(format, args...)
 	h.report([]string{sdnotify.Ready}, "no upgrade: %s", why)
-	h.out = append(h.out, Message{Kind: Signal, Number: uint64(syscall.SIGHUP), Text: why}) // without a server, start drops it
+	h.out = append(h.out, Message{Kind: Refused, Text: why}) // without a server, start drops it
 }
 
 // ends reports whether no other server follows the present one.

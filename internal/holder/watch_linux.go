@@ -1,11 +1,12 @@
 package holder
 
 import (
-	"bytes"
 	"fmt"
-	"os"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 )
 
 // A server may live and serve nobody, for example because its actors wait for each other. So the holder looks at its server at each beat:
@@ -83,7 +84,6 @@ func (w *watch) heard() { w.asked, w.silent = false, 0 }
 
 // stopped reports whether a debugger or SIGSTOP has stopped a process.
 func stopped(pid int) bool {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // such as "7 (troupe-server) T 1 ..."
-	_, state, _ := bytes.Cut(stat, []byte(") "))
-	return len(state) > 0 && (state[0] == 'T' || state[0] == 't')
+	field, err := kernel.Stat(pid)
+	return err == nil && strings.EqualFold(field(3), "T") // t: by a debugger
 }

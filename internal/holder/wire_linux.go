@@ -26,7 +26,8 @@
 //	                 Kept    an id with its pid, its note, its descriptors and, after Reap, its end; several for an id with many
 //	                 Ready   the last of these
 //	                 Reaped  the answer to Reap and Look
-//	                 Signal  the holder has got this signal; after SIGHUP also why there is no upgrade
+//	                 Signal  the holder has got this signal
+//	                 Refused there is no upgrade, and why
 //	                 Ask     does the server work?
 //	server → holder  Keep    keep these descriptors, and this note unless it is empty, under this id
 //	                 Drop    close these descriptors of this id
@@ -74,6 +75,7 @@ const (
 	Signal
 	Ask
 	Alive
+	Refused
 	last
 )
 
@@ -92,7 +94,7 @@ type Message struct {
 	PID    int // of Hello: the number of the server, from 1
 	End    End
 	Names  []string // of descriptors
-	Text   string   // of Hello: how the last server ended; "": there was none. Of Keep and Kept: the note. Of Signal SIGHUP: why there is no upgrade
+	Text   string   // of Hello: how the last server ended; "": there was none. Of Keep and Kept: the note. Of Refused: why
 	Time   int64    // of Hello: when the last server ended, in nanoseconds of CLOCK_BOOTTIME
 
 	files []int // as many as Names, of Hello, Keep and Kept

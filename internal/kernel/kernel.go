@@ -2,7 +2,9 @@
 package kernel
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -29,4 +31,22 @@ func Number(path string) int64 {
 		return -1
 	}
 	return n
+}
+
+// statFields is how many fields of /proc/PID/stat a kernel has at least.
+const statFields = 24
+
+// Stat returns the fields of /proc/PID/stat by their numbers in proc_pid_stat(5), from 3 to 24.
+func Stat(pid int) (field func(n int) string, err error) {
+	path := fmt.Sprintf("/proc/%d/stat", pid)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	// Field 2 is the name of the program, in parentheses, and may itself have spaces and parentheses.
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < statFields-2 {
+		return nil, fmt.Errorf("%s has %d fields after the name of the program, want %d or more: %q", path, len(fields), statFields-2, text)
+	}
+	return func(n int) string { return string(fields[n-3]) }, nil
 }

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/internal/testroot"
-	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
 // These are timeouts, not measurements: what comes later, on a busy machine too, would never come.
@@ -124,7 +124,7 @@ func (t *target) serve(configure func(*exec.Cmd), args ...string) (*server, erro
 		return nil, fmt.Errorf("%s printed no address: %w\n%s", s.cmd, err, s.stderr.String())
 	}
 	s.url = strings.TrimSpace(line)
-	s.serves = cmp.Or(system.ServerOf(s.holder()), s.holder())
+	s.serves = cmp.Or(holder.ServerOf(s.holder()), s.holder())
 	return s, nil
 }
 

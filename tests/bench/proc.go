@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
@@ -21,7 +22,7 @@ type memory struct {
 
 // processes returns a process, and the server below it if the process is a holder.
 func processes(pid int) []int {
-	if server := system.ServerOf(pid); server != 0 {
+	if server := holder.ServerOf(pid); server != 0 {
 		return []int{pid, server}
 	}
 	return []int{pid}

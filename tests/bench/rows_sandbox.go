@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
@@ -307,7 +308,7 @@ func descendants(of int) (around []int, programs int) {
 		switch strings.TrimSpace(string(comm)) {
 		case filepath.Base(idle[0]):
 			programs++
-		case "troupe-server": // below its holder
+		case holder.ServerName: // below its holder
 		default:
 			around = append(around, todo[0])
 		}

@@ -1017,7 +1017,7 @@ var mutants = []mutant{
 	{file: "internal/holder/upgrade_linux.go", old: `if h.tell(sdnotify.Reloading(), "tries %s for an upgrade", h.Next); u.pid`, new: `if u.pid`, breaks: "notify: an upgrade is a reload", in: "tests", run: "^TestServiceManager$"},
 	{file: "internal/holder/notify_linux.go", old: `[]string{sdnotify.Stopping}`, new: `nil`, breaks: "notify: a service says that it ends", in: "tests", run: "^TestServiceManager$"},
 	{file: "internal/holder/holder_linux.go", old: `	h.live(time.Now())`, new: ``, breaks: "notify: the holder gives signs of life", in: "tests", run: "^TestServiceManager$"},
-	{file: "internal/holder/holder_linux.go", old: `[]time.Time{h.sign, h.again}`, new: `[]time.Time{{}, h.again}`, breaks: "notify: the holder wakes up for each sign of life"},
+	{file: "internal/holder/holder_linux.go", old: `[...]time.Time{h.sign, h.again, {}}`, new: `[...]time.Time{{}, h.again, {}}`, breaks: "notify: the holder wakes up for each sign of life"},
 	{file: "cmd/troupe/internal/hold/hold_linux.go", old: `, Manager: manager,`, new: `,`, breaks: "notify: the holder speaks for the service", in: "tests", run: "^TestServiceManager$"},
 	{file: "cmd/troupe/serve.go", old: `				tell(sdnotify.Alive)`, new: ``, breaks: "notify: a server without a holder gives signs of life", in: "tests", run: "^TestServiceManagerOfPlainServer$"},
 	{file: "cmd/troupe/serve.go", old: `		tell(sdnotify.Stopping)`, new: ``, breaks: "notify: a server without a holder says that it ends", in: "tests", run: "^TestServiceManagerOfPlainServer$"},
@@ -1076,6 +1076,7 @@ var mutants = []mutant{
 		return fmt`, new: `		return fmt`, breaks: "a record that was given up is gone"},
 	{file: "internal/record/changes.go", old: `sum == *mark && !first {`, new: `!first {`, breaks: "a large field of a record is written again once it has changed"},
 	{file: "internal/holder/holder_linux.go", old: `		h.forget("") //`, new: `		//`, breaks: "the address of a server that ends is free although a thread of the server hangs", in: "tests", run: "^TestServerEndsBesideAHungCall$", slow: true},
+	{file: "internal/kernel/kernel.go", old: `bytes.LastIndexByte(text, ')')`, new: `bytes.IndexByte(text, ')')`, breaks: "a program may have any name"},
 	{file: "internal/ledger/ledger_linux.go", old: `		l.word(other, 0).Store(0)`, new: ``, breaks: "old bytes of the other file are no records"},
 	{file: "internal/ledger/ledger_linux.go", old: `min(l.sizes[now], spare)`, new: `l.sizes[now]`, breaks: "a ledger gives memory back", run: "^TestSpare$"},
 	{file: "actors/process/launch/launch.go", old: `	l.version++
@@ -1114,10 +1115,13 @@ var mutants = []mutant{
 	{file: "actors/process/stdin/kept.go", old: `k.all, k.writes = k.follow, nil`, new: `k.writes = nil`, breaks: "another run changes all remembered writes"},
 	{file: "actors/internal/journal/journal.go", old: `if q.Instance != "" {`, new: `if false {`, breaks: "who asks for the events of one process hears of no replaced server", run: "^TestReplaced$"},
 	{file: "actors/internal/journal/journal.go", old: `return e.AtUs > q.AfterUs })`, new: `return true })`, breaks: "a replaced server is told once", run: "^TestReplaced$"},
-	{file: "internal/holder/upgrade_linux.go", old: `	h.out = append(h.out, Message{Kind: Signal, Number: uint64(syscall.SIGHUP), Text: why})`, new: `	_ = why`, breaks: "a server hears why it is not replaced", run: "^TestRefusal$"},
-	{file: "internal/holder/server_linux.go", old: `if m.Text != "" {`, new: `if false {`, breaks: "the refusal of an upgrade is no signal", run: "^TestRefusal$"},
-	{file: "client/link.go", old: `isCut(err) && cuts < firstCuts && `, new: `false && `, breaks: "Dial outlasts a server that dies", run: "^TestServerDiesDuringDial$"},
-	{file: "client/link.go", old: `isCut(err) && cuts < firstCuts && `, new: `err != nil && cuts < firstCuts && `, breaks: "Dial does not repeat what a server has refused", run: "^TestServerDiesDuringDial$"},
+	{file: "internal/holder/upgrade_linux.go", old: `	h.out = append(h.out, Message{Kind: Refused, Text: why})`, new: `	_ = why`, breaks: "a server hears why it is not replaced", run: "^TestRefusal$"},
+	{file: "internal/holder/server_linux.go", old: `			s.refuse(m.Text)
+			continue`, new: `			s.refuse(m.Text)
+			s.signals <- syscall.SIGHUP
+			continue`, breaks: "the refusal of an upgrade is no signal", run: "^TestRefusal$"},
+	{file: "client/link.go", old: `transport.IsCut(err) && cuts < firstCuts && `, new: `false && `, breaks: "Dial outlasts a server that dies", run: "^TestServerDiesDuringDial$"},
+	{file: "client/link.go", old: `transport.IsCut(err) && cuts < firstCuts && `, new: `err != nil && cuts < firstCuts && `, breaks: "Dial does not repeat what a server has refused", run: "^TestServerDiesDuringDial$"},
 	{file: "actors/process/info.go", old: `p.env.Estate != nil && p.kept.chain == nil`, new: `false`, breaks: "a process that ends with its server says so", in: "tests", run: "^TestReplacementIsTold$"},
 	{file: "actors/session/processes.go", old: `EndsWithServer: r.estate == nil,`, new: ``, breaks: "nothing is kept of the processes of an ephemeral session", in: "tests", run: "^TestReplacementIsTold$"},
 	{file: "cmd/troupe/upgrade.go", old: ` && h.Replaced.Reason == protocol.ReplacedByUpgrade:`, new: `:`, breaks: "a new server that dies is no upgrade", run: "^TestUpgraded$"},

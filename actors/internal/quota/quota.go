@@ -95,9 +95,8 @@ func New(l Limits, memory *budget.Output, disk *spool.Disk, e *estate.Estate) *Q
 		shares: make(map[string]*share),
 		sweep:  minSweep,
 	}
-	for range e.Names("") {
+	if e.Follows() {
 		q.drained = time.Now().Add(time.Second)
-		break
 	}
 	for name := range e.Names(keptAs) {
 		key := strings.TrimPrefix(name, keptAs)

@@ -30,18 +30,6 @@ func Number(pid int, file, name string) (n int64, err error) {
 	return n, nil
 }
 
-// ServerOf returns the process of the server below a holder; 0: the process is no holder, or has no server at the moment.
-func ServerOf(holder int) (pid int) {
-	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", holder))
-	for child := range strings.FieldsSeq(string(list)) {
-		if name, _ := os.ReadFile("/proc/" + child + "/comm"); string(name) == "troupe-server\n" {
-			pid, _ = strconv.Atoi(child)
-			return pid
-		}
-	}
-	return 0
-}
-
 // CPU returns the processor time that all threads of a process have used so far, in steps of 10 ms.
 func CPU(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

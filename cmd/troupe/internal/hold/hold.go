@@ -11,7 +11,6 @@ package hold
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -134,22 +133,6 @@ func (s *Server) Gone() <-chan struct{} {
 		return nil
 	}
 	return s.holder.Lost()
-}
-
-// serverName is the argv[0] and the name of the main thread of a server with a holder.
-const serverName = "troupe-server"
-
-// ServerOf returns the pid of the server of a holder; 0: the process is no holder, or has no server at the moment, or this system has no lists of
-// children in /proc.
-func ServerOf(holder int) (pid int) {
-	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", holder))
-	for child := range strings.FieldsSeq(string(list)) {
-		if name, _ := os.ReadFile("/proc/" + child + "/comm"); string(name) == serverName+"\n" {
-			pid, _ = strconv.Atoi(child)
-			return pid
-		}
-	}
-	return 0
 }
 
 // Answer answers each question of the holder whether this server works, when roundTrip has returned. Answer returns at the end of the holder. A server

@@ -56,7 +56,7 @@ func init() {
 		os.Exit(hold(state))
 	}
 	socket = fd
-	setName(serverName)
+	setName(holder.ServerName)
 }
 
 // setName names the main thread, as ps shows the process.
@@ -72,7 +72,7 @@ func hold(state int) int {
 		log("%v", err)
 	}
 	c := holder.Config{
-		Path: "/proc/self/exe", Argv: append([]string{serverName}, os.Args[1:]...), Env: os.Environ(), Log: log, Manager: manager,
+		Path: "/proc/self/exe", Argv: append([]string{holder.ServerName}, os.Args[1:]...), Env: os.Environ(), Log: log, Manager: manager,
 		Self: os.Args, State: state,
 	}
 	if state == 0 {

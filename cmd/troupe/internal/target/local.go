@@ -205,8 +205,7 @@ func nobodyListens(err error) bool {
 // ending reports whether an error of Dial means: the server is about to end.
 func ending(err error) bool {
 	var closed *transport.CloseError
-	return errors.As(err, &closed) && closed.Code == transport.CloseGoingAway ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.As(err, &closed) && closed.Code == transport.CloseGoingAway || transport.IsCut(err)
 }
 
 // start starts a server, and returns when the server accepts connections. If another command is starting a server, or

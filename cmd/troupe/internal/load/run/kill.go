@@ -6,9 +6,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/figures"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/internal/holder"
 )
 
 // kills are the kills of servers of this machine by the chaos. Any goroutine may call since.
@@ -20,8 +20,8 @@ type kills struct {
 
 // kill kills the server of each holder, and waits for its end. A holder that has no server at the moment is left out.
 func (k *kills) kill(holders []int, rec *figures.Recorder) {
-	for _, holder := range holders {
-		server := hold.ServerOf(holder)
+	for _, parent := range holders {
+		server := holder.ServerOf(parent)
 		if server == 0 {
 			continue
 		}
@@ -30,7 +30,7 @@ func (k *kills) kill(holders []int, rec *figures.Recorder) {
 			rec.Error(fmt.Errorf("kill the server %d: %w", server, err))
 		} else {
 			rec.Add(result.ServerKills, 1)
-			for end := time.Now().Add(goneWithin); hold.ServerOf(holder) == server && time.Now().Before(end); {
+			for end := time.Now().Add(goneWithin); holder.ServerOf(parent) == server && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)
 			}
 		}

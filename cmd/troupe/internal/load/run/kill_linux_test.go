@@ -9,37 +9,37 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/figures"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/internal/holder"
 )
 
 // fakeHolder starts a process whose child has the name of a server, and which starts the next when a child has ended. fakeHolder returns its pid.
 func fakeHolder(t *testing.T) int {
 	t.Helper()
 	sleep, err := exec.LookPath("sleep")
-	name := filepath.Join(t.TempDir(), "troupe-server")
+	name := filepath.Join(t.TempDir(), holder.ServerName)
 	if err == nil {
 		err = os.Symlink(sleep, name)
 	}
-	holder := exec.Command("/bin/sh", "-c", `for i in 1 2 3 4 5 6 7 8 9; do "$0" 60; done`, name)
+	parent := exec.Command("/bin/sh", "-c", `for i in 1 2 3 4 5 6 7 8 9; do "$0" 60; done`, name)
 	if err == nil {
-		err = holder.Start()
+		err = parent.Start()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		server := hold.ServerOf(holder.Process.Pid)
-		holder.Process.Kill()
-		holder.Wait()
+		server := holder.ServerOf(parent.Process.Pid)
+		parent.Process.Kill()
+		parent.Wait()
 		if server != 0 {
 			syscall.Kill(server, syscall.SIGKILL) // an orphan now
 		}
 	})
-	await(t, "a server", func() bool { return hold.ServerOf(holder.Process.Pid) != 0 })
-	return holder.Process.Pid
+	await(t, "a server", func() bool { return holder.ServerOf(parent.Process.Pid) != 0 })
+	return parent.Process.Pid
 }
 
 // TestKills: the server of a holder gets SIGKILL, and not the holder. The kill explains the end of what began before the end of the server.
@@ -49,18 +49,18 @@ func TestKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rec.Close()
-	holder := fakeHolder(t)
-	server := hold.ServerOf(holder)
+	parent := fakeHolder(t)
+	server := holder.ServerOf(parent)
 	var k kills
 	before := time.Now()
 	if k.since(before) {
 		t.Error("a kill before the first")
 	}
-	k.kill([]int{holder, os.Getpid()}, rec)
+	k.kill([]int{parent, os.Getpid()}, rec)
 	if !k.since(before) || k.since(time.Now()) {
 		t.Errorf("since a moment before the kill: %v, since now: %v", k.since(before), k.since(time.Now()))
 	}
-	if hold.ServerOf(holder) == server || rec.Now().Counts[result.ServerKills] != 1 {
+	if holder.ServerOf(parent) == server || rec.Now().Counts[result.ServerKills] != 1 {
 		t.Errorf("process %d lives; counts %v", server, rec.Now().Counts)
 	}
 	k.set(true)

@@ -41,6 +41,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/usage"
+	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
@@ -147,7 +148,7 @@ func newEngine(p *plan.Plan, a Access, r *figures.Recorder) (*engine, error) {
 	}
 	if p.Chaos.KillServer > 0 {
 		for _, pid := range p.PIDs {
-			if hold.ServerOf(pid) == 0 {
+			if holder.ServerOf(pid) == 0 {
 				return nil, fmt.Errorf("kill-server: process %d has no server below it: give the pid of a troupe serve without --%s", pid, hold.Flag)
 			}
 		}

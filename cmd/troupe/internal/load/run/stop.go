@@ -7,9 +7,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/figures"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/internal/holder"
 )
 
 // Stops are the servers of this machine that chaos has stopped. The zero value is ready for a run; runs one after the other may share it.
@@ -30,7 +30,7 @@ func (s *Stops) stop(pids []int, d time.Duration, rec *figures.Recorder) {
 	}
 	s.rec = rec
 	for _, pid := range pids {
-		pid = cmp.Or(hold.ServerOf(pid), pid)
+		pid = cmp.Or(holder.ServerOf(pid), pid)
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			rec.Error(fmt.Errorf("stop the server %d: %w", pid, err))
 			continue

@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,8 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/internal/holder"
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 )
 
 type pidMeter struct {
@@ -34,7 +34,7 @@ func ofPID(pid int) *pidMeter {
 // Read implements Meter. The use of a holder is that of the holder and its present server together.
 func (m *pidMeter) Read() (result.Usage, error) {
 	u, err := m.read()
-	if server := hold.ServerOf(m.pid); err == nil && server != 0 {
+	if server := holder.ServerOf(m.pid); err == nil && server != 0 {
 		if m.server == nil || m.server.pid != server {
 			m.server = &pidMeter{pid: server}
 		}
@@ -51,16 +51,10 @@ func (m *pidMeter) read() (result.Usage, error) {
 		return result.Usage{}, m.first
 	}
 	dir := "/proc/" + strconv.Itoa(m.pid)
-	stat, err := os.ReadFile(dir + "/stat")
+	field, err := kernel.Stat(m.pid)
 	if err != nil {
 		return result.Usage{}, m.ended(err)
 	}
-	// The name of the program is in parentheses, and may itself have spaces and parentheses. Field 3 comes after the last parenthesis.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 22 {
-		return result.Usage{}, fmt.Errorf("%s/stat has %d fields after the name of the program, want 22 or more: %q", dir, len(fields), stat)
-	}
-	field := func(n int) string { return string(fields[n-3]) } // numbered as in proc(5)
 	if m.born == "" {
 		m.born = field(22)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/holder"
 )
 
 // Another process is measured until its end. A pid without a process is an error from the begin.
@@ -39,19 +41,19 @@ func TestOfPID(t *testing.T) {
 // The use of a holder has that of its server.
 func TestOfHolder(t *testing.T) {
 	cat, err := exec.LookPath("cat")
-	name := filepath.Join(t.TempDir(), "troupe-server")
+	name := filepath.Join(t.TempDir(), holder.ServerName)
 	if err == nil {
 		err = os.Symlink(cat, name)
 	}
-	holder := exec.Command("/bin/sh", "-c", `"$0"; exit`, name) // not exec, since a command follows
-	in, _ := holder.StdinPipe()
+	parent := exec.Command("/bin/sh", "-c", `"$0"; exit`, name) // not exec, since a command follows
+	in, _ := parent.StdinPipe()
 	if err == nil {
-		err = holder.Start()
+		err = parent.Start()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := OfPID(holder.Process.Pid)
+	m := OfPID(parent.Process.Pid)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		u, err := m.Read()
 		if err == nil && u.Threads == 2 && u.Files >= 6 {
@@ -62,7 +64,7 @@ func TestOfHolder(t *testing.T) {
 		}
 	}
 	in.Close()
-	if err := holder.Wait(); err != nil {
+	if err := parent.Wait(); err != nil {
 		t.Error(err)
 	}
 }
