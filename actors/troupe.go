@@ -314,8 +314,9 @@ func (r *root) revive(ctx actor.Context, registry *actor.PID) {
 	if n := len(left.Sessions); n > 0 {
 		e.Log.Info("goes on with what the last server has left", "sessions", n, "processes", len(left.Children))
 	}
+	gone := e.Host.EndStrays(left.Children) // before any actor starts a child, which may have the name of a stray
 	go func() {
-		if err := e.Host.EndStrays(left.Children); err != nil {
+		if err := gone(); err != nil {
 			e.Log.Error("programs of the last server that belong to nobody are left", "err", err)
 		}
 	}()

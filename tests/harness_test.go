@@ -318,6 +318,11 @@ func (p *program) exitCode() int {
 	case <-p.exited:
 		return p.cmd.ProcessState.ExitCode()
 	case <-time.After(factTimeout):
+		p.cmd.Process.Signal(syscall.SIGQUIT) // for the stacks
+		select {
+		case <-p.exited:
+		case <-time.After(10 * time.Second):
+		}
 		p.t.Fatalf("%s has not ended within %v; its stderr:\n%s", p.cmd, factTimeout, p.stderr)
 		return 0
 	}

@@ -3,12 +3,16 @@ package child
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 )
+
+// strike is called wherever the death of this program makes a difference to a start, and where a start meets a stray. Tests replace strike.
+var strike = func(point string) {}
 
 // Holder keeps what must outlive this program, and is the parent of the children. It is a holder.Server.
 type Holder interface {
@@ -37,17 +41,28 @@ func (h *Host) Found() (list []Born) {
 	return list
 }
 
-// EndStrays kills the children that nobody has adopted, with their descendants, and has the holder forget them. EndStrays returns when they are
-// seen gone. The error is as of Handle.Finish.
-func (h *Host) EndStrays(wanted map[string]bool) error {
+// EndStrays kills the children that nobody has adopted and that are not wanted, with their descendants, and has the holder forget them. EndStrays
+// does not block. Until a stray is gone, a start with its name waits: the holder knows children by their names. gone waits until all strays
+// are seen gone; its error is as of Handle.Finish.
+func (h *Host) EndStrays(wanted map[string]bool) (gone func() error) {
 	strays := h.adoptStrays(wanted)
 	errs := make([]error, len(strays))
-	var gone sync.WaitGroup
+	var ending sync.WaitGroup
 	for i, p := range strays {
-		gone.Go(func() { errs[i] = p.finish() })
+		ending.Go(func() {
+			strike("stray adopted")
+			if errs[i] = p.finish(); errs[i] == nil {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				close(h.strays[p.tree.Name()])
+				delete(h.strays, p.tree.Name())
+			}
+		})
 	}
-	gone.Wait()
-	return errors.Join(errs...)
+	return func() error {
+		ending.Wait()
+		return errors.Join(errs...)
+	}
 }
 
 // adoptStrays adopts the children that nobody has adopted. Nobody reads their output.
@@ -60,11 +75,26 @@ func (h *Host) adoptStrays(wanted map[string]bool) (all []*process) {
 			in := NewIntake(0, budget.NewOutput(0, func() {}), nil, func() {})
 			in.Abort()
 			p := h.adopt(f.Born, f.tree, in, nil)
+			h.mu.Lock()
+			h.strays[b.Name] = make(chan struct{})
+			h.mu.Unlock()
 			p.watch()
 			all = append(all, p)
 		}
 	}
 	return all
+}
+
+// awaitStray waits until a stray with a name is gone, if there is one.
+func (h *Host) awaitStray(name string, step func(what string)) {
+	h.mu.Lock()
+	gone := h.strays[name]
+	h.mu.Unlock()
+	if gone != nil {
+		step(fmt.Sprintf("end of the program %q of an earlier server", name))
+		strike("stray awaited")
+		<-gone
+	}
 }
 
 // takeFound takes the found child with a name; nil: there is none.

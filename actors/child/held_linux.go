@@ -21,9 +21,6 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// strike is called wherever the death of this program makes a difference to a start. Tests replace strike.
-var strike = func(point string) {}
-
 // note is what the holder keeps of a child beside its descriptors, as JSON. A missing field is zero, and an unknown one is skipped.
 type note struct {
 	Born       uint64             `json:"b"`

@@ -491,13 +491,50 @@ func straysPlay(t *testing.T, s *holder.Server, h *Host, p play) {
 	if p.Kind == "terminal" {
 		return // Close ends them, too
 	}
-	if err := h.EndStrays(nil); err != nil || len(h.Found()) > 0 || h.Live() > 0 {
-		t.Errorf("%v; %d are found and %d live", err, len(h.Found()), h.Live())
+	// A child with the name of a stray starts when the stray is gone.
+	waits := make(chan struct{})
+	started := make(chan *watched, 1)
+	one := sync.OnceFunc(func() {
+		go func() {
+			spec := p.spec("exit 6")
+			w, err := tryStart(t, h, spec, 1<<20)
+			if err != nil {
+				t.Error(err)
+			}
+			started <- w
+			close(started)
+		}()
+		select {
+		case <-waits:
+		case <-started: // and the holder would forget its end with the stray
+			tell("a child starts before the stray of its name is gone")
+			s.Stop()
+			die()
+		}
+	})
+	strike = func(point string) {
+		switch point {
+		case "stray awaited":
+			close(waits)
+		case "stray adopted":
+			one()
+		}
+	}
+	gone := h.EndStrays(nil)
+	if n := len(h.Found()); n > 0 {
+		t.Errorf("%d are found", n)
+	}
+	if err := gone(); err != nil {
+		t.Error(err)
+	}
+	ended(t, <-started)
+	if n := h.Live(); n > 0 {
+		t.Errorf("%d live", n)
 	}
 	nothingLeft(t, s)
 }
 
-// Children that nobody adopts are killed, with their descendants, by EndStrays, or at the end of the host.
+// Children that nobody adopts are killed, with their descendants, by EndStrays, or at the end of the host. A child with the name of one starts later.
 func TestStrays(t *testing.T) {
 	for _, kind := range []string{"pipes", "terminal"} {
 		h := hold(t, play{Story: "strays", Mode: ContainGroup, Kind: kind, Dir: t.TempDir()})
@@ -506,6 +543,12 @@ func TestStrays(t *testing.T) {
 			pids = append(pids, line)
 		}
 		h.Wait()
+		if kind == "pipes" {
+			if last := len(pids) - 1; last < 0 || pids[last] != "exit code 6, usage true" {
+				t.Errorf("the child with the name of a stray has not run: %q", pids)
+			}
+			pids = pids[:max(len(pids)-1, 0)]
+		}
 		if len(pids) != 2 || h.ProcessState.ExitCode() != 0 {
 			t.Errorf("%s: %v, %v", kind, pids, h.ProcessState)
 		}

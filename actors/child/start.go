@@ -122,11 +122,12 @@ func (u undo) all() {
 // that hangs before its program runs is killed, and keeps the turn t and its tree to its end. after is how long each of two steps may wait
 // for a filesystem: the look-up, and the execution of the program.
 func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Spec, in *Intake, done func(Born, *trees.Tree, error)) {
-	// The program, its directory, its user and its sandbox, as far as the rule allows them.
+	// The program, its directory, its user and its sandbox, as far as the rule allows them. No other program has the name.
 	var path string
 	apart := false // the child may hang before its program runs, or has steps of its own
 	err := t.call(ctx, after, func(step func(string)) (err error) {
 		defer h.recovered(spec.Argv, &err)
+		h.awaitStray(spec.Name, step)
 		path, apart, err = h.look(spec, step)
 		return err
 	})
