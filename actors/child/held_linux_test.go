@@ -330,6 +330,7 @@ func livesPlay(t *testing.T, s *holder.Server, h *Host, p play) {
 		}
 		die()
 	}
+	h.awaitTidy() // kills what seems to be nobody's
 	w := adopted(t, h)
 	if p.Story == "lives" {
 		if w.Stopped() {

@@ -43,7 +43,8 @@ type Host struct {
 	open     context.Context // of all starts: done when the host is closing
 	stop     context.CancelCauseFunc
 	starts   sync.WaitGroup // starts and questions that have no answer yet
-	clean    chan struct{}  // closed when the leftovers of dead servers are gone; no tree is made before
+	clean    chan struct{}  // closed when the leftovers of dead servers are gone, and there are threads; no start goes on before
+	tidy     func()         // begins with what closes clean, once
 
 	mu         sync.Mutex
 	answerTime time.Duration // of new starts
@@ -61,7 +62,7 @@ type Host struct {
 }
 
 // NewHost starts the threads that fork. NewHost also kills the processes left behind by dead servers of this
-// machine in the same kind of containment; with a holder they are killed soon after, and before the first start. Other processes stay untouched.
+// machine in the same kind of containment; with a holder they are killed soon after, or before the first start. Other processes stay untouched.
 func NewHost(cfg HostConfig) (*Host, error) {
 	h := &Host{
 		log:             cfg.Log,
@@ -108,18 +109,33 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	if cfg.Spawners <= 0 {
 		cfg.Spawners = defaultSpawners
 	}
-	h.fill(&h.threads, cfg.Spawners, h.holder != nil && !h.trees.ByThread())
 	h.turns = newTurns(h.trees.Kept())
 	h.trees.Find(func() { h.find(cfg.Found) })
-	if h.holder == nil {
+	h.tidy = sync.OnceFunc(func() {
+		h.fill(&h.threads, cfg.Spawners, h.holder != nil && !h.trees.ByThread())
+		if h.holder != nil {
+			h.trees.EndLost() // a look at all processes of the machine
+		}
 		close(h.clean)
-		return h, nil
+	})
+	if h.holder == nil {
+		h.tidy()
+	} else {
+		time.AfterFunc(tidyAfter, h.tidy) // until then clients get back what an earlier server has left
 	}
-	go func() { // a look at all processes of the machine, for which no client should wait
-		defer close(h.clean)
-		h.trees.EndLost()
-	}()
 	return h, nil
+}
+
+// tidyAfter is the time from the begin of a Host with a holder to the end of what dead servers have left. The first start does not wait for it.
+const tidyAfter = 200 * time.Millisecond
+
+// awaitTidy waits until starts may go on.
+func (h *Host) awaitTidy() {
+	select {
+	case <-h.clean:
+	default:
+		h.tidy() // or waits for whoever is doing it
+	}
 }
 
 // fill gives a pool its forkers.

@@ -30,7 +30,7 @@ func (h *Host) shutdown() {
 	h.mu.Unlock()
 	h.stop(ErrClosed)
 	h.starts.Wait()
-	<-h.clean
+	h.awaitTidy()
 	h.adoptStrays(nil)
 	h.mu.Lock()
 	all := slices.Collect(maps.Keys(h.live))

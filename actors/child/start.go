@@ -127,6 +127,8 @@ func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Sp
 	apart := false // the child may hang before its program runs, or has steps of its own
 	err := t.call(ctx, after, func(step func(string)) (err error) {
 		defer h.recovered(spec.Argv, &err)
+		step("end of what dead servers have left")
+		h.awaitTidy() // a cgroup that no tree has yet would be taken for a lost one
 		h.awaitStray(spec.Name, step)
 		path, apart, err = h.look(spec, step)
 		return err
@@ -185,7 +187,6 @@ func (h *Host) bear(ctx context.Context, t *turn, after time.Duration, spec *Spe
 	}
 
 	// Its cgroup and its tag.
-	<-h.clean // a cgroup that no tree has yet would be taken for a lost one
 	tree, err := h.trees.Make(spec.Name, spec.Limits)
 	if err != nil {
 		return b, nil, err

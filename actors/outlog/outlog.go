@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"sort"
 	"time"
 
@@ -203,6 +204,7 @@ type Restored struct {
 // read. written is as Written. The log takes over a hold of the memory of each entry. Nothing grows that was in the log.
 func (l *Log) Restore(first, last, written uint64, entries []Restored) {
 	l.first = first - 1
+	l.items = slices.Grow(l.items, len(entries))
 	for seq := first; seq <= last; seq++ {
 		e := Restored{Entry: Entry{AtMs: l.NowMs, Kind: Output, Stream: protocol.Stdout}}
 		if len(entries) > 0 && entries[0].Seq == seq {

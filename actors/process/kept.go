@@ -270,7 +270,7 @@ func (p *process) restoreLog(ctx actor.Context, in *child.Intake) {
 	for s := protocol.Stdout; s <= protocol.PTY; s++ {
 		written += k.chain.Word(int(s)).Load()
 	}
-	var entries []outlog.Restored
+	entries := make([]outlog.Restored, 0, min(max(last+1, first)-first, 1<<16)) // mostly each seq is in the log
 	for _, e := range k.Events.All {
 		if e.Seq >= first && (e.Kind != outlog.Closed || p.life.Phase() >= life.Closed) {
 			entries = append(entries, outlog.Restored{Entry: outlog.Entry{Seq: e.Seq, AtMs: e.AtMs, Kind: e.Kind, Denied: e.Denied, Status: e.Status, Restart: e.Restart}})

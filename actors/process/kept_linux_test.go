@@ -115,7 +115,7 @@ func TestRevive(t *testing.T) {
 			return c
 		}
 		o := Options{Request: Request{Name: "p-1", Session: client, Gauge: new(message.Gauge)}}
-		request, name, err := Revive(second, o)
+		request, name, err := Revive(second, second.Estate.Revivers()[0], o)
 		if err != nil || name != "p-1" {
 			t.Fatal(name, err)
 		}
@@ -147,11 +147,11 @@ func TestRevive(t *testing.T) {
 		if err := system.Root.StopFuture(again).Wait(); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := Revive(third, o); err != nil { // that estate was opened before the end
+		if _, _, err := Revive(third, third.Estate.Revivers()[0], o); err != nil { // that estate was opened before the end
 			t.Error(err)
 		}
 		third.Estate = nextEstate(t, h)
-		if _, _, err := Revive(third, o); err == nil {
+		if _, _, err := Revive(third, third.Estate.Revivers()[0], o); err == nil {
 			t.Error("a process that has ended is there")
 		}
 	})
@@ -195,7 +195,7 @@ func TestReviveDroppedLog(t *testing.T) {
 		second.Estate = nextEstate(t, h)
 		second.AdoptChild = func(string, *child.Intake, *rate.Meter) child.Handle { return nil }
 		session, retired = sessionOf()
-		request, _, err := Revive(second, Options{Request: Request{Name: "p-1", Session: session, Gauge: new(message.Gauge)}})
+		request, _, err := Revive(second, second.Estate.Revivers()[0], Options{Request: Request{Name: "p-1", Session: session, Gauge: new(message.Gauge)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +283,7 @@ func TestReviveSpool(t *testing.T) {
 		c := &fake.Child{}
 		second.AdoptChild = func(_ string, in *child.Intake, _ *rate.Meter) child.Handle { c.Intake = in; return c }
 		o := Options{Request: Request{Name: "p-1", Session: it, Gauge: new(message.Gauge)}}
-		request, _, err := Revive(second, o)
+		request, _, err := Revive(second, second.Estate.Revivers()[0], o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/internal/estate"
 )
 
 // keptAs returns the name of the record of a process in the estate, by the name of its actor.
@@ -15,9 +16,9 @@ func keptAs(actor string) string { return "process " + actor }
 
 // Revive returns the request for the actor of a process that an earlier server has left, and the name of its child. o is that of New, with a
 // Request without params.
-func Revive(e *env.Env, o Options) (_ message.SpawnRequest, child string, err error) {
+func Revive(e *env.Env, from estate.Reviver, o Options) (_ message.SpawnRequest, child string, err error) {
 	r := &processRecord{}
-	if err := e.Estate.Revive(keptAs(o.Name), r); err != nil {
+	if err := from.Revive(keptAs(o.Name), r); err != nil {
 		return message.SpawnRequest{}, "", err
 	}
 	o.Grouped = o.Group != nil

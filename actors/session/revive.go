@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -11,6 +12,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/process"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
+	"github.com/b6f6fdd7/troupe/internal/estate"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -26,21 +28,45 @@ type Revived struct {
 
 // Revive returns what an earlier server has left, and drops what belongs to no session. sessions will be the parent of the supervisors.
 func Revive(e *env.Env, sessions, registry *actor.PID) Revived {
-	all := Revived{Children: make(map[string]bool)}
-	for name := range e.Estate.Names(prefix) {
-		lost := func(err any) { e.Log.Error("a session of the last server is lost", "record", name, "err", err) }
-		r := new(sessionRecord)
-		if err := e.Estate.Revive(name, r); err != nil {
-			lost(err)
-			continue
-		}
-		r.revive(e, registry)
-		r.reviveProcesses(actor.NewPID(sessions.Address, strings.Join([]string{sessions.Id, r.id, message.SessionName}, "/")), all.Children)
-		all.Sessions = append(all.Sessions, r.request(func(err *protocol.Error) any { lost(err); return message.SessionSpawned{ID: r.id} }))
+	records := slices.Collect(e.Estate.Names(prefix))
+	names := make(chan string, len(records))
+	for _, name := range records {
+		names <- name
 	}
+	close(names)
+	revivers := e.Estate.Revivers()
+	parts := make([]Revived, len(revivers))
+	var done sync.WaitGroup
+	for i, from := range revivers {
+		parts[i].Children = make(map[string]bool)
+		done.Go(func() {
+			for name := range names {
+				parts[i].add(e, from, name, sessions, registry)
+			}
+		})
+	}
+	done.Wait()
 	e.Estate.Revived()
 	e.Estate.DropRest()
+	all := parts[0]
+	for _, p := range parts[1:] {
+		all.Sessions = append(all.Sessions, p.Sessions...)
+		maps.Copy(all.Children, p.Children)
+	}
 	return all
+}
+
+// add adds the session with a record.
+func (all *Revived) add(e *env.Env, from estate.Reviver, name string, sessions, registry *actor.PID) {
+	lost := func(err any) { e.Log.Error("a session of the last server is lost", "record", name, "err", err) }
+	r := new(sessionRecord)
+	if err := from.Revive(name, r); err != nil {
+		lost(err)
+		return
+	}
+	r.revive(e, registry)
+	r.reviveProcesses(from, actor.NewPID(sessions.Address, strings.Join([]string{sessions.Id, r.id, message.SessionName}, "/")), all.Children)
+	all.Sessions = append(all.Sessions, r.request(func(err *protocol.Error) any { lost(err); return message.SessionSpawned{ID: r.id} }))
 }
 
 // revive gives a record what belongs to this server.
@@ -57,14 +83,14 @@ func (r *sessionRecord) revive(e *env.Env, registry *actor.PID) {
 
 // reviveProcesses prepares the processes of the session self. A process whose actor has left nothing was never started. children gets the names of
 // the children of processes and of captured shells.
-func (r *sessionRecord) reviveProcesses(self *actor.PID, children map[string]bool) {
+func (r *sessionRecord) reviveProcesses(from estate.Reviver, self *actor.PID, children map[string]bool) {
 	r.revived = make(map[string]bool)
 	for _, child := range r.shells.Revive(r.gauge.Account) {
 		children[child] = true
 	}
 	for _, p := range slices.Collect(r.processes.Known()) {
 		o := r.revivedOptions(self, p)
-		start, child, err := process.Revive(r.env, o)
+		start, child, err := process.Revive(r.env, from, o)
 		if err == nil {
 			children[child], r.revived[p.Name] = true, true
 			p.Start = &start

@@ -45,6 +45,25 @@ func giveBack(ctx context.Context) {
 	}
 }
 
+const (
+	// calm is the time after the begin of a server that follows another: until then the processes read what the last server has left.
+	calm = time.Second
+	// calmMost is how many bytes the memory may grow meanwhile, until garbage is collected.
+	calmMost = 128 << 20
+)
+
+// collectLater ends the time without garbage collection that a server begins with that follows another.
+func collectLater() {
+	most := debug.SetMemoryLimit(-1)
+	used := []metrics.Sample{{Name: "/memory/classes/total:bytes"}}
+	metrics.Read(used)
+	debug.SetMemoryLimit(min(most, int64(used[0].Value.Uint64())+calmMost))
+	time.AfterFunc(calm, func() {
+		debug.SetMemoryLimit(most)
+		setGC(gcPercent)
+	})
+}
+
 // fewMaps has the registry of a new actor system keep its names in 32 maps. protoactor's 32,768 maps take 3 MiB when they are
 // empty, and 12 MiB once each has had a name.
 func fewMaps(system *actor.ActorSystem) {

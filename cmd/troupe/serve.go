@@ -200,7 +200,7 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	o.config.Log = slog.New(loglimit.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 	if held.First() {
 		setGC(gcPercent)
-	} else { // clients wait for this server, and what it makes until it is ready is no garbage
+	} else { // clients wait for this server, and what it makes until they are back is no garbage
 		setGC(-1)
 	}
 	log := o.config.Log
@@ -304,7 +304,9 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	o.audit.started(record, listen, string(troupe.Containment()))
 	defer func() { o.audit.stopped(record, log, err) }()
 	ready := func() {
-		setGC(gcPercent)
+		if !held.First() {
+			collectLater()
+		}
 		log.Info("ready", "containment", troupe.Containment(), "files", soft)
 		tell(sdnotify.Ready)
 		if manager.Every() > 0 {

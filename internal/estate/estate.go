@@ -11,7 +11,9 @@ import (
 	"hash/fnv"
 	"iter"
 	"log/slog"
+	"math"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,27 +42,32 @@ type Estate struct {
 	holder  Holder
 	follows bool // an earlier server has left this estate
 	arena   *arena.Arena
-	owners  *atomic.Uint64  // the owner of the newest chain, in memory that outlives this process
-	tried   *tried          // the record being revived, in the same memory
-	lanes   chan *lane.Lane // free ones
+	owners  *atomic.Uint64    // the owner of the newest chain, in memory that outlives this process
+	tried   *[revivers]tried  // the records being revived, in the same memory
+	blamed  map[uint64]uint64 // over which records, by their hashes, how many servers in a row have died until now
+	lanes   chan *lane.Lane   // free ones
 
 	mu        sync.Mutex
 	ledger    Ledger
-	compactAt int                     // the size at which the ledger is compacted
-	found     record.Reader           // of earlier servers, until DropRest
-	names     map[string]bool         // of found, without an Owner yet
-	chains    map[uint64]*arena.Chain // of earlier servers, and nobody has asked for them yet
-	files     map[string]*os.File     // the same, by owner
+	compactAt int                      // the size at which the ledger is compacted; not before DropRest, since found has its bytes
+	found     record.Reader            // of earlier servers, until DropRest
+	names     map[string]bool          // of found, without an Owner yet
+	writers   map[string]record.Writer // of owners that Revive has filled, and without an Owner yet
+	chains    map[uint64]*arena.Chain  // of earlier servers, and nobody has asked for them yet
+	files     map[string]*os.File      // the same, by owner
 }
 
 // of returns the estate of a ledger. log gets errors that no caller gets.
 func of(l Ledger, log *slog.Logger) (*Estate, error) {
-	e := &Estate{tried: new(tried), ledger: l, log: log, compactAt: max(compactFrom, 2*l.Size()), names: make(map[string]bool), chains: make(map[uint64]*arena.Chain), files: make(map[string]*os.File)}
+	e := &Estate{tried: new([revivers]tried), ledger: l, log: log, compactAt: math.MaxInt, names: make(map[string]bool), writers: make(map[string]record.Writer), chains: make(map[uint64]*arena.Chain), files: make(map[string]*os.File)}
 	if err := l.Replay(e.found.Read); err != nil {
 		return nil, err
 	}
 	for _, name := range e.found.Owners() {
 		e.names[name] = true
+	}
+	if len(e.names) == 0 {
+		e.compactLater()
 	}
 	return e, nil
 }
@@ -82,41 +89,91 @@ func (e *Estate) Names(prefix string) iter.Seq[string] {
 	}
 }
 
-// tried is the record that a server revives.
+// tried is a record that a server revives.
 type tried struct {
 	name atomic.Uint64 // its hash; 0: no record is being revived
 	dead atomic.Uint64 // so many servers before have died while reviving it
 }
 
-// maxDead is how many servers in a row may die over a record. Two may be killed by others at that moment.
-const maxDead = 3
+const (
+	// maxDead is how many servers in a row may die over a record. Two may be killed by others at that moment.
+	maxDead = 3
+	// revivers is how many goroutines revive records at a time, at most.
+	revivers = 3
+)
 
-// Revive fills the struct at v from the record of an earlier server under a name. From now on the record is being revived, until the next
-// Revive or Revived. If the last maxDead servers have died over the record, Revive returns an error, and the record is gone: everybody else goes on.
-func (e *Estate) Revive(name string, v any) error {
+// blame finds out over which records the last servers have died.
+func (e *Estate) blame() {
+	e.blamed = make(map[uint64]uint64)
+	for i := range e.tried {
+		if t := &e.tried[i]; t.name.Load() != 0 {
+			e.blamed[t.name.Load()] = t.dead.Load() + 1
+		}
+	}
+}
+
+// A Reviver fills structs from the records of earlier servers, one after the other. From a Revive to the next one, and to Revived, the record is being
+// revived: if the last maxDead servers have died over a record, Revive returns an error, and the record is gone. Everybody else goes on. A single goroutine at a
+// time may use a Reviver.
+type Reviver struct {
+	estate *Estate
+	at     *tried
+}
+
+// Revivers returns the Revivers that may be used at the same time: a single one if the last server has died over a record. So one record is to blame
+// after the next death, and not those beside it.
+func (e *Estate) Revivers() (all []Reviver) {
+	most := min(revivers, runtime.GOMAXPROCS(0))
+	if len(e.blamed) > 0 {
+		most = 1
+	}
+	for i := range e.tried {
+		if i < most {
+			all = append(all, Reviver{e, &e.tried[i]})
+		} else {
+			e.tried[i].name.Store(0)
+		}
+	}
+	return all
+}
+
+// Revive fills the struct at v from the record of an earlier server under a name. It is that of the first Reviver.
+func (e *Estate) Revive(name string, v any) error { return Reviver{e, &e.tried[0]}.Revive(name, v) }
+
+// Revive fills the struct at v from the record of an earlier server under a name, until DropRest.
+func (r Reviver) Revive(name string, v any) error {
 	h := fnv.New64a()
 	h.Write([]byte(name))
-	t, dead := e.tried, uint64(0)
-	if t.name.Load() == h.Sum64() {
-		dead = t.dead.Load() + 1
-	}
-	t.dead.Store(dead)
-	t.name.Store(h.Sum64())
+	e := r.estate
+	dead := e.blamed[h.Sum64()]
+	r.at.dead.Store(dead)
+	r.at.name.Store(h.Sum64())
 	if dead >= maxDead {
 		e.Owner(name).End()
 		return fmt.Errorf("estate: %s: the last %d servers have died over its record", name, dead)
 	}
-	return e.found.Fill(name, v)
+	w, err := e.found.Fill(name, v)
+	if err == nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.writers[name] = w
+	}
+	return err
 }
 
 // Revived notes that no record is being revived.
-func (e *Estate) Revived() { e.tried.name.Store(0) }
+func (e *Estate) Revived() {
+	for i := range e.tried {
+		e.tried[i].name.Store(0)
+	}
+}
 
 // DropRest drops all records, chains and files of earlier servers for which nobody has called Owner, Chains or File. Revive is not called any more.
 func (e *Estate) DropRest() {
 	e.mu.Lock()
 	names, chains, files := e.names, e.chains, e.files
-	e.found, e.names, e.chains, e.files = record.Reader{}, nil, nil, nil
+	e.found, e.names, e.writers, e.chains, e.files = record.Reader{}, nil, nil, nil, nil
+	e.compactLater()
 	e.mu.Unlock()
 	for name := range names {
 		e.append((&record.Writer{Owner: name}).Gone())
@@ -137,8 +194,13 @@ func (e *Estate) Owner(name string) *Owner {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	w, revived := e.writers[name]
+	if !revived {
+		w = record.Writer{Owner: name}
+	}
 	delete(e.names, name)
-	return &Owner{estate: e, writer: record.Writer{Owner: name}}
+	delete(e.writers, name)
+	return &Owner{estate: e, writer: w}
 }
 
 // An Owner writes its record to an estate. A nil Owner writes nothing. A single goroutine at a time may use an Owner.
@@ -172,7 +234,7 @@ func (e *Estate) append(b []byte) bool {
 		if err := e.compact(); err != nil {
 			e.log.Error("what the next server needs could not be made shorter", "err", err)
 		}
-		e.compactAt = max(compactFrom, 2*e.ledger.Size())
+		e.compactLater()
 	}
 	if err := e.ledger.Append(b); err != nil {
 		e.log.Error("the next server will not know what has changed", "err", err)
@@ -180,6 +242,9 @@ func (e *Estate) append(b []byte) bool {
 	}
 	return true
 }
+
+// compactLater sets when the ledger is compacted next. The caller holds mu, or is alone.
+func (e *Estate) compactLater() { e.compactAt = max(compactFrom, 2*e.ledger.Size()) }
 
 // compact removes the records that mean nothing any more. The caller holds mu.
 func (e *Estate) compact() error {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -139,6 +140,48 @@ func TestRecordsThatKill(t *testing.T) {
 	}
 	if names := slices.Sorted(next(t, h).Names("")); !slices.Equal(names, []string{"c"}) {
 		t.Errorf("the records %q are left", names)
+	}
+}
+
+// If a server dies while it revives several records at a time, the next ones revive one after the other, until it is known which of them kills.
+func TestRecordsThatKillBesideOthers(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	h := testholder.New(t)
+	e := next(t, h)
+	for _, name := range []string{"a", "b", "c"} {
+		e.Owner(name).Keep(&state1{A: name})
+	}
+	e = next(t, h)
+	all := e.Revivers()
+	if len(all) != revivers {
+		t.Fatalf("%d records are revived at a time, want %d", len(all), revivers)
+	}
+	var got state1
+	for i, name := range []string{"a", "b", "c"} {
+		if err := all[i].Revive(name, &got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range maxDead - 1 { // c kills
+		e = next(t, h)
+		if all = e.Revivers(); len(all) != 1 {
+			t.Fatalf("%d records are revived at a time after a death", len(all))
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			if err := all[0].Revive(name, &got); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	e = next(t, h)
+	for _, name := range []string{"a", "b", "c"} {
+		if err := e.Revivers()[0].Revive(name, &got); (err != nil) != (name == "c") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	e.Revived()
+	if n := len(next(t, h).Revivers()); n != revivers {
+		t.Errorf("%d records are revived at a time after a server that lives", n)
 	}
 }
 

@@ -1,10 +1,12 @@
 package estate
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -24,8 +26,7 @@ type state struct {
 	which  atomic.Uint32 // of the ledger
 	_      uint32
 	owners atomic.Uint64 // the number of the newest chain
-	tried  tried
-	_      [4]uint64
+	tried  [revivers]tried
 	lanes  [lanes]struct {
 		lane.Record
 		_ [64 - lane.RecordSize]byte
@@ -52,25 +53,33 @@ func Open(h Holder, found map[string]int, size int64, log *slog.Logger) (*Estate
 		return nil, fmt.Errorf("estate: map its state: %w", err)
 	}
 	s := (*state)(unsafe.Pointer(&mem[0]))
+	// Two looks through much memory, at the same time: clients wait.
+	var output *arena.Arena
+	var wrong error
+	var looked sync.WaitGroup
+	looked.Go(func() {
+		if output, wrong = arena.Open(file("arena"), size); wrong == nil {
+			for c := range output.Chains() {
+				count(c)
+			}
+		}
+	})
 	l, err := ledger.Open(&s.which, [2]*os.File{file("ledger0"), file("ledger1")})
-	if err != nil {
-		return nil, err
+	var e *Estate
+	if err == nil {
+		e, err = of(l, log)
 	}
-	e, err := of(l, log)
-	if err != nil {
-		return nil, err
+	if looked.Wait(); err != nil || wrong != nil {
+		return nil, errors.Join(err, wrong)
 	}
-	if e.arena, err = arena.Open(file("arena"), size); err != nil {
-		return nil, err
-	}
-	e.holder, e.follows, e.owners, e.tried = h, follows, &s.owners, &s.tried
+	e.arena, e.holder, e.follows, e.owners, e.tried = output, h, follows, &s.owners, &s.tried
+	e.blame()
 	for name := range files {
 		if owner, ok := strings.CutPrefix(name, fileName); ok {
 			e.files[owner] = file(name)
 		}
 	}
 	for c := range e.arena.Chains() {
-		count(c)
 		e.chains[c.Owner()] = c
 	}
 	e.lanes = make(chan *lane.Lane, lanes)

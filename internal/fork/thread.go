@@ -124,16 +124,25 @@ func (t *Thread) ownTable() error {
 }
 
 // pollers returns the descriptors of all epoll sets and event counters. The runtime's cannot be
-// told from others.
+// told from others. Most descriptors of a server with many programs are pipes and terminals, whose names would take long.
 func pollers() (fds []int, err error) {
 	const dir = "/proc/self/fd/"
-	names, err := os.ReadDir(dir)
+	open, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer open.Close()
+	names, err := open.Readdirnames(-1)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		kind, _ := os.Readlink(dir + name.Name())
-		if fd, err := strconv.Atoi(name.Name()); err == nil && (kind == "anon_inode:[eventpoll]" || strings.HasPrefix(kind, "anon_inode:[eventfd")) {
+		var st unix.Stat_t
+		fd, err := strconv.Atoi(name)
+		if err != nil || unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != 0 {
+			continue
+		}
+		if kind, _ := os.Readlink(dir + name); kind == "anon_inode:[eventpoll]" || strings.HasPrefix(kind, "anon_inode:[eventfd") {
 			fds = append(fds, fd)
 		}
 	}

@@ -459,6 +459,25 @@ func TestMessages(t *testing.T) {
 	})
 }
 
+// TestReserve: what comes while low numbers are reserved gets a high number, and what comes later a low one.
+func TestReserve(t *testing.T) {
+	open := func() int {
+		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fd
+	}
+	release := reserve()
+	during := open()
+	release()
+	after := open()
+	defer closeAll([]int{during, after})
+	if during < low || after >= low {
+		t.Errorf("the numbers are %d and %d, the border is %d", during, after, low)
+	}
+}
+
 // The last messages of a server arrive, also if the server has died before it read an answer.
 func TestLastMessagesArrive(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)

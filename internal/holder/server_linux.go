@@ -102,6 +102,7 @@ func Attach(socket int) (*Server, error) {
 	if m.Time != 0 {
 		s.Ended = time.Now().Add(time.Duration(m.Time - boottime()))
 	}
+	release := reserve()
 	found := make(map[string]*Found)
 	for m, err = s.receive(buf); err == nil && m.Kind == Kept; m, err = s.receive(buf) {
 		f := found[m.ID]
@@ -113,6 +114,7 @@ func Attach(socket int) (*Server, error) {
 			f.Files[name] = m.files[i]
 		}
 	}
+	release()
 	if err == nil && m.Kind != Ready {
 		err = fmt.Errorf("holder: a message of kind %d before ready", m.Kind)
 	}
@@ -126,6 +128,23 @@ func Attach(socket int) (*Server, error) {
 	}
 	go s.listen(buf)
 	return s, nil
+}
+
+// low is the number from which on the descriptors in Found have their numbers. Each thread and each start with a table of open files of its own copies the
+// table up to the highest number that it needs. What they need is opened after Found, and gets a lower number.
+const low = 128
+
+// reserve takes all descriptors below low until release is called.
+func reserve() (release func()) {
+	var taken []int
+	release = func() { closeAll(taken) }
+	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	for fd := null; err == nil; fd, err = unix.FcntlInt(uintptr(null), unix.F_DUPFD_CLOEXEC, 3) { // an error costs time later, and nothing else
+		if taken = append(taken, fd); fd >= low {
+			break
+		}
+	}
+	return release
 }
 
 // listen takes the answers of the holder until the holder ends.

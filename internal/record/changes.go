@@ -42,7 +42,7 @@ type Versioned interface {
 type Writer struct {
 	Owner string // unique among all owners of a ledger
 
-	// marks has for each field a hash of the last bytes; for a Versioned its version; for a Journal 0. Nil: the next record has all fields.
+	// marks has for each field a hash of the last bytes, with their head; for a Versioned its version; for a Journal 0. Nil: the next record has all fields.
 	marks []uint64
 
 	whole, since int // bytes: of the last record with all fields, and of all records since
@@ -135,54 +135,45 @@ func (e *encoder) news(f *field, p unsafe.Pointer) (ok bool) {
 	return ok
 }
 
-// A Reader collects the records of a ledger. The zero Reader has none. A single goroutine at a time may use a Reader.
+// A Reader collects the records of a ledger, and reads the fields of an owner when Fill asks for them: most records are of fields that have changed
+// since. The zero Reader has none. A single goroutine at a time may call Read. From then on any goroutine may call Owners and Fill.
 type Reader struct {
-	owners map[string]map[string]*found // owner → field
+	owners map[string]*written
 }
 
-// found is what the records say of a field.
-type found struct {
-	whole []byte
-	news  []byte // since, each with its length
+// titleOfRecord begins an error about a record whose owner is unknown.
+var titleOfRecord = []string{"a record of a ledger"}
+
+// written are the records of an owner that count.
+type written struct {
+	fields       [][]byte // of each record, the oldest first
+	whole, since int      // as in Writer
 }
 
-// Read takes the next record of a ledger. Read keeps no part of its bytes. After an error the records before count.
+// Read takes the next record of a ledger, whose bytes stay as they are until the last Fill. After an error the records before count.
 func (r *Reader) Read(record []byte) (err error) {
-	d := decoder{path: []string{"a record of a ledger"}}
+	d := decoder{path: titleOfRecord}
 	defer d.recover(&err)
-	owner, kind, rest := d.record(record)
-	d.path[0] = string(owner)
-	fields := r.owners[string(owner)]
-	d.want(kind == kindWhole || kind == kindGone && len(rest) == 0 || kind == kindChanged && fields != nil)
-	for whole := rest; len(whole) > 0; {
-		d.piece(&whole)
-		d.piece(&whole)
+	owner, kind, fields := d.record(record)
+	w := r.owners[string(owner)]
+	if kind != kindWhole && (kind != kindGone || len(fields) > 0) && (kind != kindChanged || w == nil) {
+		d.path = []string{string(owner)}
+		d.refuse(errDamaged)
 	}
-	switch { // now the record is as it should be
-	case kind == kindGone:
+	switch kind {
+	case kindGone:
 		delete(r.owners, string(owner))
 		return nil
-	case kind == kindWhole:
+	case kindWhole:
 		if r.owners == nil {
-			r.owners = make(map[string]map[string]*found)
+			r.owners = make(map[string]*written)
 		}
-		fields = make(map[string]*found)
-		r.owners[string(owner)] = fields
+		w = &written{whole: len(record)}
+		r.owners[string(owner)] = w
+	default:
+		w.since += len(record)
 	}
-	for len(rest) > 0 {
-		name, value := d.piece(&rest), d.piece(&rest)
-		name, more := bytes.CutPrefix(name, []byte(news))
-		f := fields[string(name)]
-		if f == nil {
-			f = new(found)
-			fields[string(name)] = f
-		}
-		if more {
-			f.news = appendSized(f.news, value)
-		} else {
-			f.whole, f.news = append(f.whole[:0], value...), nil
-		}
-	}
+	w.fields = append(w.fields, fields)
 	return nil
 }
 
@@ -196,33 +187,74 @@ func (d *decoder) record(b []byte) (owner []byte, kind byte, fields []byte) {
 // Owners returns the names of all owners that have not ended, sorted.
 func (r *Reader) Owners() []string { return slices.Sorted(maps.Keys(r.owners)) }
 
-// Fill sets the struct to which v points to what the owner's records say, as Decode does.
-func (r *Reader) Fill(owner string, v any) error {
-	fields, ok := r.owners[owner]
+// Fill sets the struct to which v points to what the owner's records say, as Decode does. The Writer goes on with the records. If another version has
+// written fields that the struct does not have, the Writer begins anew: they would seem to be of today once that version comes back.
+func (r *Reader) Fill(owner string, v any) (Writer, error) {
+	w := Writer{Owner: owner}
+	records, ok := r.owners[owner]
 	if !ok {
-		return fmt.Errorf("record: %s: there is no record of this owner", owner)
+		return w, fmt.Errorf("record: %s: there is no record of this owner", owner)
 	}
 	x := reflect.ValueOf(v).Elem()
 	if err := Check(x.Type()); err != nil {
-		return err
+		return w, err
 	}
-	for _, f := range layoutOf(x.Type()).fields {
-		if err := fields[f.name].fill(settable(x.Field(f.index)), owner+"."+f.name); err != nil {
-			return err
+	layout := layoutOf(x.Type())
+	all, known, err := records.split(layout, owner)
+	if err != nil {
+		return w, err
+	}
+	marks := make([]uint64, len(layout.fields))
+	for i := range all {
+		f := &layout.fields[i]
+		if err := all[i].fill(settable(x.Field(f.index)), owner+"."+f.name); err != nil {
+			return w, err
 		}
+		marks[i] = all[i].mark(f, x.Addr().UnsafePointer())
 	}
-	return nil
+	if known {
+		w.marks, w.whole, w.since = marks, records.whole, records.since
+	}
+	return w, nil
 }
 
-// fill sets the field to. A nil found sets zero.
-func (f *found) fill(to reflect.Value, path string) error {
-	if f == nil {
-		f = new(found)
+// found is what the records say of a field.
+type found struct {
+	whole []byte
+	news  [][]byte // since
+}
+
+// split finds the newest bytes of each field. known is false if a record has other fields, too.
+func (w *written) split(s *layout, owner string) (all []found, known bool, err error) {
+	d := decoder{path: []string{owner}}
+	defer d.recover(&err)
+	all, known = make([]found, len(s.fields)), true
+	for _, rest := range w.fields {
+		for next := 0; len(rest) > 0; {
+			name, value := d.piece(&rest), d.piece(&rest)
+			name, more := bytes.CutPrefix(name, []byte(news))
+			i := s.find(name, next)
+			switch {
+			case i < 0:
+				known = false
+				continue
+			case more:
+				all[i].news = append(all[i].news, value)
+			default:
+				all[i] = found{whole: value}
+			}
+			next = i + 1
+		}
 	}
+	return all, known, nil
+}
+
+// fill sets the field to.
+func (f *found) fill(to reflect.Value, path string) error {
 	if err := decode(f.whole, to, path); err != nil {
 		return err
 	}
-	for part := range f.pieces {
+	for _, part := range f.news {
 		j, ok := to.Addr().Interface().(Journal)
 		if !ok {
 			return fmt.Errorf("record: %s: there are news, and %v is not a Journal", path, to.Type())
@@ -234,11 +266,17 @@ func (f *found) fill(to reflect.Value, path string) error {
 	return nil
 }
 
-// pieces yields the news.
-func (f *found) pieces(yield func([]byte) bool) {
-	var d decoder
-	for rest := f.news; len(rest) > 0 && yield(d.piece(&rest)); {
+// mark returns the mark of a field, just filled, of the struct at p.
+func (found *found) mark(f *field, p unsafe.Pointer) uint64 {
+	switch {
+	case f.versioned:
+		return f.at(p).Elem().Interface().(Versioned).Version()
+	case f.journal:
+		return 0
+	case len(found.whole) == 0:
+		return maphash.Bytes(seed, nil)
 	}
+	return maphash.Bytes(seed, appendSized(slices.Clip(f.head), found.whole))
 }
 
 // Newest tells which records of a ledger count: of each owner that has not ended, the last whole record and the later ones. The caller passes all
@@ -250,7 +288,7 @@ type Newest struct {
 
 // Read takes the next record.
 func (w *Newest) Read(record []byte) (err error) {
-	d := decoder{path: []string{"a record of a ledger"}}
+	d := decoder{path: titleOfRecord}
 	defer d.recover(&err)
 	switch owner, kind, _ := d.record(record); kind {
 	case kindGone:

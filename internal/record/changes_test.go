@@ -98,6 +98,23 @@ func newest(t interface{ Fatal(...any) }, ledger [][]byte) (left [][]byte) {
 	return left
 }
 
+// readerOf returns a Reader of all records of a ledger.
+func readerOf(t interface{ Fatal(...any) }, ledger [][]byte) *Reader {
+	r := new(Reader)
+	for _, b := range ledger {
+		if err := r.Read(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// only is Fill without a Writer.
+func (r *Reader) only(owner string, v any) error {
+	_, err := r.Fill(owner, v)
+	return err
+}
+
 // Changed returns the record of Write; nil: there is none.
 func (w *Writer) Changed(v any) (record []byte) {
 	w.Write(v, func(b []byte) bool { record = bytes.Clone(b); return true })
@@ -199,27 +216,29 @@ func TestReaderHasTheNewest(t *testing.T) {
 				}
 			},
 			"death": func(t *rapid.T) {
-				for _, o := range owners {
-					o.Writer = Writer{Owner: o.Owner}
-					o.now = copyOf(o.last)
+				r := readerOf(t, ledger)
+				for _, name := range slices.Sorted(maps.Keys(owners)) {
+					o := owners[name]
+					if rapid.Bool().Draw(t, "begins anew") {
+						o.Writer, o.now = Writer{Owner: name}, copyOf(o.last)
+						continue
+					}
+					var err error
+					o.now = owned{}
+					if o.Writer, err = r.Fill(name, &o.now); err != nil {
+						t.Fatal(err)
+					}
 				}
 			},
 			"": func(t *rapid.T) {
-				var r Reader
-				for _, b := range ledger {
-					b = bytes.Clone(b)
-					if err := r.Read(b); err != nil {
-						t.Fatal(err)
-					}
-					clear(b) // the ledger's memory is for something else now
-				}
+				r := readerOf(t, ledger)
 				if got, want := r.Owners(), slices.Sorted(maps.Keys(owners)); !slices.Equal(got, want) {
 					t.Fatalf("the owners %q, want %q", got, want)
 				}
 				for name, o := range owners {
 					env := new(int)
 					got := owned{a: 7, p: new(int), env: env}
-					if err := r.Fill(name, &got); err != nil {
+					if _, err := r.Fill(name, &got); err != nil {
 						t.Fatal(err)
 					}
 					if !got.same(&o.last) || got.env != env {
@@ -316,7 +335,7 @@ func TestChangedAfterPanic(t *testing.T) {
 	h.any = nil
 	var r Reader
 	var got has
-	if err := errors.Join(r.Read(w.Changed(&h)), r.Fill("p", &got)); err != nil || got != h {
+	if err := errors.Join(r.Read(w.Changed(&h)), r.only("p", &got)); err != nil || got != h {
 		t.Errorf("%+v, %v, want %+v", got, err, h)
 	}
 }
@@ -328,8 +347,50 @@ func TestFieldsWithTheSamePointer(t *testing.T) {
 	h, w := has{x, x}, Writer{Owner: "p"}
 	var r Reader
 	var got has
-	if err := errors.Join(r.Read(w.Changed(&h)), r.Fill("p", &got)); err != nil || !reflect.DeepEqual(got, h) {
+	if err := errors.Join(r.Read(w.Changed(&h)), r.only("p", &got)); err != nil || !reflect.DeepEqual(got, h) {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// The Writer of Fill goes on with the records: it writes what has changed since, and of a Journal the news.
+func TestWriterGoesOn(t *testing.T) {
+	w, o := Writer{Owner: "p"}, owned{a: 1, spec: &spec{text: "long"}}
+	for i := range 1000 {
+		o.words.count(fmt.Sprint("word", i))
+	}
+	ledger := [][]byte{w.Changed(&o)}
+	o.words.count("word0")
+	ledger = append(ledger, w.Changed(&o))
+	var again owned
+	w, err := readerOf(t, ledger).Fill("p", &again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := w.Changed(&again); b != nil {
+		t.Errorf("without a change the next Writer writes %q", b)
+	}
+	again.words.count("word0")
+	again.a = 2
+	if b := w.Changed(&again); len(b) == 0 || len(b) > 100 {
+		t.Errorf("a change of two fields takes %d bytes: %.100q", len(b), b)
+	}
+}
+
+// A server of another version writes all fields anew: a field that it does not have is zero once the first version comes back.
+func TestFieldsOfAnotherVersion(t *testing.T) {
+	type older struct{ a, b int }
+	type newer struct{ a int }
+	w := Writer{Owner: "p"}
+	ledger := [][]byte{w.Changed(&older{1, 2})}
+	var now newer
+	w, err := readerOf(t, ledger).Fill("p", &now)
+	if err != nil || now.a != 1 {
+		t.Fatalf("%+v, %v", now, err)
+	}
+	ledger = append(ledger, w.Changed(&now))
+	var back older
+	if err := readerOf(t, ledger).only("p", &back); err != nil || back != (older{1, 0}) {
+		t.Errorf("%+v, %v", back, err)
 	}
 }
 
@@ -340,21 +401,21 @@ func TestRefusedRecords(t *testing.T) {
 	if err := r.Read(w.Changed(&owned{a: 1})); err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range []string{"", "\x01", "\x01p", "\x01px", "\x01qc", "\x01pga", "\x01pc\x01", "\x01pc\x01b\x05x", "\x01pc\x01a\x01\x04\x01", "\x01pw\x01a\x01\x06\x01", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"} {
+	for _, b := range []string{"", "\x01", "\x01p", "\x01px", "\x01qc", "\x01pga", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"} {
 		if err := r.Read([]byte(b)); err == nil {
 			t.Errorf("%q is accepted", b)
 		}
 	}
 	var got owned
-	if err := r.Fill("p", &got); err != nil || got.a != 1 {
+	if err := r.only("p", &got); err != nil || got.a != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, b := range []string{"\x01pw\x02+a\x01x", "\x01pw\x06+words\x04\x03bad", "\x01pw\x01a\x09\x01\x01\x01\x01\x01\x01\x01\x01\x01"} {
-		if err := errors.Join(r.Read([]byte(b)), r.Fill("p", &got)); err == nil || !strings.HasPrefix(err.Error(), "record: p.") {
+	for _, b := range []string{"\x01pw\x01", "\x01pw\x01b\x05x", "\x01pw\x01a\x01\x04\x01", "\x01pw\x01a\x01\x06\x01", "\x01pw\x02+a\x01x", "\x01pw\x06+words\x04\x03bad", "\x01pw\x01a\x09\x01\x01\x01\x01\x01\x01\x01\x01\x01"} {
+		if err := errors.Join(r.Read([]byte(b)), r.only("p", &got)); err == nil || !strings.HasPrefix(err.Error(), "record: p") {
 			t.Errorf("%q: %v", b, err)
 		}
 	}
-	if err := r.Fill("q", &got); err == nil {
+	if err := r.only("q", &got); err == nil {
 		t.Error("an unknown owner is filled")
 	}
 	if err := new(Newest).Read([]byte("\x01p")); err == nil {
@@ -387,7 +448,7 @@ func FuzzRead(f *testing.F) {
 		}
 		for _, name := range r.Owners() {
 			var x, y owned
-			if e1, e2 := r.Fill(name, &x), again.Fill(name, &y); (e1 == nil) != (e2 == nil) || e1 == nil && !x.same(&y) {
+			if e1, e2 := r.only(name, &x), again.only(name, &y); (e1 == nil) != (e2 == nil) || e1 == nil && !x.same(&y) {
 				t.Fatalf("%+v, %v; %+v, %v", x, e1, y, e2)
 			}
 		}

@@ -1088,7 +1088,16 @@ var mutants = []mutant{
 	{file: "internal/record/changes.go", old: `again := w.since > leastSince+2*w.whole`, new: `again := false`, breaks: "the records of an owner do not grow without a bound"},
 	{file: "internal/record/changes.go", old: `delete(w.whole, string(owner))`, new: `_ = owner`, breaks: "a ledger forgets who has ended"},
 	{file: "internal/record/changes.go", old: `return lives && whole < w.counted`, new: `return lives && whole < w.counted-1`, breaks: "a ledger keeps the last whole record of an owner"},
-	{file: "internal/record/changes.go", old: `for whole := rest; len(whole) > 0; {`, new: `for whole := rest[:0]; len(whole) > 0; {`, breaks: "a damaged record changes nothing"},
+	{file: "internal/record/changes.go", old: `				known = false`, new: `				known = true`, breaks: "a field of another version does not come back"},
+	{file: "internal/record/changes.go", old: `		w.marks, w.whole, w.since = marks, records.whole, records.since`, new: ``, breaks: "the writer of a record that was read goes on with it"},
+	{file: "internal/record/changes.go", old: `		w = &written{whole: len(record)}`, new: `		if w == nil {
+			w = &written{whole: len(record)}
+		}`, breaks: "no record before a whole one counts"},
+	{file: "internal/estate/estate.go", old: `	if len(e.blamed) > 0 {
+		most = 1`, new: `	if false {
+		most = 1`, breaks: "of several records that were revived when a server died, one is to blame"},
+	{file: "internal/holder/server_linux.go", old: `fd >= low {`, new: `true {`, breaks: "descriptors of earlier servers have high numbers"},
+	{file: "actors/process/stdin/stdin.go", old: `		q.kept.put(false, id, taken+n)`, new: ``, breaks: "a write that an earlier server has accepted is known to the server after the next"},
 	{file: "internal/estate/output.go", old: `o.End() > c.Word(int(o.Stream)).Load()`, new: `false`, breaks: "the next server counts what a chain has got"},
 	{file: "internal/estate/open_linux.go", old: `m.Offset+uint64(m.N) > c.Word(kind).Load()`, new: `true`, breaks: "output that the chain has is not added again"},
 	{file: "internal/estate/open_linux.go", old: `given.Store(max(given.Load(), m.Offset+uint64(n)))`, new: `given.Store(given.Load() + 0*uint64(n))`, breaks: "the next server counts the input that a program has taken"},

@@ -47,7 +47,7 @@ func (t tag) given() bool { return t.server&tagMark != 0 && t.server != tagInfin
 
 // dead reports whether the server of tag t is known to be gone. dead is like server.dead.
 func (t tag) dead(self server) bool {
-	if !t.given() || t.run>>tagRunBits != self.pidns&tagPidNS {
+	if !t.given() || t.run>>tagRunBits != self.pidns&tagPidNS || t.server == self.tagged(0).server {
 		return false
 	}
 	pid := int(t.server & (1<<tagPidBits - 1))

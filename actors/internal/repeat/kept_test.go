@@ -1,6 +1,7 @@
 package repeat
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
 	"testing"
@@ -23,7 +24,7 @@ func TestNews(t *testing.T) {
 		}
 		o.Answers.Add(protocol.ProcessSignalParams{Repeatable: protocol.Repeatable{RequestID: fmt.Sprint(i)}}, protocol.Empty{}, err)
 		w.Write(&o, func(b []byte) bool {
-			if err := reader.Read(b); err != nil {
+			if err := reader.Read(bytes.Clone(b)); err != nil {
 				t.Fatal(err)
 			}
 			size += len(b)
@@ -37,7 +38,7 @@ func TestNews(t *testing.T) {
 	if size > 1<<20 {
 		t.Errorf("%d answers take %d bytes of records", MaxAnswers+50, size)
 	}
-	if err := reader.Fill("o", &again); err != nil {
+	if _, err := reader.Fill("o", &again); err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(again.Answers.memory, o.Answers.memory) {

@@ -42,8 +42,8 @@ type news struct {
 	Writes  []taken
 }
 
-// Follow has the queue note its changes for News. News is called after each turn of the process.
-func (q *Queue[T]) Follow() { q.kept.follow = true }
+// Follow has the queue note its changes from now on for News. News is called after each turn of the process.
+func (q *Queue[T]) Follow() { q.kept = kept{follow: true, ended: q.ended, refused: q.refused} }
 
 // News implements record.Journal.
 func (q *Queue[T]) News(b []byte) ([]byte, bool) {

@@ -1,6 +1,7 @@
 package stdin
 
 import (
+	"bytes"
 	"reflect"
 	"testing"
 	"time"
@@ -10,18 +11,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A queue that is made again from its news remembers the same of each write.
+// A queue that is made again from its news remembers the same of each write, also if several servers have written the news.
 func TestNews(t *testing.T) {
 	type owner struct{ Queue Queue[string] }
 	rapid.Check(t, func(t *rapid.T) {
-		var o, again owner
+		o, again := new(owner), new(owner)
 		q := &o.Queue
 		q.Follow()
 		w, reader := record.Writer{Owner: "o"}, record.Reader{}
 		now := time.Now()
 		for range rapid.IntRange(1, 30).Draw(t, "turns") {
 			for range rapid.IntRange(0, 3).Draw(t, "inputs") {
-				switch rapid.IntRange(0, 6).Draw(t, "input") {
+				switch rapid.IntRange(0, 7).Draw(t, "input") {
 				case 0:
 					q.NextRun()
 				case 1:
@@ -30,6 +31,8 @@ func TestNews(t *testing.T) {
 					if q.Len() > 0 {
 						q.Refused(now, 0, true)
 					}
+				case 3:
+					q.Found(repeat.IDOf(rapid.StringN(1, 1, 1).Draw(t, "id")), rapid.IntRange(1, 4).Draw(t, "n"))
 				default:
 					q.Add(Request[string]{Write: true, ID: repeat.IDOf(rapid.StringN(1, 1, 1).Draw(t, "id")), Guest: rapid.Bool().Draw(t, "guest"), Chunk: make([]byte, 4)})
 					for q.Len() > 1 {
@@ -38,18 +41,27 @@ func TestNews(t *testing.T) {
 					q.Wrote(rapid.IntRange(0, 1).Draw(t, "n"))
 				}
 			}
-			w.Write(&o, func(b []byte) bool {
-				if err := reader.Read(b); err != nil {
+			w.Write(o, func(b []byte) bool {
+				if err := reader.Read(bytes.Clone(b)); err != nil {
 					t.Fatal(err)
 				}
 				return true
 			})
+			if rapid.IntRange(0, 3).Draw(t, "lives") == 0 {
+				o = new(owner)
+				var err error
+				if w, err = reader.Fill("o", o); err != nil {
+					t.Fatal(err)
+				}
+				q = &o.Queue
+				q.Follow()
+			}
 		}
-		w.Write(&o, func(b []byte) bool {
+		w.Write(o, func(b []byte) bool {
 			t.Errorf("without a change there are news of %d bytes", len(b))
 			return true
 		})
-		if err := reader.Fill("o", &again); err != nil {
+		if _, err := reader.Fill("o", again); err != nil {
 			t.Fatal(err)
 		}
 		got := again.Queue

@@ -172,9 +172,11 @@ func (q *Queue[T]) took(n int, open bool) (all bool) {
 func (q *Queue[T]) Found(id repeat.ID, n int) {
 	if taken, _ := q.taken.Get(id); taken != whole {
 		q.taken.Put(id, taken+n, maxWrites)
+		q.kept.put(false, id, taken+n)
 	}
 	if taken, _ := q.guests.Get(id); taken != whole {
 		q.guests.Put(id, taken+n, maxGuestWrites)
+		q.kept.put(true, id, taken+n)
 	}
 }
 
