@@ -109,6 +109,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	if cfg.Spawners <= 0 {
 		cfg.Spawners = defaultSpawners
 	}
+	h.trees.Enclose() // for now none: this sets the limit of all children together
 	h.turns = newTurns(h.trees.Kept())
 	h.trees.Find(func() { h.find(cfg.Found) })
 	h.tidy = sync.OnceFunc(func() {

@@ -1097,6 +1097,7 @@ var mutants = []mutant{
 		most = 1`, new: `	if false {
 		most = 1`, breaks: "of several records that were revived when a server died, one is to blame"},
 	{file: "internal/holder/server_linux.go", old: `fd >= low {`, new: `true {`, breaks: "descriptors of earlier servers have high numbers"},
+	{file: "actors/process/stdin/stdin.go", old: `, !open && !q.ended && taken > 0 && taken == len(r.Chunk): // the last`, new: `: //`, breaks: "a write that the program took before the server died is accepted after the program's end"},
 	{file: "actors/process/stdin/stdin.go", old: `		q.kept.put(false, id, taken+n)`, new: ``, breaks: "a write that an earlier server has accepted is known to the server after the next"},
 	{file: "internal/estate/output.go", old: `o.End() > c.Word(int(o.Stream)).Load()`, new: `false`, breaks: "the next server counts what a chain has got"},
 	{file: "internal/estate/open_linux.go", old: `m.Offset+uint64(m.N) > c.Word(kind).Load()`, new: `true`, breaks: "output that the chain has is not added again"},

@@ -387,3 +387,16 @@ func TestTyped(t *testing.T) {
 		t.Errorf("%+v for a write after Typed", s)
 	}
 }
+
+// A write that the program has taken before the server died is accepted when its client writes again, although the program has ended since. A write of which
+// the program has taken a part is not.
+func TestFoundAfterTheEnd(t *testing.T) {
+	for n, want := range map[int]Do{4: Accepted, 3: Ended} {
+		var q Queue[string]
+		q.Found(repeat.IDOf("1"), n)
+		q.Add(write("1", "four"))
+		if got := q.Next(State{Run: 1, Piped: true, Over: true}); got.Do != want {
+			t.Errorf("of 4 bytes the program has taken %d: %+v", n, got)
+		}
+	}
+}
