@@ -25,6 +25,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/settings"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
 	"github.com/b6f6fdd7/troupe/internal/sdnotify"
@@ -48,6 +49,9 @@ type serveOptions struct {
 	// As the options of transport.ServerOptions with these names.
 	maxConnectionsEach, maxConnectionsEachAddress int
 	config                                        actors.Config
+
+	// By newServe.
+	settings *settings.InForce
 }
 
 func (o *serveOptions) stdio() bool { return o.listen == "stdio" || o.listen == "stdio://" }
@@ -68,12 +72,13 @@ func setGC(percent int) {
 // serve, and with 2 for wrong flags.
 func newServe() *cobra.Command {
 	o := new(serveOptions)
-	sections := o.sections()
+	source := o.source()
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Serve clients over a websocket, a unix socket or stdio",
 		Example: `  troupe serve
-  troupe serve --listen wss://0.0.0.0:7766 --tls-cert cert.pem --tls-key key.pem --auth-token-file tokens`,
+  troupe serve --listen wss://0.0.0.0:7766 --tls-cert cert.pem --tls-key key.pem --auth-token-file tokens
+  troupe serve --config /etc/troupe/serve.yaml --check-config`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"url", "server", "tls-ca"} {
@@ -81,12 +86,21 @@ func newServe() *cobra.Command {
 					return wrong("--%s is for clients: say with --listen where to serve", name)
 				}
 			}
+			var err error
+			if o.settings, err = source.Complete(os.Environ()); err != nil {
+				return usageError{err}
+			}
+			if yes, _ := cmd.Flags().GetBool(hold.Show); yes {
+				o.settings.Show(cmd.OutOrStdout())
+				return nil
+			}
 			if err := o.check(); err != nil {
 				return usageError{err}
 			}
-			if hold.Trial() {
+			checks, _ := cmd.Flags().GetBool(hold.Check)
+			if checks || hold.Trial() {
 				_, _, err := o.open(slog.New(slog.DiscardHandler))
-				if err == nil {
+				if err == nil && !checks {
 					hold.Passed()
 				}
 				return err
@@ -98,10 +112,10 @@ func newServe() *cobra.Command {
 			return serve(o, held)
 		},
 	}
-	for _, s := range sections {
+	for _, s := range source.Sections {
 		cmd.Flags().AddFlagSet(s.FlagSet)
 	}
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(cmd.OutOrStdout(), sections) })
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(cmd.OutOrStdout(), source.Sections) })
 	return cmd
 }
 
@@ -109,6 +123,9 @@ func newServe() *cobra.Command {
 func (o *serveOptions) check() error {
 	if err := cmp.Or(o.audit.check(), o.checkLimits()); err != nil {
 		return err
+	}
+	if at := o.settings.FromFile("listen"); at != "" && o.stdio() {
+		return fmt.Errorf("%s: listen: a server on stdio is told so by --listen %s, because the holder starts before the file is read", at, o.listen)
 	}
 	switch {
 	case o.framing == "lines" && !o.stdio():
@@ -193,10 +210,8 @@ const lostTime = 5 * time.Second
 // second signal ends the drain: the server kills the remaining programs. The end of a terminal (SIGHUP) is not the end of
 // a server with an address, because its clients may be anywhere. held is nil for a server without a holder.
 func serve(o *serveOptions, held *hold.Server) (err error) {
-	level := slog.LevelInfo
-	if o.verbose {
-		level = slog.LevelDebug
-	}
+	level := new(slog.LevelVar)
+	o.setLevel(level)
 	o.config.Log = slog.New(loglimit.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 	if held.First() {
 		setGC(gcPercent)
@@ -208,9 +223,17 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	if o.stdio() && !signal.Ignored(syscall.SIGHUP) {
 		stops = append(stops, syscall.SIGHUP)
 	} else {
-		// The server catches SIGHUP and drops it, also if nohup(1) ignores it: an ignored signal stays ignored after
-		// execve(2), and programs would inherit that. A caught signal returns to its default.
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		// The server catches SIGHUP, also if nohup(1) ignores it: an ignored signal stays ignored after execve(2), and programs
+		// would inherit that. A caught signal returns to its default. With a holder, SIGHUP to the holder is for the next server.
+		hangups := make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
+		if held == nil && o.settings.HasFile() {
+			go func() {
+				for range hangups {
+					o.readAgain(level)
+				}
+			}()
+		}
 	}
 	manager, err := sdnotify.Take() // with a holder, the holder has taken it
 	if err != nil {
@@ -376,6 +399,37 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	ends()
 	log.Info("draining", "grace", o.config.KillGrace)
 	return troupe.Shutdown(again)
+}
+
+// setLevel sets the least level of lines in the log.
+func (o *serveOptions) setLevel(level *slog.LevelVar) {
+	level.Set(slog.LevelInfo)
+	if o.verbose {
+		level.Set(slog.LevelDebug)
+	}
+}
+
+// readAgain reads the settings of a server without a holder again. The log says what is wrong with them, or which wait for the next start.
+func (o *serveOptions) readAgain(level *slog.LevelVar) {
+	log, now := o.config.Log, new(serveOptions)
+	var err error
+	if now.settings, err = o.settings.Again(now.source(), os.Environ()); err == nil {
+		err = now.check()
+	}
+	if err == nil {
+		_, _, err = now.open(slog.New(slog.DiscardHandler))
+	}
+	if err != nil {
+		log.Error("the settings are wrong, and those from before stay in force", "err", err)
+		return
+	}
+	now.setLevel(level)
+	waits := slices.DeleteFunc(o.settings.Differ(now.settings), func(name string) bool { return name == "verbose" })
+	if len(waits) > 0 {
+		log.Warn("settings have changed that wait for the next start: a server without a holder cannot be replaced", "settings", waits)
+		return
+	}
+	log.Info("has read the settings again")
 }
 
 // signs calls sign at once, and again after each time every, until ctx is done.

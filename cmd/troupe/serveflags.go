@@ -11,24 +11,50 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/settings"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
 )
 
-// A flagSection is a part of the help of troupe serve, with its flags in the order of their registration.
-type flagSection struct {
-	title string
-	*pflag.FlagSet
+// parsed is a flag with a text that set parses.
+type parsed struct {
+	set        func(string) error
+	kind, text string
+}
+
+func (p *parsed) String() string { return p.text }
+func (p *parsed) Type() string   { return p.kind }
+
+func (p *parsed) Set(s string) error {
+	err := p.set(s)
+	if err == nil {
+		p.text = s
+	}
+	return err
+}
+
+// source says where the settings of troupe serve come from.
+func (o *serveOptions) source() settings.Source {
+	inHolder := "the holder starts before the file is read: write --" + hold.Flag + ", or set " + hold.Variable
+	return settings.Source{
+		Sections: o.sections(), Prefix: hold.Prefix, File: "config", Secret: []string{"ws-token-sha256"},
+		NoFile: map[string]string{hold.Flag: inHolder}, NoOther: []string{hold.Check, hold.Show},
+	}
 }
 
 // sections makes the flags of troupe serve, in the order in which an operator needs them.
-func (o *serveOptions) sections() (all []flagSection) {
+func (o *serveOptions) sections() (all []settings.Section) {
 	section := func(title string) *pflag.FlagSet {
 		f := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 		f.SortFlags = false
-		all = append(all, flagSection{title, f})
+		all = append(all, settings.Section{Title: title, FlagSet: f})
 		return f
 	}
-	f := section("Address")
+	f := section("Configuration")
+	f.String("config", "", "YAML `FILE` with settings: the names are those of the flags, without dashes before them. A flag goes before the variable "+hold.Prefix+"NAME, and a variable before the file (docs/CONFIGURATION.md)")
+	f.Bool(hold.Check, false, "check the settings, say what is wrong with them, and do not serve")
+	f.Bool(hold.Show, false, "print all settings in force and where they come from, and do not serve")
+
+	f = section("Address")
 	f.StringVar(&o.listen, "listen", "ws://127.0.0.1:7766", "`URL` to listen at: ws://IP:PORT (port 0: any), wss://IP:PORT with --tls-cert, unix://PATH or stdio")
 	f.StringVar(&o.framing, "framing", "", "`how` messages are framed: lines (only on stdio), or length (4 bytes of length before each message; on stdio or a unix socket); default: lines on stdio, else websockets")
 	f.BoolVar(&o.insecure, "insecure", false, "allow an address that other machines can reach although no credential is asked: whoever can connect can run programs as you")
@@ -55,7 +81,7 @@ func (o *serveOptions) sections() (all []flagSection) {
 	f = section("What identities may do")
 	f.StringVar(&o.users, "users-file", "", "as whom programs may run: lines of `FILE` are IDENTITY USER …, or IDENTITY default USER; the identity * is everybody, the user @server is this server's, and with @no-new-privs programs gain no privileges. Starts without a user and a default are refused. Calls about files are made as the default user. The file is read at each start. Needs a server that runs as root")
 	f.StringVar(&o.policy, "policy-file", "", "which programs, directories, files and variables identities may use: lines of `FILE` are IDENTITY WORD VALUE …, with the words run, never-run, cwd, read, write, hide and sandbox. Without a line for an identity, the lines of the identity * count; what no line allows is refused. The file is read at each use (docs/POLICY.md)")
-	f.BoolFunc("require-sandbox", "refuse programs and calls about files without a sandbox that confines files, whatever a client asks for. With --default-sandbox, programs get that one if their client names none. --require-sandbox=complete also refuses sandboxes that lack something here, as in most containers (troupe doctor tells)", func(s string) (err error) {
+	f.VarPF(&parsed{kind: "boolfunc", set: func(s string) (err error) {
 		o.config.CompleteSandbox = s == "complete"
 		if o.config.RequireSandbox = o.config.CompleteSandbox; o.config.RequireSandbox {
 			return nil
@@ -64,12 +90,12 @@ func (o *serveOptions) sections() (all []flagSection) {
 			return errors.New("write --require-sandbox or --require-sandbox=complete")
 		}
 		return nil
-	})
-	f.Func("default-sandbox", "the sandbox of programs whose client names none: `SANDBOX` is read-only or workspace-write, each also with ,net; the workspace is the program's working directory (default: such programs are not confined)", func(s string) error {
+	}}, "require-sandbox", "", "refuse programs and calls about files without a sandbox that confines files, whatever a client asks for. With --default-sandbox, programs get that one if their client names none. --require-sandbox=complete also refuses sandboxes that lack something here, as in most containers (troupe doctor tells)").NoOptDefVal = "true"
+	f.Var(&parsed{kind: "string", set: func(s string) error {
 		m, err := mode.Parse(s)
 		o.config.DefaultSandbox = m.Sandbox
 		return err
-	})
+	}}, "default-sandbox", "the sandbox of programs whose client names none: `SANDBOX` is read-only or workspace-write, each also with ,net; the workspace is the program's working directory (default: such programs are not confined)")
 	f.BoolVar(&o.config.NoNewPrivs, "no-new-privs", false, "no program gains privileges, as with sudo and other set-user-ID programs")
 	f.BoolVar(&o.config.AllowHTTP, "allow-http", false, "let clients send HTTP requests from this machine, to any address that it can reach")
 
@@ -108,8 +134,8 @@ func (o *serveOptions) sections() (all []flagSection) {
 	f = section("Programs")
 	f.IntVar(&o.config.MaxProcesses, "max-processes", 10_000, "how many processes a session may have, including ended processes whose output can still be read")
 	f.DurationVar(&o.config.MaxRunTime, "max-run-time", 0, "how long a run of a program may take, also if its client names no timeout; 0: no limit")
-	f.Func("max-limits", "the largest limits that a client may name, as `JSON`; nice and oomScoreAdj: the smallest. They also hold where --default-limits names none", limitsInto(&o.config.MaxLimits))
-	f.Func("default-limits", "limits of programs whose client names none, as `JSON`, such as {\"nofile\":1024}", limitsInto(&o.config.DefaultLimits))
+	f.Var(&parsed{kind: "string", set: limitsInto(&o.config.MaxLimits)}, "max-limits", "the largest limits that a client may name, as `JSON`; nice and oomScoreAdj: the smallest. They also hold where --default-limits names none")
+	f.Var(&parsed{kind: "string", set: limitsInto(&o.config.DefaultLimits)}, "default-limits", "limits of programs whose client names none, as `JSON`, such as {\"nofile\":1024}")
 	f.Int64Var(&o.config.Retention, "retention", 1<<20, "`bytes` of the newest output that the server keeps of each process, whoever has read them; a process waits when its owner has not read so much")
 	f.Int64Var(&o.config.SpoolLimit, "spool-limit", 1<<30, "`bytes` that a program may spool; there is room for at least 140,000 pieces; 0: no spool")
 	f.DurationVar(&o.config.ClosedRetention, "closed-retention", 80*time.Second, "how long the output of a process can be read after its end")
@@ -124,7 +150,7 @@ func (o *serveOptions) sections() (all []flagSection) {
 	f.StringVar(&o.credentials.peer.secretFile, "ws-shared-secret-file", "", "as exec-server: the `PATH` of the secret of signed tokens (HS256)")
 	f.StringVar(&o.credentials.peer.issuer, "ws-issuer", "", "as exec-server: the `ISSUER` that signed tokens must name")
 	f.StringVar(&o.credentials.peer.audience, "ws-audience", "", "as exec-server: the `AUDIENCE` that signed tokens must name")
-	f.Func("ws-max-clock-skew-seconds", "as exec-server: how many `SECONDS` the clocks of issuer and server may differ (default 30)", func(s string) error {
+	f.Var(&parsed{kind: "string", set: func(s string) error {
 		seconds, err := strconv.ParseUint(s, 10, 64)
 		switch {
 		case err != nil:
@@ -134,7 +160,7 @@ func (o *serveOptions) sections() (all []flagSection) {
 		}
 		o.credentials.peer.skew = new(time.Duration(seconds) * time.Second)
 		return nil
-	})
+	}}, "ws-max-clock-skew-seconds", "as exec-server: how many `SECONDS` the clocks of issuer and server may differ (default 30)")
 	return all
 }
 
@@ -142,12 +168,12 @@ func (o *serveOptions) sections() (all []flagSection) {
 const helpWidth = 96
 
 // printHelp prints the flags of troupe serve by sections.
-func printHelp(w io.Writer, sections []flagSection) {
+func printHelp(w io.Writer, sections []settings.Section) {
 	fmt.Fprint(w, "usage: troupe serve [flags]\n\nServes clients until SIGTERM, SIGINT or SIGHUP, and prints its address when it is ready.\n"+
 		"Without flags only this machine can connect, and no credential is asked.\n"+
 		"docs/EXPOSE.md puts a server on a network, step by step.\n")
 	for _, s := range sections {
-		fmt.Fprintf(w, "\n%s:\n", s.title)
+		fmt.Fprintf(w, "\n%s:\n", s.Title)
 		s.VisitAll(func(f *pflag.Flag) {
 			if !f.Hidden {
 				printFlag(w, f)

@@ -1088,6 +1088,15 @@ var mutants = []mutant{
 	{file: "internal/record/changes.go", old: `again := w.since > leastSince+2*w.whole`, new: `again := false`, breaks: "the records of an owner do not grow without a bound"},
 	{file: "internal/record/changes.go", old: `delete(w.whole, string(owner))`, new: `_ = owner`, breaks: "a ledger forgets who has ended"},
 	{file: "internal/record/changes.go", old: `return lives && whole < w.counted`, new: `return lives && whole < w.counted-1`, breaks: "a ledger keeps the last whole record of an owner"},
+	{file: "cmd/troupe/internal/settings/settings.go", old: `	if in.from[f.Name] != "" {
+		return nil`, new: `	if false {
+		return nil`, breaks: "a flag goes before a variable, and a variable before the file", run: "^TestOrder$"},
+	{file: "cmd/troupe/internal/settings/settings.go", old: `	case never:
+		return fmt.Errorf("%s cannot`, new: `	case false:
+		return fmt.Errorf("%s cannot`, breaks: "a setting that would come too late in a file is refused there", run: "^TestFaults$"},
+	{file: "cmd/troupe/internal/settings/show.go", old: `slices.Contains(in.Secret, f.Name) && set`, new: `false`, breaks: "settings are shown without secrets", run: "^TestOrder$"},
+	{file: "cmd/troupe/internal/settings/file.go", old: `		first[v.key] = key.Line`, new: ``, breaks: "a setting that is twice in a file is refused", run: "^TestFaults$"},
+	{file: "cmd/troupe/serve.go", old: `				o.readAgain(level)`, new: ``, breaks: "a server without a holder reads its settings again", in: "tests", run: "^TestSettingsWithoutHolder$"},
 	{file: "internal/record/changes.go", old: `				known = false`, new: `				known = true`, breaks: "a field of another version does not come back"},
 	{file: "internal/record/changes.go", old: `		w.marks, w.whole, w.since = marks, records.whole, records.since`, new: ``, breaks: "the writer of a record that was read goes on with it"},
 	{file: "internal/record/changes.go", old: `		w = &written{whole: len(record)}`, new: `		if w == nil {

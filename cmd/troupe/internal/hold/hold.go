@@ -22,21 +22,39 @@ import (
 // Flag is the flag of troupe serve, without its dashes, for a server without a holder.
 const Flag = "no-holder"
 
+// Check and Show are flags, without their dashes: with them troupe serve does not serve.
+const Check, Show = "check-config", "show-config"
+
+// Prefix begins the names of the environment variables with settings of troupe serve, and Variable is the name for Flag.
+const Prefix, Variable = "TROUPE_SERVE_", "TROUPE_SERVE_NO_HOLDER"
+
+// isStdio reports whether a value of --listen is for a server on stdio.
+func isStdio(listen string) bool { return listen == "stdio" || listen == "stdio://" }
+
 // wanted reports whether a server with these arguments has a holder. A server on stdio has none: nobody can resume a session there.
-func wanted(args []string) bool {
+func wanted(args []string, getenv func(string) string) bool {
+	listens, says := false, false // the arguments say at what address, and whether there is a holder
 	for _, arg := range args {
 		switch name, value, _ := strings.Cut(arg, "="); {
-		case arg == "--"+Flag, arg == "--help", arg == "-h":
+		case arg == "--"+Flag, arg == "--help", arg == "-h", name == "--"+Check, name == "--"+Show:
 			return false
 		case name == "--"+Flag:
 			if off, err := strconv.ParseBool(value); off || err != nil { // the server says what is wrong
 				return false
 			}
-		case arg == "stdio", arg == "stdio://", name == "--listen" && (value == "stdio" || value == "stdio://"):
+			says = true
+		case isStdio(arg), name == "--listen" && isStdio(value):
+			return false
+		case name == "--listen":
+			listens = true
+		}
+	}
+	if off := getenv(Variable); off != "" && !says {
+		if off, err := strconv.ParseBool(off); off || err != nil {
 			return false
 		}
 	}
-	return true
+	return listens || !isStdio(getenv(Prefix+"LISTEN"))
 }
 
 // Replaced is what Serves says after an upgrade.

@@ -44,7 +44,7 @@ func init() {
 	state := holder.State()
 	fd, ok := holder.Socket()
 	if !ok && state == 0 {
-		if !wanted(os.Args[2:]) {
+		if !wanted(os.Args[2:], os.Getenv) {
 			return
 		}
 		if lacks = holder.Probe(); lacks != nil {

@@ -81,14 +81,22 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// A server has a holder, unless its arguments say otherwise, or nobody could come back to it.
+// A server has a holder, unless its arguments or variables say otherwise, or nobody could come back to it.
 func TestWanted(t *testing.T) {
-	for args, want := range map[string]bool{
+	for line, want := range map[string]bool{
 		"": true, "--listen ws://127.0.0.1:0": true, "--no-holder=false": true, "--exit-when-idle 1s": true,
 		"--no-holder": false, "--listen stdio": false, "--listen=stdio://": false, "--no-holder=1": false, "--no-holder=x": false, "-h": false, "--help": false,
+		"--check-config": false, "--config f --show-config": false,
+		"TROUPE_SERVE_NO_HOLDER=1": false, "TROUPE_SERVE_NO_HOLDER=1 --no-holder=false": true, "TROUPE_SERVE_NO_HOLDER=0": true, "TROUPE_SERVE_NO_HOLDER=x": false,
+		"TROUPE_SERVE_LISTEN=stdio": false, "TROUPE_SERVE_LISTEN=stdio --listen ws://127.0.0.1:0": true, "TROUPE_SERVE_LISTEN=ws://127.0.0.1:0": true,
 	} {
-		if got := wanted(strings.Fields(args)); got != want {
-			t.Errorf("troupe serve %s: %v", args, got)
+		args, variables := strings.Fields(line), make(map[string]string)
+		for len(args) > 0 && strings.HasPrefix(args[0], "TROUPE") {
+			name, value, _ := strings.Cut(args[0], "=")
+			variables[name], args = value, args[1:]
+		}
+		if got := wanted(args, func(name string) string { return variables[name] }); got != want {
+			t.Errorf("%s: %v", line, got)
 		}
 	}
 }

@@ -1,0 +1,114 @@
+package settings
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxFile is how large a file may be, in bytes.
+const maxFile = 1 << 20
+
+// value is a line of the file.
+type value struct {
+	key, where string
+	texts      []string // more than one for a list
+	fault      error
+}
+
+// read reads a file: a mapping of names to values. A value is a scalar, a list of scalars, or a mapping, to be written as JSON. After a fault the other
+// values are returned, too.
+func read(path string) (all []value, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s is a directory: name a file in it", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > maxFile:
+		return nil, fmt.Errorf("%s has more than %d bytes", path, maxFile)
+	}
+	return parse(path, data)
+}
+
+func parse(path string, data []byte) (all []value, err error) {
+	d := yaml.NewDecoder(strings.NewReader(string(data)))
+	var doc, more yaml.Node
+	switch err := d.Decode(&doc); {
+	case errors.Is(err, io.EOF): // nothing but comments
+		return nil, nil
+	case err != nil:
+		text := strings.TrimPrefix(err.Error(), "yaml: ")
+		if rest, ok := strings.CutPrefix(text, "line "); ok {
+			return nil, fmt.Errorf("%s:%s", path, rest)
+		}
+		return nil, fmt.Errorf("%s: %s", path, text)
+	}
+	if err := d.Decode(&more); err == nil {
+		return nil, fmt.Errorf("%s:%d: a second document: remove the line ---", path, more.Line)
+	}
+	root := doc.Content[0]
+	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
+		return nil, nil
+	}
+	if root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s:%d: write settings as NAME: VALUE", path, root.Line)
+	}
+	first := make(map[string]int)
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, n := root.Content[i], root.Content[i+1]
+		v := value{key: key.Value, where: fmt.Sprintf("%s:%d", path, key.Line)}
+		if line := first[v.key]; line > 0 {
+			err = errors.Join(err, fmt.Errorf("%s: %s is set twice: remove this line, or line %d", v.where, v.key, line))
+			continue
+		}
+		first[v.key] = key.Line
+		v.texts, v.fault = textsOf(n)
+		all = append(all, v)
+	}
+	return all, err
+}
+
+// textsOf returns a value as on the command line.
+func textsOf(n *yaml.Node) (texts []string, err error) {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch {
+	case n.Kind == yaml.MappingNode:
+		var v any
+		if err := n.Decode(&v); err != nil {
+			return nil, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			return nil, fmt.Errorf("the keys of a value are names: %w", err)
+		}
+		return []string{string(text)}, nil
+	case n.Kind == yaml.SequenceNode:
+		for _, one := range n.Content {
+			if one.Kind != yaml.ScalarNode {
+				return nil, fmt.Errorf("line %d: an element of a list is a text", one.Line)
+			}
+			texts = append(texts, one.Value)
+		}
+		if len(texts) == 0 {
+			return nil, errors.New("the list is empty: remove the line")
+		}
+		return texts, nil
+	case n.Tag == "!!null":
+		return nil, errors.New("there is no value: write one, or remove the line")
+	}
+	return []string{n.Value}, nil
+}
