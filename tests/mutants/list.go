@@ -326,7 +326,7 @@ var mutants = []mutant{
 	{file: "actors/process/stdin/stdin.go", old: `r.Chunk[min(taken, len(r.Chunk)):]`, new: `r.Chunk`, breaks: "the part of a write that was taken is not written again"},
 	{file: "actors/process/stdin/stdin.go", old: `s.Between || s.Restarts && s.Dead`, new: `s.Between`, breaks: "a run that has ended gets no write that is for the next run"},
 	{file: "actors/process/stdin/stdin.go", old: `if n != whole {`, new: `if n == whole {`, breaks: "the next run gets a write from its beginning"},
-	{file: "actors/process/stdin/stdin.go", old: `case !r.Write, taken == whole:`, new: `case !r.Write:`, breaks: "a write that is repeated is accepted and not written"},
+	{file: "actors/process/stdin/stdin.go", old: `case !r.Write, taken == whole, `, new: `case !r.Write, `, breaks: "a write that is repeated is accepted and not written"},
 	{file: "actors/process/stdin/stdin.go", old: `restarts && left > 0`, new: `left > 0`, breaks: "stdin of a process that runs once is closed at once"},
 	{file: "actors/process/input.go", old: `p.life.Phase() == life.Running && p.run.handle.Exited()`, new: `false`, breaks: "a program that has ended gets no stdin, although its exit is not in the log"},
 	{file: "actors/process/life.go", old: `Probing: p.health.isProbing(),`, new: `Probing: false,`, breaks: "the life knows of a probe"},
@@ -1092,7 +1092,7 @@ var mutants = []mutant{
 		return nil`, new: `	if false {
 		return nil`, breaks: "a flag goes before a variable, and a variable before the file", run: "^TestOrder$"},
 	{file: "cmd/troupe/internal/settings/settings.go", old: `	case never:
-		return fmt.Errorf("%s cannot`, new: `	case false:
+		return fmt.Errorf("%s cannot`, new: `	case never && false:
 		return fmt.Errorf("%s cannot`, breaks: "a setting that would come too late in a file is refused there", run: "^TestFaults$"},
 	{file: "cmd/troupe/internal/settings/show.go", old: `slices.Contains(in.Secret, f.Name) && set`, new: `false`, breaks: "settings are shown without secrets", run: "^TestOrder$"},
 	{file: "cmd/troupe/internal/settings/file.go", old: `		first[v.key] = key.Line`, new: ``, breaks: "a setting that is twice in a file is refused", run: "^TestFaults$"},
