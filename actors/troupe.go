@@ -80,6 +80,14 @@ func Start(system *actor.ActorSystem, c Config) (*Troupe, error) {
 	return t, nil
 }
 
+// Check returns what contradicts itself in a Config. Props refuses such a Config.
+func Check(c Config) error {
+	if _, err := policy.Limits(&c.DefaultLimits, protocol.ProcessLimits{}, c.MaxLimits); err != nil {
+		return fmt.Errorf("default limits: %s", err.Message)
+	}
+	return nil
+}
+
 // Props is for a host that wants the troupe under an actor of its own. The host spawns the Props once,
 // and then uses the Troupe. A host that does not spawn the Props calls Kill, or else their threads and descriptors stay.
 // After the start, the root of the troupe lets no panic out, so the host's strategy never acts on it. When the host's actor
@@ -93,10 +101,10 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 		down:         make(chan struct{}),
 	}
 	t.forced, t.force = context.WithCancel(context.Background())
-	e := &env.Env{Config: c.WithDefaults()}
-	if _, err := policy.Limits(&e.DefaultLimits, protocol.ProcessLimits{}, e.MaxLimits); err != nil {
-		return nil, nil, fmt.Errorf("default limits: %s", err.Message)
+	if err := Check(c); err != nil {
+		return nil, nil, err
 	}
+	e := &env.Env{Config: c.WithDefaults()}
 	t.env, t.log = e, loglimit.New(e.Log.Handler())
 	e.Log = slog.New(t.log)
 	if err := openEstate(e); err != nil {

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,11 +65,13 @@ func TestSettingsAreReadAgain(t *testing.T) {
 		t.Errorf("a start is refused by %q", got)
 	}
 	serves := h.running()
-	for text, want := range map[string]string{
-		"max-proceses: 3\n":                  `serve.yaml:1: there is no setting "max-proceses": did you mean max-processes?`,
-		"# x\nmax-processes: many\n":         `serve.yaml:2: max-processes: "many": write a whole number`,
-		"max-processes: 0\n":                 "--max-processes 0: at least 1 is needed",
-		"auth-token-file: /does/not/exist\n": "--auth-token-file: failed to read websocket auth secret /does/not/exist: no such file",
+	for text, want := range map[string]string{ // the address is that of a flag here
+		"max-proceses: 3\n":                                      `serve.yaml:1: there is no setting "max-proceses": did you mean max-processes?`,
+		"# x\nmax-processes: many\n":                             `serve.yaml:2: max-processes: "many": write a whole number`,
+		"max-processes: 0\n":                                     "--max-sessions 7, --max-processes 0: at least 1 is needed",
+		"audit: /does/not/exist\n":                               "serve.yaml:1: --audit /does/not/exist: no such file",
+		"default-limits: {nofile: 9}\nmax-limits: {nofile: 8}\n": "default limits: ",
+		"auth-token-file: /does/not/exist\n":                     "--auth-token-file: failed to read websocket auth secret /does/not/exist: no such file",
 	} {
 		write(text)
 		h.signal(syscall.SIGHUP)
@@ -78,6 +81,55 @@ func TestSettingsAreReadAgain(t *testing.T) {
 		}
 	}
 	runs()
+}
+
+// TestSettingsOfKilledServer: after its death a server goes on with the settings of the last one, whatever was written to their file since. So it does after a
+// reload whose server could not serve. SIGHUP reads the file.
+func TestSettingsOfKilledServer(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	path, write := settingsFile(t)
+	address := filepath.Join(t.TempDir(), "s")
+	good := "listen: unix://" + address + "\nmax-processes: 1\n"
+	write(good)
+	s := &server{program: startTroupe(t, func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }, "serve", "--config", path)}
+	s.url = s.firstLine()
+	h := &held{s, 0}
+	t.Cleanup(func() { s.stop() })
+	eventually(t, "the first server", func() bool { return strings.Contains(h.stderr.String(), "msg=ready") })
+	c := h.session(nil)
+	pid := c.start("p", obj{"argv": sh("sleep 1000")}).pid()
+	back := func(text, want string) {
+		t.Helper()
+		<-c.done
+		c = h.session(obj{"resumeSessionId": c.sessionID})
+		if got := limitOf(c); !strings.Contains(got, want) {
+			t.Errorf("with %q a start is refused by %q", text, got)
+		}
+		if got := c.call("process/info", obj{"processId": "p"}); num(got["pid"]) != int64(pid) {
+			t.Errorf("the program %d is %v now", pid, got)
+		}
+	}
+	for _, text := range []string{"max-proceses: 7\n", strings.Replace(good, "processes: 1", "processes: 9", 1), "listen: [\n"} {
+		write(text)
+		h.kill()
+		back(text, "max-processes is 1 here")
+		eventually(t, "a warning", func() bool {
+			return strings.Count(h.stderr.String(), "the file with the settings has changed") == h.kills
+		})
+	}
+	text := "listen: ws://" + taken.Addr().String() + "\nmax-processes: 9\n"
+	write(text)
+	h.signal(syscall.SIGHUP)
+	eventually(t, "the end of the reload", func() bool { return strings.Contains(h.stderr.String(), "the last binary comes back") })
+	back(text, "max-processes is 1 here")
+	write(strings.Replace(good, "processes: 1", "processes: 2", 1))
+	h.signal(syscall.SIGHUP)
+	back("the next settings", "max-processes is 2 here")
 }
 
 // TestSettingsWithoutHolder: a server without a holder reads its settings again, too. What it cannot change waits for the next start, and the log says so.

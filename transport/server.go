@@ -115,15 +115,11 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 			f.Close()
 		}
 	}()
+	if err := Check(url, o); err != nil {
+		return nil, err
+	}
 	unix := strings.HasPrefix(url, "unix://")
-	if o.Framed && !unix {
-		return nil, fmt.Errorf("length-prefixed frames are for unix sockets and stdio, not for %q: listen at unix://PATH, or leave the framing out", url)
-	}
-	switch {
-	case strings.HasPrefix(url, "wss://") != (o.TLS != nil):
-		return nil, fmt.Errorf("a certificate and its key are for wss://IP:PORT, and needed there; the address is %q", url)
-	}
-	l, shown, err := listen(url, o.Insecure || o.Door != nil, o.Kept)
+	l, shown, err := listen(url, o.Kept)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +189,34 @@ func takeUp(kept map[string]*os.File, name string) (net.Listener, error) {
 	return l, nil
 }
 
-func listen(url string, insecure bool, kept map[string]*os.File) (_ *socket, shown string, err error) {
+// Check returns why no server with these options may listen at url, wherever the system stands. Check opens nothing.
+func Check(url string, o *ServerOptions) error {
+	path, unix := strings.CutPrefix(url, "unix://")
+	if o.Framed && !unix {
+		return fmt.Errorf("length-prefixed frames are for unix sockets and stdio, not for %q: listen at unix://PATH, or leave the framing out", url)
+	}
+	if strings.HasPrefix(url, "wss://") != (o.TLS != nil) {
+		return fmt.Errorf("a certificate and its key are for wss://IP:PORT, and needed there; the address is %q", url)
+	}
+	if unix && path != "" {
+		return nil
+	}
+	scheme, host, _ := strings.Cut(url, "://")
+	if scheme != "ws" && scheme != "wss" {
+		return fmt.Errorf("unsupported --listen URL `%s`; expected `ws://IP:PORT` or `stdio`\nwss://IP:PORT with a certificate and unix://PATH are possible, too", url)
+	}
+	addr, err := netip.ParseAddrPort(host)
+	if err != nil {
+		return fmt.Errorf("invalid websocket --listen URL `%s`; expected `ws://IP:PORT`\nit has no names, because a name can mean any address: %w", url, err)
+	}
+	if !o.Insecure && o.Door == nil && !addr.Addr().IsLoopback() {
+		return fmt.Errorf("refusing to start non-loopback websocket listener %s without auth; configure `--ws-auth capability-token` or `--ws-auth signed-bearer-token`\nwhoever reaches %s could run programs here: ask for credentials (troupe serve -h), choose a loopback address, or allow it with --insecure", addr, url)
+	}
+	return nil
+}
+
+// listen listens at an address that Check has accepted.
+func listen(url string, kept map[string]*os.File) (_ *socket, shown string, err error) {
 	if path, ok := strings.CutPrefix(url, "unix://"); ok && path != "" {
 		if path, err = filepath.Abs(path); err != nil {
 			return nil, "", fmt.Errorf("listen at %s: %w", url, err)
@@ -202,19 +225,9 @@ func listen(url string, insecure bool, kept map[string]*os.File) (_ *socket, sho
 		return l, "unix://" + path, err
 	}
 	scheme, host, _ := strings.Cut(url, "://")
-	if scheme != "ws" && scheme != "wss" {
-		return nil, "", fmt.Errorf("unsupported --listen URL `%s`; expected `ws://IP:PORT` or `stdio`\nwss://IP:PORT with a certificate and unix://PATH are possible, too", url)
-	}
-	addr, err := netip.ParseAddrPort(host)
-	if err != nil {
-		return nil, "", fmt.Errorf("invalid websocket --listen URL `%s`; expected `ws://IP:PORT`\nit has no names, because a name can mean any address: %w", url, err)
-	}
-	if !insecure && !addr.Addr().IsLoopback() {
-		return nil, "", fmt.Errorf("refusing to start non-loopback websocket listener %s without auth; configure `--ws-auth capability-token` or `--ws-auth signed-bearer-token`\nwhoever reaches %s could run programs here: ask for credentials (troupe serve -h), choose a loopback address, or allow it with --insecure", addr, url)
-	}
 	l, err := takeUp(kept, url)
 	if l == nil && err == nil {
-		l, err = net.Listen("tcp", addr.String())
+		l, err = net.Listen("tcp", host)
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		//lint:ignore ST1005 the first line is the peer's text

@@ -110,10 +110,16 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		cfg.Spawners = defaultSpawners
 	}
 	h.trees.Enclose() // for now none: this sets the limit of all children together
+	desks := h.holder != nil && !h.trees.ByThread()
+	if desks { // before Find opens descriptors: a desk has low ones
+		h.fill(&h.threads, cfg.Spawners, true)
+	}
 	h.turns = newTurns(h.trees.Kept())
 	h.trees.Find(func() { h.find(cfg.Found) })
 	h.tidy = sync.OnceFunc(func() {
-		h.fill(&h.threads, cfg.Spawners, h.holder != nil && !h.trees.ByThread())
+		if !desks {
+			h.fill(&h.threads, cfg.Spawners, false)
+		}
 		if h.holder != nil {
 			h.trees.EndLost() // a look at all processes of the machine
 		}

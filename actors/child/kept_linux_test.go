@@ -383,6 +383,11 @@ func TestStdinOfAnEarlierServer(t *testing.T) {
 	if n := chain.Word(estate.WordGiven).Load(); n != uint64(offset)+4 {
 		t.Errorf("%d bytes are given", n)
 	}
+	for e := range chain.Entries() {
+		if in := estate.InputOf(e); in.Last != (in.From == uint64(offset)) {
+			t.Errorf("the entry from %d says whether it is the last of its write: %v", in.From, in.Last)
+		}
+	}
 }
 
 // A write that comes before the writer goes on with an earlier queue follows that queue.

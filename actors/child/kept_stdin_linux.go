@@ -47,8 +47,8 @@ func (s *stdin) resume() {
 }
 
 // keep adds the first bytes of b to the chain, with the id of their write, and returns these bytes: from now on the next program gives them to the
-// child, if this one does not. The caller holds the lock.
-func (s *stdin) keep(id [16]byte, b []byte) ([]byte, error) {
+// child, if this one does not. rest is how many bytes are left of the write, with these. The caller holds the lock.
+func (s *stdin) keep(id [16]byte, b []byte, rest int) ([]byte, error) {
 	k := &s.kept
 	if k.chain == nil {
 		return b, nil
@@ -61,7 +61,7 @@ func (s *stdin) keep(id [16]byte, b []byte) ([]byte, error) {
 	}
 	copy(e.Data(), id[:])
 	copy(e.Data()[len(id):], b)
-	k.chain.Commit(e, len(id)+len(b), arena.Header{Kind: estate.KindInput, Offset: k.put})
+	k.chain.Commit(e, len(id)+len(b), estate.HeaderOfInput(k.put, len(b) == rest))
 	k.put += uint64(len(b))
 	return b, nil
 }

@@ -73,7 +73,7 @@ func (s *stdin) write(id [16]byte, b []byte) (n int, err error) {
 			s.wanted = 1 // turn calls wake
 			return n, nil
 		}
-		part, err := s.keep(id, part)
+		part, err := s.keep(id, part, len(b)-n)
 		if err == nil {
 			err = s.put(part)
 		}
@@ -130,7 +130,7 @@ func (s *stdin) close() error {
 }
 
 func (s *stdin) putEOF() error {
-	eof, err := s.keep([16]byte{}, s.eof())
+	eof, err := s.keep([16]byte{}, s.eof(), 0)
 	if err == nil {
 		err = s.put(eof)
 	}

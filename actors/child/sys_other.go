@@ -106,7 +106,7 @@ func (*stdin) restore() {}
 
 func (*stdin) resume() {}
 
-func (*stdin) keep(_ [16]byte, b []byte) ([]byte, error) { return b, nil }
+func (*stdin) keep(_ [16]byte, b []byte, _ int) ([]byte, error) { return b, nil }
 
 func (*stdin) moveKept(uintptr, []byte) (int, error) { return 0, nil }
 

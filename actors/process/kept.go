@@ -230,7 +230,7 @@ func (p *process) restoreInput() {
 	k := &p.kept
 	for e := range k.input.Entries() {
 		if in := estate.InputOf(e); in.From >= k.Input {
-			p.stdin.Found(in.ID, len(in.Data))
+			p.stdin.Found(in.ID, len(in.Data), in.Last)
 		}
 	}
 }

@@ -3,8 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/internal/audit"
@@ -35,6 +39,22 @@ func (a *auditFlags) file() string {
 		return ""
 	}
 	return a.where
+}
+
+// mayOpen says why open would fail, and makes no file.
+func (a *auditFlags) mayOpen() error {
+	path := a.file()
+	if path == "" {
+		return nil
+	}
+	err := unix.Access(path, unix.W_OK)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = unix.Access(filepath.Dir(path), unix.W_OK)
+	}
+	if err != nil {
+		return fmt.Errorf("--audit %s: %w", path, err)
+	}
+	return nil
 }
 
 // open returns the record; nil: there is none.

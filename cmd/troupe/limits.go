@@ -64,7 +64,11 @@ func limitsInto(l *protocol.ProcessLimits) func(string) error {
 	return func(s string) error {
 		d := json.NewDecoder(strings.NewReader(s))
 		d.DisallowUnknownFields()
-		if err := d.Decode(l); err != nil {
+		err := d.Decode(l)
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			return fmt.Errorf("%s is a %s: write a number", wrong.Field, wrong.Value)
+		}
+		if err != nil {
 			return fmt.Errorf("%w: want JSON such as {\"nofile\":1024}; docs/protocol/supervision.md, section 14, has all members", err)
 		}
 		if _, err := d.Token(); err != io.EOF {

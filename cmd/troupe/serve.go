@@ -86,7 +86,14 @@ func newServe() *cobra.Command {
 					return wrong("--%s is for clients: say with --listen where to serve", name)
 				}
 			}
-			var err error
+			if f := cmd.Flags().Lookup(source.File); f.Changed && f.Value.String() == "" {
+				return wrong("--%s names no file", f.Name)
+			}
+			held, err := hold.Attach()
+			if err != nil {
+				return err
+			}
+			source.Kept = held.Settings()
 			if o.settings, err = source.Complete(os.Environ()); err != nil {
 				return usageError{err}
 			}
@@ -94,19 +101,15 @@ func newServe() *cobra.Command {
 				o.settings.Show(cmd.OutOrStdout())
 				return nil
 			}
-			if err := o.check(); err != nil {
+			if err := o.settings.Locate(o.check()); err != nil {
 				return usageError{err}
 			}
 			checks, _ := cmd.Flags().GetBool(hold.Check)
 			if checks || hold.Trial() {
-				_, _, err := o.open(slog.New(slog.DiscardHandler))
+				err := o.settings.Locate(o.tryOpen())
 				if err == nil && !checks {
 					hold.Passed()
 				}
-				return err
-			}
-			held, err := hold.Attach()
-			if err != nil {
 				return err
 			}
 			return serve(o, held)
@@ -165,7 +168,7 @@ func (o *serveOptions) secretFiles() (all []string) {
 		socket = ""
 	}
 	// With a writable /tmp, a program could also change the directory of the user's own server.
-	for _, path := range append([]string{target.Dir(os.Getenv), o.users, o.policy, o.config.StateDir, socket, o.audit.file()}, o.credentials.files()...) {
+	for _, path := range append([]string{target.Dir(os.Getenv), o.settings.Path(), o.users, o.policy, o.config.StateDir, socket, o.audit.file()}, o.credentials.files()...) {
 		if path == "" {
 			continue
 		}
@@ -182,6 +185,18 @@ func (o *serveOptions) secretFiles() (all []string) {
 	return all
 }
 
+// tryOpen says why a server with these options would not serve, as far as that is known before: a port may be taken.
+func (o *serveOptions) tryOpen() error {
+	door, tlsConfig, err := o.open(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	if !o.stdio() {
+		err = transport.Check(o.listen, &transport.ServerOptions{Insecure: o.insecure, Door: door, TLS: tlsConfig, Framed: o.framing == "length"})
+	}
+	return cmp.Or(err, actors.Check(o.config), o.audit.mayOpen())
+}
+
 // open opens the files of the options, and says what is wrong with them.
 func (o *serveOptions) open(log *slog.Logger) (*auth.Door, *tls.Config, error) {
 	door, tlsConfig, err := o.credentials.open(o.listen, log)
@@ -194,6 +209,14 @@ func (o *serveOptions) open(log *slog.Logger) (*auth.Door, *tls.Config, error) {
 			return nil, nil, fmt.Errorf("--users-file: %w", err)
 		}
 		o.config.Users = users.Of
+	}
+	if path := o.settings.Path(); target.OthersMay(0o002, path) {
+		log.Warn("other users of this machine can change the settings: chmod o-w FILE", "file", path)
+	}
+	if dir := o.config.SpoolDir; dir != "" {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return nil, nil, fmt.Errorf("--spool-dir %s: there is no such directory: make it, or name another", dir)
+		}
 	}
 	if o.policy != "" {
 		if o.config.Rules, err = config.OpenRules(o.policy, log); err != nil {
@@ -227,7 +250,7 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 		// would inherit that. A caught signal returns to its default. With a holder, SIGHUP to the holder is for the next server.
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)
-		if held == nil && o.settings.HasFile() {
+		if held == nil && o.settings.Text() != nil {
 			go func() {
 				for range hangups {
 					o.readAgain(level)
@@ -348,6 +371,14 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 			}
 		}
 		last, gap := held.Serves()
+		if text := o.settings.Text(); text != nil {
+			held.KeepSettings(text, func(err error) {
+				log.Error("after its death this server would come back with what its file says then", "err", err)
+			})
+		}
+		if held.Settings() != nil && o.settings.Changed() {
+			log.Warn("the file with the settings has changed, and this server goes on with the settings of the last: SIGHUP reads the file")
+		}
 		if last != "" {
 			troupe.Replaced(replacement(held.State()))
 		}
@@ -414,10 +445,7 @@ func (o *serveOptions) readAgain(level *slog.LevelVar) {
 	log, now := o.config.Log, new(serveOptions)
 	var err error
 	if now.settings, err = o.settings.Again(now.source(), os.Environ()); err == nil {
-		err = now.check()
-	}
-	if err == nil {
-		_, _, err = now.open(slog.New(slog.DiscardHandler))
+		err = now.settings.Locate(cmp.Or(now.check(), now.tryOpen()))
 	}
 	if err != nil {
 		log.Error("the settings are wrong, and those from before stay in force", "err", err)

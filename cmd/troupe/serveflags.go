@@ -37,7 +37,7 @@ func (o *serveOptions) source() settings.Source {
 	inHolder := "the holder starts before the file is read: write --" + hold.Flag + ", or set " + hold.Variable
 	return settings.Source{
 		Sections: o.sections(), Prefix: hold.Prefix, File: "config", Secret: []string{"ws-token-sha256"},
-		NoFile: map[string]string{hold.Flag: inHolder}, NoOther: []string{hold.Check, hold.Show},
+		NoFile: map[string]string{hold.Flag: inHolder}, NoOther: []string{hold.Check, hold.Show}, JSON: []string{"max-limits", "default-limits"},
 	}
 }
 
@@ -169,7 +169,8 @@ const helpWidth = 96
 
 // printHelp prints the flags of troupe serve by sections.
 func printHelp(w io.Writer, sections []settings.Section) {
-	fmt.Fprint(w, "usage: troupe serve [flags]\n\nServes clients until SIGTERM, SIGINT or SIGHUP, and prints its address when it is ready.\n"+
+	fmt.Fprint(w, "usage: troupe serve [flags]\n\nServes clients until SIGTERM or SIGINT, and prints its address when it is ready.\n"+
+		"SIGHUP reads the settings again; in a terminal it is the end, too.\n"+
 		"Without flags only this machine can connect, and no credential is asked.\n"+
 		"docs/EXPOSE.md puts a server on a network, step by step.\n")
 	for _, s := range sections {

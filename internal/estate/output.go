@@ -71,12 +71,23 @@ type Input struct {
 	ID   [IDSize]byte // of the write
 	From uint64       // the offset of the first byte
 	Data []byte       // valid until the entry is dropped
+	Last bool         // of its write
+}
+
+// HeaderOfInput is the header of an entry of input, whose first byte has an offset.
+func HeaderOfInput(from uint64, last bool) arena.Header {
+	h := arena.Header{Kind: KindInput, Offset: from}
+	if last {
+		h.Extra = 1
+	}
+	return h
 }
 
 // InputOf returns the input in an entry of KindInput.
 func InputOf(e arena.Entry) Input {
 	data := e.Data()
-	return Input{[IDSize]byte(data), e.Header().Offset, data[IDSize:]}
+	h := e.Header()
+	return Input{[IDSize]byte(data), h.Offset, data[IDSize:], h.Extra == 1}
 }
 
 // End returns the offset after the last byte.

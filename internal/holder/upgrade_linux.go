@@ -51,6 +51,7 @@ type upgrade struct {
 	pid      int // 0: none is running
 	pidfd    int
 	deadline time.Time
+	more     bool // SIGHUP came during the trial: the files may have changed since its begin
 
 	kills  bool      // the present server was killed for the switch
 	before *image    // of the server before; nil: the present image has proved itself
@@ -80,6 +81,7 @@ func (h *holder) tryNext() {
 		return
 	}
 	if h.tell(sdnotify.Reloading(), "tries %s for an upgrade", h.Next); u.pid != 0 || u.kills {
+		u.more = u.pid != 0
 		return
 	}
 	fd, err := unix.Open(h.Next, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -119,19 +121,26 @@ func (h *holder) tried() {
 	u.to.anew = e.Status.ExitStatus() == Anew
 	can := e.Status == 0 || u.to.anew
 	if !can {
-		h.noUpgrade("%s cannot serve (%s): the present server goes on", h.Next, ending(e.Status))
+		h.noUpgrade("%s cannot serve (%s): nothing changes", h.Next, ending(e.Status))
 	}
+	more := u.more
+	u.more = false
 	if !can || h.ends() { // the programs of a server that ends have their grace
 		u.to.close()
+		if more {
+			h.tryNext()
+		}
 		return
 	}
 	h.prove() // an upgrade within the probation of the last
 	before := h.image
 	u.before, h.image = &before, u.to
-	if h.pid != 0 {
-		u.kills = true
-		unix.Kill(h.pid, unix.SIGKILL)
+	if h.pid == 0 { // the next server waits for its turn: see delay
+		h.again, h.last, h.died = time.Now(), Replaced, 0
+		return
 	}
+	u.kills = true
+	unix.Kill(h.pid, unix.SIGKILL)
 }
 
 // noUpgrade says why an upgrade has ended before its switch, also to the present server.

@@ -102,6 +102,42 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// An upgrade does not wait for the pause after the deaths of many servers.
+func TestUpgradeEndsThePause(t *testing.T) {
+	pid, err := syscall.ForkExec("/bin/true", []string{"true"}, nil) // a trial that passes
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &holder{Config: Config{Log: t.Logf}, up: true, again: time.Now().Add(time.Hour), died: 9, last: "exit code 1"}
+	h.upgrade = upgrade{pid: pid, pidfd: -1, to: image{"/bin/true", -1, false}, deadline: time.Now().Add(time.Minute)}
+	for h.upgrade.pid != 0 {
+		h.tried()
+		time.Sleep(time.Millisecond)
+	}
+	if h.again.After(time.Now()) || h.last != Replaced || h.image.path != "/bin/true" || h.upgrade.before == nil {
+		t.Errorf("the next server, of %s, starts in %v, after one that was %s", h.image.path, time.Until(h.again), h.last)
+	}
+}
+
+// SIGHUP during a trial that fails is followed by another trial.
+func TestUpgradeDuringATrial(t *testing.T) {
+	pid, err := syscall.ForkExec("/bin/false", []string{"false"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &holder{Config: Config{Log: t.Logf, Next: "/bin/true", Argv: []string{"true"}}, up: true, again: time.Now().Add(time.Hour)}
+	h.upgrade = upgrade{pid: pid, pidfd: -1, to: image{"/bin/false", -1, false}, deadline: time.Now().Add(time.Minute)}
+	h.tryNext()
+	for h.upgrade.pid != 0 {
+		h.tried()
+		time.Sleep(time.Millisecond)
+	}
+	if h.last != Replaced {
+		t.Errorf("the second trial has not begun: %+v", h.upgrade)
+	}
+	h.image.close()
+}
+
 // The server hears why there is no upgrade, and also that SIGHUP asks its holder for none.
 func TestRefusal(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)

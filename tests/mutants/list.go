@@ -326,7 +326,7 @@ var mutants = []mutant{
 	{file: "actors/process/stdin/stdin.go", old: `r.Chunk[min(taken, len(r.Chunk)):]`, new: `r.Chunk`, breaks: "the part of a write that was taken is not written again"},
 	{file: "actors/process/stdin/stdin.go", old: `s.Between || s.Restarts && s.Dead`, new: `s.Between`, breaks: "a run that has ended gets no write that is for the next run"},
 	{file: "actors/process/stdin/stdin.go", old: `if n != whole {`, new: `if n == whole {`, breaks: "the next run gets a write from its beginning"},
-	{file: "actors/process/stdin/stdin.go", old: `case !r.Write, taken == whole, `, new: `case !r.Write, `, breaks: "a write that is repeated is accepted and not written"},
+	{file: "actors/process/stdin/stdin.go", old: `case !r.Write, taken == whole:`, new: `case !r.Write:`, breaks: "a write that is repeated is accepted and not written"},
 	{file: "actors/process/stdin/stdin.go", old: `restarts && left > 0`, new: `left > 0`, breaks: "stdin of a process that runs once is closed at once"},
 	{file: "actors/process/input.go", old: `p.life.Phase() == life.Running && p.run.handle.Exited()`, new: `false`, breaks: "a program that has ended gets no stdin, although its exit is not in the log"},
 	{file: "actors/process/life.go", old: `Probing: p.health.isProbing(),`, new: `Probing: false,`, breaks: "the life knows of a probe"},
@@ -1088,6 +1088,13 @@ var mutants = []mutant{
 	{file: "internal/record/changes.go", old: `again := w.since > leastSince+2*w.whole`, new: `again := false`, breaks: "the records of an owner do not grow without a bound"},
 	{file: "internal/record/changes.go", old: `delete(w.whole, string(owner))`, new: `_ = owner`, breaks: "a ledger forgets who has ended"},
 	{file: "internal/record/changes.go", old: `return lives && whole < w.counted`, new: `return lives && whole < w.counted-1`, breaks: "a ledger keeps the last whole record of an owner"},
+	{file: "cmd/troupe/internal/hold/hold.go", old: `	if s == nil || s.last == Replaced {
+		return nil
+	}
+	return s.settings`, new: `	return nil`, breaks: "after its death a server goes on with the settings of the last", in: "tests", run: "^TestSettingsOfKilledServer$"},
+	{file: "internal/holder/upgrade_linux.go", old: `		if more {`, new: `		if false {`, breaks: "SIGHUP during a trial is not lost", run: "^TestUpgradeDuringATrial$"},
+	{file: "internal/holder/upgrade_linux.go", old: `		h.again, h.last, h.died = time.Now(), Replaced, 0
+		return`, new: `		return`, breaks: "an upgrade ends the wait for the next server"},
 	{file: "cmd/troupe/internal/settings/settings.go", old: `	if in.from[f.Name] != "" {
 		return nil`, new: `	if false {
 		return nil`, breaks: "a flag goes before a variable, and a variable before the file", run: "^TestOrder$"},
@@ -1106,8 +1113,9 @@ var mutants = []mutant{
 		most = 1`, new: `	if false {
 		most = 1`, breaks: "of several records that were revived when a server died, one is to blame"},
 	{file: "internal/holder/server_linux.go", old: `fd >= low {`, new: `true {`, breaks: "descriptors of earlier servers have high numbers"},
-	{file: "actors/process/stdin/stdin.go", old: `, !open && !q.ended && taken > 0 && taken == len(r.Chunk): // the last`, new: `: //`, breaks: "a write that the program took before the server died is accepted after the program's end"},
-	{file: "actors/process/stdin/stdin.go", old: `		q.kept.put(false, id, taken+n)`, new: ``, breaks: "a write that an earlier server has accepted is known to the server after the next"},
+	{file: "actors/process/stdin/stdin.go", old: `		if taken += n; last {`, new: `		if taken += n; false {`, breaks: "a write that the program took before the server died is accepted"},
+	{file: "actors/child/kept_stdin_linux.go", old: `len(b) == rest)`, new: `false)`, breaks: "held: the last bytes of a write say so"},
+	{file: "actors/process/stdin/stdin.go", old: `		q.kept.put(guest, id, taken)`, new: ``, breaks: "a write that an earlier server has accepted is known to the server after the next"},
 	{file: "internal/estate/output.go", old: `o.End() > c.Word(int(o.Stream)).Load()`, new: `false`, breaks: "the next server counts what a chain has got"},
 	{file: "internal/estate/open_linux.go", old: `m.Offset+uint64(m.N) > c.Word(kind).Load()`, new: `true`, breaks: "output that the chain has is not added again"},
 	{file: "internal/estate/open_linux.go", old: `given.Store(max(given.Load(), m.Offset+uint64(n)))`, new: `given.Store(given.Load() + 0*uint64(n))`, breaks: "the next server counts the input that a program has taken"},

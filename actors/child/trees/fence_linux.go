@@ -95,7 +95,10 @@ func (f *fence) enclose(tid int) {
 	if f.outside == "" || tid == 0 {
 		return
 	}
-	if err := f.move(tid, f.dir); err != nil {
+	err := f.move(tid, f.dir)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
 		f.why = fmt.Sprintf("programs are not limited in %s: %v", f.dir, err)
 		return
 	}

@@ -32,7 +32,7 @@ func TestNews(t *testing.T) {
 						q.Refused(now, 0, true)
 					}
 				case 3:
-					q.Found(repeat.IDOf(rapid.StringN(1, 1, 1).Draw(t, "id")), rapid.IntRange(1, 4).Draw(t, "n"))
+					q.Found(repeat.IDOf(rapid.StringN(1, 1, 1).Draw(t, "id")), rapid.IntRange(1, 4).Draw(t, "n"), rapid.Bool().Draw(t, "last"))
 				default:
 					q.Add(Request[string]{Write: true, ID: repeat.IDOf(rapid.StringN(1, 1, 1).Draw(t, "id")), Guest: rapid.Bool().Draw(t, "guest"), Chunk: make([]byte, 4)})
 					for q.Len() > 1 {

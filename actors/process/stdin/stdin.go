@@ -122,7 +122,7 @@ func (q *Queue[T]) Next(s State) Step[T] {
 	case !r.Write && open && !r.done:
 		step.Do = Close
 		return step
-	case !r.Write, taken == whole, !open && !q.ended && taken > 0 && taken == len(r.Chunk): // the last: see Found
+	case !r.Write, taken == whole:
 		step.Do = Accepted
 		return step
 	case !open:
@@ -168,16 +168,20 @@ func (q *Queue[T]) took(n int, open bool) (all bool) {
 	return taken == whole
 }
 
-// Found records that the program has got n bytes more of a write, of which an earlier server has told nobody. Whether that is all of the write is known when
-// its client writes again; the program may have ended by then. Guests write again under the same id, too.
-func (q *Queue[T]) Found(id repeat.ID, n int) {
-	if taken, _ := q.taken.Get(id); taken != whole {
-		q.taken.Put(id, taken+n, maxWrites)
-		q.kept.put(false, id, taken+n)
-	}
-	if taken, _ := q.guests.Get(id); taken != whole {
-		q.guests.Put(id, taken+n, maxGuestWrites)
-		q.kept.put(true, id, taken+n)
+// Found records that the program has got n bytes more of a write, of which an earlier server has told nobody. last: these are the last of the write. Guests write
+// again under the same id, too.
+func (q *Queue[T]) Found(id repeat.ID, n int, last bool) {
+	for _, guest := range []bool{false, true} {
+		memory, most := q.memory(&Request[T]{Guest: guest})
+		taken, _ := memory.Get(id)
+		if taken == whole {
+			continue
+		}
+		if taken += n; last {
+			taken = whole
+		}
+		memory.Put(id, taken, most)
+		q.kept.put(guest, id, taken)
 	}
 }
 

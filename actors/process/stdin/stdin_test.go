@@ -388,15 +388,21 @@ func TestTyped(t *testing.T) {
 	}
 }
 
-// A write that the program has taken before the server died is accepted when its client writes again, although the program has ended since. A write of which
-// the program has taken a part is not.
-func TestFoundAfterTheEnd(t *testing.T) {
-	for n, want := range map[int]Do{4: Accepted, 3: Ended} {
+// A write that the program has taken before the server died is accepted when its client writes again, although the program has ended since, or another run of
+// it goes on. A write of which the program has taken a part is not.
+func TestFound(t *testing.T) {
+	for _, last := range []bool{true, false} {
 		var q Queue[string]
-		q.Found(repeat.IDOf("1"), n)
-		q.Add(write("1", "four"))
-		if got := q.Next(State{Run: 1, Piped: true, Over: true}); got.Do != want {
-			t.Errorf("of 4 bytes the program has taken %d: %+v", n, got)
+		q.Found(repeat.IDOf("1"), 3, last)
+		q.Add(write("1", "all"))
+		over := map[bool]Do{true: Accepted, false: Ended}[last]
+		if got := q.Next(State{Run: 1, Piped: true, Over: true}); got.Do != over {
+			t.Errorf("after the end, last %v: %+v", last, got)
+		}
+		q.NextRun()
+		next := map[bool]Do{true: Accepted, false: Write}[last]
+		if got := q.Next(State{Run: 2, Piped: true}); got.Do != next {
+			t.Errorf("in the next run, last %v: %+v", last, got)
 		}
 	}
 }

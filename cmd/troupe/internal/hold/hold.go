@@ -36,8 +36,12 @@ func wanted(args []string, getenv func(string) string) bool {
 	listens, says := false, false // the arguments say at what address, and whether there is a holder
 	for _, arg := range args {
 		switch name, value, _ := strings.Cut(arg, "="); {
-		case arg == "--"+Flag, arg == "--help", arg == "-h", name == "--"+Check, name == "--"+Show:
+		case arg == "--"+Flag, arg == "--help", arg == "-h", arg == "--"+Check, arg == "--"+Show:
 			return false
+		case name == "--"+Check, name == "--"+Show:
+			if yes, err := strconv.ParseBool(value); yes || err != nil {
+				return false
+			}
 		case name == "--"+Flag:
 			if off, err := strconv.ParseBool(value); off || err != nil { // the server says what is wrong
 				return false
@@ -72,6 +76,8 @@ type Server struct {
 	gap     time.Duration       // set by Serves: how long there was no server
 	since   time.Time           // set by Serves: when this one began to serve
 	sockets map[string]*os.File // of the last server
+
+	settings []byte // of the last server
 
 	// Keeper is the holder, and Found what it has from the last server, as actors.Config wants them. Keeper is an actors/child.Holder.
 	Keeper any
@@ -136,6 +142,21 @@ func takeSockets(files map[string]int) map[string]*os.File {
 	}
 	return sockets
 }
+
+// settingsName is the name of the memory with the settings of the last server.
+const settingsName = "settings"
+
+// Settings returns the text of the file with the settings of the last server, if this server goes on with them: whatever was written to the file since
+// counts for the next reload only. Nil: this server reads the file.
+func (s *Server) Settings() []byte {
+	if s == nil || s.last == Replaced {
+		return nil
+	}
+	return s.settings
+}
+
+// proved is the time after which the settings of a server are those of the next: a little more than the probation of a new binary.
+const proved = 6 * time.Second
 
 // Requests returns the channel with the signals that the holder has got; nil: there is no holder.
 func (s *Server) Requests() <-chan os.Signal {

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path"
@@ -57,6 +58,39 @@ func init() {
 	}
 	socket = fd
 	setName(holder.ServerName)
+}
+
+// readAll reads and closes a file from its beginning.
+func readAll(fd int) ([]byte, error) {
+	f := os.NewFile(uintptr(fd), settingsName)
+	defer f.Close()
+	return io.ReadAll(io.NewSectionReader(f, 0, 1<<62))
+}
+
+// KeepSettings has the holder keep the text of the file with the settings of this server, once the server has proved itself: until then the settings from
+// before may come back. failed is called with the error if there is no memory for the text.
+func (s *Server) KeepSettings(text []byte, failed func(error)) {
+	if s == nil {
+		return
+	}
+	keep := func() {
+		fd, err := unix.MemfdCreate("troupe-"+settingsName, unix.MFD_CLOEXEC)
+		if err == nil {
+			f := os.NewFile(uintptr(fd), settingsName)
+			defer f.Close()
+			if _, err = f.Write(text); err == nil {
+				s.holder.Keep(own, map[string]int{settingsName: fd}) // fails at the end of the holder: see Gone
+			}
+		}
+		if err != nil {
+			failed(err)
+		}
+	}
+	if s.First() {
+		keep()
+	} else {
+		time.AfterFunc(proved, keep)
+	}
 }
 
 // setName names the main thread, as ps shows the process.
@@ -156,8 +190,15 @@ func Attach() (*Server, error) {
 	s := &Server{holder: h, number: h.Number, last: h.Last, ended: h.Ended}
 	s.Keeper, s.Found = h, h.Found
 	for _, f := range h.Found {
-		if f.ID == own {
-			s.sockets = takeSockets(f.Files)
+		if f.ID != own {
+			continue
+		}
+		s.sockets = takeSockets(f.Files)
+		if fd, ok := f.Files[settingsName]; ok {
+			delete(f.Files, settingsName)
+			if s.settings, err = readAll(fd); err != nil {
+				return nil, fmt.Errorf("read the settings of the last server: %w", err)
+			}
 		}
 	}
 	return s, nil

@@ -86,7 +86,7 @@ func TestWanted(t *testing.T) {
 	for line, want := range map[string]bool{
 		"": true, "--listen ws://127.0.0.1:0": true, "--no-holder=false": true, "--exit-when-idle 1s": true,
 		"--no-holder": false, "--listen stdio": false, "--listen=stdio://": false, "--no-holder=1": false, "--no-holder=x": false, "-h": false, "--help": false,
-		"--check-config": false, "--config f --show-config": false,
+		"--check-config": false, "--check-config=false": true, "--show-config=1": false, "--config f --show-config": false,
 		"TROUPE_SERVE_NO_HOLDER=1": false, "TROUPE_SERVE_NO_HOLDER=1 --no-holder=false": true, "TROUPE_SERVE_NO_HOLDER=0": true, "TROUPE_SERVE_NO_HOLDER=x": false,
 		"TROUPE_SERVE_LISTEN=stdio": false, "TROUPE_SERVE_LISTEN=stdio --listen ws://127.0.0.1:0": true, "TROUPE_SERVE_LISTEN=ws://127.0.0.1:0": true,
 	} {

@@ -17,13 +17,14 @@ const maxFile = 1 << 20
 // value is a line of the file.
 type value struct {
 	key, where string
-	texts      []string // more than one for a list
+	texts      []string // of a list its elements
+	isList     bool
+	isMap      bool
 	fault      error
 }
 
-// read reads a file: a mapping of names to values. A value is a scalar, a list of scalars, or a mapping, to be written as JSON. After a fault the other
-// values are returned, too.
-func read(path string) (all []value, err error) {
+// read reads a file.
+func read(path string) (text []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -39,9 +40,11 @@ func read(path string) (all []value, err error) {
 	case len(data) > maxFile:
 		return nil, fmt.Errorf("%s has more than %d bytes", path, maxFile)
 	}
-	return parse(path, data)
+	return append([]byte{}, data...), nil // nil would be no file
 }
 
+// parse reads the text of a file: a mapping of names to values. A value is a scalar, a list of scalars, or a mapping, to be written as JSON. After a fault the other
+// values are returned, too.
 func parse(path string, data []byte) (all []value, err error) {
 	d := yaml.NewDecoder(strings.NewReader(string(data)))
 	var doc, more yaml.Node
@@ -49,14 +52,13 @@ func parse(path string, data []byte) (all []value, err error) {
 	case errors.Is(err, io.EOF): // nothing but comments
 		return nil, nil
 	case err != nil:
-		text := strings.TrimPrefix(err.Error(), "yaml: ")
-		if rest, ok := strings.CutPrefix(text, "line "); ok {
-			return nil, fmt.Errorf("%s:%s", path, rest)
-		}
-		return nil, fmt.Errorf("%s: %s", path, text)
+		return nil, wrongYAML(path, err)
 	}
-	if err := d.Decode(&more); err == nil {
+	switch err := d.Decode(&more); {
+	case err == nil:
 		return nil, fmt.Errorf("%s:%d: a second document: remove the line ---", path, more.Line)
+	case !errors.Is(err, io.EOF):
+		return nil, wrongYAML(path, err)
 	}
 	root := doc.Content[0]
 	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
@@ -75,17 +77,32 @@ func parse(path string, data []byte) (all []value, err error) {
 		}
 		first[v.key] = key.Line
 		v.texts, v.fault = textsOf(n)
+		v.isList, v.isMap = target(n).Kind == yaml.SequenceNode, target(n).Kind == yaml.MappingNode
 		all = append(all, v)
 	}
 	return all, err
 }
 
-// textsOf returns a value as on the command line.
-func textsOf(n *yaml.Node) (texts []string, err error) {
+// wrongYAML says what package yaml says of a file, with the line as elsewhere.
+func wrongYAML(path string, err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if rest, ok := strings.CutPrefix(text, "line "); ok {
+		return fmt.Errorf("%s:%s", path, rest)
+	}
+	return fmt.Errorf("%s: %s", path, text)
+}
+
+// target returns the node for which an alias stands.
+func target(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	switch {
+	return n
+}
+
+// textsOf returns a value as on the command line.
+func textsOf(n *yaml.Node) (texts []string, err error) {
+	switch n = target(n); {
 	case n.Kind == yaml.MappingNode:
 		var v any
 		if err := n.Decode(&v); err != nil {

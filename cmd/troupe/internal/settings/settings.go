@@ -7,9 +7,9 @@
 package settings
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,12 +32,15 @@ type Source struct {
 	File     string            // the setting with the path of the file: not in the file
 	NoFile   map[string]string // settings never in a file, and why
 	NoOther  []string          // flags for the command line alone, and no settings
+	JSON     []string          // settings whose value may be a mapping
+	Kept     []byte            // the text of the file; nil: the file is read
 	Secret   []string          // settings whose values Show masks
 }
 
 // InForce has the values in force.
 type InForce struct {
 	Source
+	file []byte            // the text of the file; nil: there is none
 	text map[string]string // as written, of each setting with a source
 	from map[string]string // "--NAME", the name of a variable, or FILE:LINE
 }
@@ -78,7 +81,15 @@ func (s Source) Complete(environ []string) (*InForce, error) {
 	if file == "" {
 		return in, err
 	}
-	values, fileErr := read(file)
+	in.file = s.Kept
+	var fileErr error
+	if s.Kept == nil {
+		in.file, fileErr = read(file)
+	}
+	if fileErr != nil {
+		return in, errors.Join(err, fileErr)
+	}
+	values, fileErr := parse(file, in.file)
 	for _, v := range values {
 		if fault := in.take(v); fault != nil {
 			fileErr = errors.Join(fileErr, fmt.Errorf("%s: %w", v.where, fault))
@@ -104,8 +115,49 @@ func (in *InForce) Again(fresh Source, environ []string) (*InForce, error) {
 	return fresh.Complete(environ)
 }
 
-// HasFile reports whether there is a file. A nil InForce has none.
-func (in *InForce) HasFile() bool { return in != nil && in.find(in.File).Value.String() != "" }
+// Text returns the text of the file; nil: there is none. A nil InForce has none.
+func (in *InForce) Text() []byte {
+	if in == nil {
+		return nil
+	}
+	return in.file
+}
+
+// Path returns the path of the file; "": there is none. A nil InForce has none.
+func (in *InForce) Path() string {
+	if in == nil {
+		return ""
+	}
+	return in.find(in.File).Value.String()
+}
+
+// Changed reports whether the file has another text by now.
+func (in *InForce) Changed() bool {
+	if in.Text() == nil {
+		return false
+	}
+	now, err := read(in.Path())
+	return err != nil || !bytes.Equal(now, in.file)
+}
+
+// Locate puts the place in the file, or the variable, before an error that begins with a flag.
+func (in *InForce) Locate(err error) error {
+	if err == nil || in == nil {
+		return err
+	}
+	for f := range in.each {
+		if from := in.from[f.Name]; from != "" && from != "--"+f.Name && namesFlag(err.Error(), f.Name) {
+			return fmt.Errorf("%s: %w", from, err)
+		}
+	}
+	return err
+}
+
+// namesFlag reports whether a text begins with a flag.
+func namesFlag(text, name string) bool {
+	rest, ok := strings.CutPrefix(text, "--"+name)
+	return ok && (rest == "" || strings.ContainsAny(rest[:1], " :,=;"))
+}
 
 // FromFile returns where in the file a setting has its value; "": nowhere. A nil InForce has no file.
 func (in *InForce) FromFile(name string) string {
@@ -120,10 +172,11 @@ func (in *InForce) FromFile(name string) string {
 
 // variables sets flags by variables. An empty variable says nothing.
 func (in *InForce) variables(environ []string) (all error) {
-	known := make(map[string]*pflag.Flag)
+	known, ends := make(map[string]*pflag.Flag), []string(nil)
 	for f := range in.each {
 		if !slices.Contains(in.NoOther, f.Name) {
 			known[in.Variable(f.Name)] = f
+			ends = append(ends, strings.TrimPrefix(in.Variable(f.Name), in.Prefix))
 		}
 	}
 	for _, entry := range slices.Sorted(slices.Values(environ)) {
@@ -134,8 +187,8 @@ func (in *InForce) variables(environ []string) (all error) {
 		f := known[name]
 		if f == nil {
 			fault := errors.New("there is no such setting")
-			if near := show.Nearest(name, slices.Collect(maps.Keys(known))); near != "" {
-				fault = fmt.Errorf("there is no such setting: did you mean %s?", near)
+			if near := show.Nearest(strings.TrimPrefix(name, in.Prefix), ends); near != "" {
+				fault = fmt.Errorf("there is no such setting: did you mean %s%s?", in.Prefix, near)
 			}
 			all = errors.Join(all, fmt.Errorf("%s: %w", name, fault))
 			continue
@@ -176,8 +229,10 @@ func (in *InForce) take(v value) error {
 		return fmt.Errorf("there is no setting %q: docs/CONFIGURATION.md lists them all", v.key)
 	case v.fault != nil:
 		return fmt.Errorf("%s: %w", v.key, v.fault)
-	case len(v.texts) > 1 && !isList(f):
+	case v.isList && !isList(f):
 		return fmt.Errorf("%s has one value, and not a list", v.key)
+	case v.isMap && !slices.Contains(in.JSON, v.key):
+		return fmt.Errorf("%s has one value, and not settings of its own", v.key)
 	}
 	if err := in.set(f, v.where, v.texts...); err != nil {
 		return fmt.Errorf("%s: %w", v.key, err)

@@ -37,7 +37,7 @@ func (o *of) source() Source {
 	g.BoolVar(&o.loud, "verbose", false, "how loud")
 	return Source{
 		Sections: []Section{{"Address", f}, {"Limits", g}}, Prefix: "APP_", File: "config", Secret: []string{"digest"},
-		NoFile: map[string]string{"foreground": "it comes too late"}, NoOther: []string{"check"},
+		NoFile: map[string]string{"foreground": "it comes too late"}, NoOther: []string{"check"}, JSON: []string{"max-limits"},
 	}
 }
 
@@ -83,7 +83,7 @@ max-limits:
 	var shown bytes.Buffer
 	in.Show(&shown)
 	for _, want := range []string{
-		"# Address\n", "\nmax-sessions: 1 ", " # --max-sessions\n", "\nlisten: of a variable ", " # APP_LISTEN\n", "/f.yaml:4\n", "\ndigest: (secret) ",
+		"# Address\n", "\nmax-sessions: 1 ", " # --max-sessions\n", "\nlisten: of a variable ", " # APP_LISTEN\n", "/f.yaml:4\n", "\n# digest: (secret) ",
 		"\nallow-origin: [a, b] ", `max-limits: {"nice":5,"nofile":1024} `, "\n# foreground: false ", " # default\n",
 	} {
 		if !strings.Contains(shown.String(), want) {
@@ -98,7 +98,7 @@ max-limits:
 	}
 
 	// What is shown means the same as a file, but for secrets.
-	again, _, err := complete(t, nil, nil, strings.ReplaceAll(shown.String(), masked, `"0123"`))
+	again, _, err := complete(t, nil, nil, shown.String())
 	if err != nil || again.most != 1 || again.listen != o.listen || again.json != o.json || again.wait != o.wait || !slices.Equal(again.origins, o.origins) {
 		t.Errorf("%+v, %v", again, err)
 	}
@@ -162,6 +162,7 @@ weather: fine
 		"a: b: c":               "f.yaml: mapping values are not allowed",
 		"rate: 1\nx:\n - a\n b": "f.yaml:4: ",
 		"- a":                   ":1: write settings as NAME: VALUE",
+		"rate: 1\n---\nb: [":    "f.yaml:",
 		"rate: 1\n---\nb: c":    ":2: a second document",
 		"max-limits: {1: {}}":   "max-limits: ",
 	} {

@@ -41,7 +41,7 @@ func (in *InForce) line(f *pflag.Flag) string {
 	case !set && f.DefValue == "":
 		return f.Name + ":"
 	case slices.Contains(in.Secret, f.Name) && set:
-		return f.Name + ": " + masked
+		return "# " + f.Name + ": " + masked
 	case isList && len(list.GetSlice()) == 0:
 		return f.Name + ":"
 	case isList:
@@ -51,7 +51,7 @@ func (in *InForce) line(f *pflag.Flag) string {
 	case strings.HasPrefix(text, "{"): // JSON is YAML
 		return f.Name + ": " + text
 	}
-	b, err := yaml.Marshal(&yaml.Node{Kind: yaml.ScalarNode, Value: text, Tag: tagOf(f)})
+	b, err := yaml.Marshal(&yaml.Node{Kind: yaml.ScalarNode, Value: text, Tag: tagOf(f, text)})
 	if err != nil {
 		return fmt.Sprintf("%s: %q", f.Name, text)
 	}
@@ -59,11 +59,14 @@ func (in *InForce) line(f *pflag.Flag) string {
 }
 
 // tagOf returns the type of a value in YAML.
-func tagOf(f *pflag.Flag) string {
+func tagOf(f *pflag.Flag, text string) string {
 	switch f.Value.Type() {
 	case "int", "int64":
 		return "!!int"
 	case "float64":
+		if !strings.ContainsAny(text, ".eE") {
+			return "!!int"
+		}
 		return "!!float"
 	case "bool":
 		return "!!bool"
