@@ -31,8 +31,8 @@ type Ledger interface {
 	Size() int
 }
 
-// compactFrom is the least size of a ledger that is compacted, in bytes. A ledger is compacted when it has doubled.
-const compactFrom = 4 << 20
+// A ledger is compacted when it has twice the bytes that count, and compactFrom at least. A ledger of compactMost is compacted when it has grown by an eighth.
+const compactFrom, compactMost = 4 << 20, 512 << 20
 
 // An Estate has the records of all owners, each under a unique name, and the chains of all processes. Any goroutine may call its methods.
 type Estate struct {
@@ -67,7 +67,7 @@ func of(l Ledger, log *slog.Logger) (*Estate, error) {
 		e.names[name] = true
 	}
 	if len(e.names) == 0 {
-		e.compactLater()
+		e.compactLater(l.Size())
 	}
 	return e, nil
 }
@@ -171,9 +171,9 @@ func (e *Estate) Revived() {
 // DropRest drops all records, chains and files of earlier servers for which nobody has called Owner, Chains or File. Revive is not called any more.
 func (e *Estate) DropRest() {
 	e.mu.Lock()
-	names, chains, files := e.names, e.chains, e.files
+	names, chains, files, counts := e.names, e.chains, e.files, e.found.Size()
 	e.found, e.names, e.writers, e.chains, e.files = record.Reader{}, nil, nil, nil, nil
-	e.compactLater()
+	e.compactLater(counts) // and not by its size: of servers that die soon, none would compact a ledger
 	e.mu.Unlock()
 	for name := range names {
 		e.append((&record.Writer{Owner: name}).Gone())
@@ -234,7 +234,7 @@ func (e *Estate) append(b []byte) bool {
 		if err := e.compact(); err != nil {
 			e.log.Error("what the next server needs could not be made shorter", "err", err)
 		}
-		e.compactLater()
+		e.compactLater(e.ledger.Size())
 	}
 	if err := e.ledger.Append(b); err != nil {
 		e.log.Error("the next server will not know what has changed", "err", err)
@@ -243,8 +243,10 @@ func (e *Estate) append(b []byte) bool {
 	return true
 }
 
-// compactLater sets when the ledger is compacted next. The caller holds mu, or is alone.
-func (e *Estate) compactLater() { e.compactAt = max(compactFrom, 2*e.ledger.Size()) }
+// compactLater sets when the ledger is compacted next. counts is how many of its bytes count now. The caller holds mu, or is alone.
+func (e *Estate) compactLater(counts int) {
+	e.compactAt = max(compactFrom, min(2*counts, max(compactMost, counts+counts/8)))
+}
 
 // compact removes the records that mean nothing any more. The caller holds mu.
 func (e *Estate) compact() error {

@@ -250,6 +250,34 @@ func TestLedgerStaysSmall(t *testing.T) {
 	}
 }
 
+// A ledger stays small although each server dies long before the ledger has doubled.
+func TestLedgerStaysSmallOverDeaths(t *testing.T) {
+	l := new(list)
+	big := string(bytes.Repeat([]byte("x"), 64<<10))
+	for server := range 100 {
+		e, err := of(l, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s state1
+		if server > 0 {
+			if err := e.Revive("o", &s); err != nil || s.B != "stays" {
+				t.Fatalf("%+v, %v", s, err)
+			}
+		}
+		o := e.Owner("o")
+		e.Revived()
+		e.DropRest()
+		for i := range 8 {
+			s = state1{A: fmt.Sprint(server, i, big), B: "stays"}
+			o.Keep(&s)
+		}
+	}
+	if l.size > 2*compactFrom {
+		t.Errorf("the ledger has %d bytes", l.size)
+	}
+}
+
 // pipe returns the pipe of a program, with text in it.
 func pipe(t *testing.T, text string) (r, w int) {
 	t.Helper()

@@ -184,6 +184,14 @@ func (d *decoder) record(b []byte) (owner []byte, kind byte, fields []byte) {
 	return owner, b[0], b[1:]
 }
 
+// Size returns how many bytes the records take that count.
+func (r *Reader) Size() (n int) {
+	for _, w := range r.owners {
+		n += w.whole + w.since
+	}
+	return n
+}
+
 // Owners returns the names of all owners that have not ended, sorted.
 func (r *Reader) Owners() []string { return slices.Sorted(maps.Keys(r.owners)) }
 
