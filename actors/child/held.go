@@ -29,6 +29,12 @@ type found struct {
 	tree *trees.Tree
 }
 
+// stray is a child of an earlier program that nobody wants, on its way to its end.
+type stray struct {
+	gone chan struct{} // closed when the stray is gone, or does not go
+	err  error         // why it does not go; read after gone
+}
+
 // Found lists the children of earlier programs that nobody has adopted yet, by name. Everything of them that is no descriptor comes from a note at
 // the holder. Adopt, or Start with the same name, takes such a child over.
 func (h *Host) Found() (list []Born) {
@@ -51,12 +57,14 @@ func (h *Host) EndStrays(wanted map[string]bool) (gone func() error) {
 	for i, p := range strays {
 		ending.Go(func() {
 			strike("stray adopted")
-			if errs[i] = p.finish(); errs[i] == nil {
-				h.mu.Lock()
-				defer h.mu.Unlock()
-				close(h.strays[p.tree.Name()])
+			errs[i] = p.finish()
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			s := h.strays[p.tree.Name()]
+			if s.err = errs[i]; s.err == nil {
 				delete(h.strays, p.tree.Name())
 			}
+			close(s.gone)
 		})
 	}
 	return func() error {
@@ -76,7 +84,7 @@ func (h *Host) adoptStrays(wanted map[string]bool) (all []*process) {
 			in.Abort()
 			p := h.adopt(f.Born, f.tree, in, nil)
 			h.mu.Lock()
-			h.strays[b.Name] = make(chan struct{})
+			h.strays[b.Name] = &stray{gone: make(chan struct{})}
 			h.mu.Unlock()
 			p.watch()
 			all = append(all, p)
@@ -85,16 +93,21 @@ func (h *Host) adoptStrays(wanted map[string]bool) (all []*process) {
 	return all
 }
 
-// awaitStray waits until a stray with a name is gone, if there is one.
-func (h *Host) awaitStray(name string, step func(what string)) {
+// awaitStray waits until a stray with a name is gone, if there is one. The error says that the stray does not go.
+func (h *Host) awaitStray(name string, step func(what string)) error {
 	h.mu.Lock()
-	gone := h.strays[name]
+	s := h.strays[name]
 	h.mu.Unlock()
-	if gone != nil {
-		step(fmt.Sprintf("end of the program %q of an earlier server", name))
-		strike("stray awaited")
-		<-gone
+	if s == nil {
+		return nil
 	}
+	step(fmt.Sprintf("end of the program %q of an earlier server", name))
+	strike("stray awaited")
+	<-s.gone
+	if s.err != nil {
+		return fmt.Errorf("a program of an earlier server has the name %q: %w", name, s.err)
+	}
+	return nil
 }
 
 // takeFound takes the found child with a name; nil: there is none.

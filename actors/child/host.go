@@ -50,8 +50,8 @@ type Host struct {
 	answerTime time.Duration // of new starts
 	closing    bool          // there are no new starts
 	live       map[*process]struct{}
-	found      map[string]*found        // by name: children of earlier programs that nobody has adopted
-	strays     map[string]chan struct{} // by name: those of found that nobody wants; closed when the stray is gone
+	found      map[string]*found // by name: children of earlier programs that nobody has adopted
+	strays     map[string]*stray // by name: those of found that nobody wants
 
 	holder Holder // nil: there is none
 	slots  *slots // of the holder
@@ -75,7 +75,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		answerTime:      cfg.AnswerTime,
 		live:            make(map[*process]struct{}),
 		found:           make(map[string]*found),
-		strays:          make(map[string]chan struct{}),
+		strays:          make(map[string]*stray),
 		holder:          cfg.Holder,
 		clean:           make(chan struct{}),
 		closed:          make(chan struct{}),

@@ -129,7 +129,9 @@ func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Sp
 		defer h.recovered(spec.Argv, &err)
 		step("end of what dead servers have left")
 		h.awaitTidy() // a cgroup that no tree has yet would be taken for a lost one
-		h.awaitStray(spec.Name, step)
+		if err := h.awaitStray(spec.Name, step); err != nil {
+			return err
+		}
 		path, apart, err = h.look(spec, step)
 		return err
 	})

@@ -146,6 +146,7 @@ func (r Reviver) Revive(name string, v any) error {
 	h.Write([]byte(name))
 	e := r.estate
 	dead := e.blamed[h.Sum64()]
+	r.at.name.Store(0) // the record before is not to blame for more deaths
 	r.at.dead.Store(dead)
 	r.at.name.Store(h.Sum64())
 	if dead >= maxDead {

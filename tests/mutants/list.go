@@ -646,8 +646,7 @@ var mutants = []mutant{
 	{file: "internal/holder/holder_linux.go", old: `		if m.Text != "" {`, new: `		if true {`, breaks: "held: more descriptors leave the note of a child as it is", in: "actors/child", run: "^TestDeathWithinAStart$/^jail_runs$"},
 	{file: "actors/child/held_linux.go", old: `	k.slot.send()
 `, new: ``, breaks: "held: a jail that may have its plan is not started again", run: "^TestDeathWithinAStart$/^jail_runs$"},
-	{file: "actors/child/start.go", old: `		h.awaitStray(spec.Name, step)
-`, new: ``, breaks: "held: a child with the name of a stray starts when the stray is gone", run: "^TestStrays$"},
+	{file: "actors/child/start.go", old: `h.awaitStray(spec.Name, step); err != nil {`, new: `error(nil); err != nil {`, breaks: "held: a child with the name of a stray starts when the stray is gone", run: "^TestStrays$"},
 	{file: "actors/child/held_linux.go", old: `runs = h.settleExec(f.PID)`, new: `runs = false`, breaks: "held: a program that runs is not started again", run: "^TestDeathWithinAStart$/^pipes_runs$"},
 	{file: "actors/child/confine/confine_linux.go", old: `receive(socket, buf, unix.MSG_PEEK)`, new: `receive(socket, buf, 0)`, breaks: "held: the next server hears how a jail has ended", in: "actors/child", run: "^TestHeldLives$/^group_jail_reaped$"},
 	{file: "actors/child/trees/contain_linux.go", old: `s.zombie && number(field) <= 1`, new: `s.zombie`, breaks: "the kill of a tree ends a process whose main thread has ended", run: "^TestProcessWithoutMainThread$"},
