@@ -217,7 +217,7 @@ func Check(url string, o *ServerOptions) error {
 
 // listen listens at an address that Check has accepted.
 func listen(url string, kept map[string]*os.File) (_ *socket, shown string, err error) {
-	if path, ok := strings.CutPrefix(url, "unix://"); ok && path != "" {
+	if path, ok := strings.CutPrefix(url, "unix://"); ok {
 		if path, err = filepath.Abs(path); err != nil {
 			return nil, "", fmt.Errorf("listen at %s: %w", url, err)
 		}

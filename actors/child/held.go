@@ -55,14 +55,17 @@ func (h *Host) EndStrays(wanted map[string]bool) (gone func() error) {
 	errs := make([]error, len(strays))
 	var ending sync.WaitGroup
 	for i, p := range strays {
+		s := &stray{gone: make(chan struct{})}
+		h.mu.Lock()
+		h.strays[p.tree.Name()] = s
+		h.mu.Unlock()
 		ending.Go(func() {
 			strike("stray adopted")
-			errs[i] = p.finish()
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			s := h.strays[p.tree.Name()]
-			if s.err = errs[i]; s.err == nil {
+			s.err = p.finish()
+			if errs[i] = s.err; s.err == nil {
+				h.mu.Lock()
 				delete(h.strays, p.tree.Name())
+				h.mu.Unlock()
 			}
 			close(s.gone)
 		})
@@ -83,9 +86,6 @@ func (h *Host) adoptStrays(wanted map[string]bool) (all []*process) {
 			in := NewIntake(0, budget.NewOutput(0, func() {}), nil, func() {})
 			in.Abort()
 			p := h.adopt(f.Born, f.tree, in, nil)
-			h.mu.Lock()
-			h.strays[b.Name] = &stray{gone: make(chan struct{})}
-			h.mu.Unlock()
 			p.watch()
 			all = append(all, p)
 		}

@@ -52,7 +52,7 @@ const (
 	calmMost = 128 << 20
 )
 
-// collectLater ends the time without garbage collection that a server begins with that follows another.
+// collectLater has garbage collected from calm on. A server that follows another one has collected none until it calls collectLater.
 func collectLater() {
 	most := debug.SetMemoryLimit(-1)
 	used := []metrics.Sample{{Name: "/memory/classes/total:bytes"}}

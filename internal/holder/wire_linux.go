@@ -53,7 +53,7 @@ import (
 )
 
 // Version is the version of the messages. Holder and server compare their versions before anything else.
-const Version = 2
+const Version = 3
 
 // Kind is the kind of a Message.
 type Kind uint8

@@ -156,7 +156,7 @@ func (r *Reader) Read(record []byte) (err error) {
 	defer d.recover(&err)
 	owner, kind, fields := d.record(record)
 	w := r.owners[string(owner)]
-	if kind != kindWhole && (kind != kindGone || len(fields) > 0) && (kind != kindChanged || w == nil) {
+	if right := kind == kindWhole || kind == kindGone && len(fields) == 0 || kind == kindChanged && w != nil; !right {
 		d.path = []string{string(owner)}
 		d.refuse(errDamaged)
 	}

@@ -31,21 +31,22 @@ const Prefix, Variable = "TROUPE_SERVE_", "TROUPE_SERVE_NO_HOLDER"
 // isStdio reports whether a value of --listen is for a server on stdio.
 func isStdio(listen string) bool { return listen == "stdio" || listen == "stdio://" }
 
+// yes reports whether a value of a flag is true. A value that is neither true nor false counts, too: the server says what is wrong with it.
+func yes(value string) bool {
+	is, err := strconv.ParseBool(value)
+	return is || err != nil
+}
+
 // wanted reports whether a server with these arguments has a holder. A server on stdio has none: nobody can resume a session there.
 func wanted(args []string, getenv func(string) string) bool {
 	listens, says := false, false // the arguments say at what address, and whether there is a holder
 	for _, arg := range args {
 		switch name, value, _ := strings.Cut(arg, "="); {
-		case arg == "--"+Flag, arg == "--help", arg == "-h", arg == "--"+Check, arg == "--"+Show:
+		case arg == "--"+Flag, arg == "--"+Check, arg == "--"+Show, arg == "--help", arg == "-h":
 			return false
-		case name == "--"+Check, name == "--"+Show:
-			if yes, err := strconv.ParseBool(value); yes || err != nil {
-				return false
-			}
+		case (name == "--"+Check || name == "--"+Show || name == "--"+Flag) && yes(value):
+			return false
 		case name == "--"+Flag:
-			if off, err := strconv.ParseBool(value); off || err != nil { // the server says what is wrong
-				return false
-			}
 			says = true
 		case isStdio(arg), name == "--listen" && isStdio(value):
 			return false
@@ -53,10 +54,8 @@ func wanted(args []string, getenv func(string) string) bool {
 			listens = true
 		}
 	}
-	if off := getenv(Variable); off != "" && !says {
-		if off, err := strconv.ParseBool(off); off || err != nil {
-			return false
-		}
+	if off := getenv(Variable); off != "" && !says && yes(off) {
+		return false
 	}
 	return listens || !isStdio(getenv(Prefix+"LISTEN"))
 }

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ type value struct {
 	fault      error
 }
 
-// read reads a file.
+// read reads a file. The text of an empty file is not nil.
 func read(path string) (text []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -40,13 +41,13 @@ func read(path string) (text []byte, err error) {
 	case len(data) > maxFile:
 		return nil, fmt.Errorf("%s has more than %d bytes", path, maxFile)
 	}
-	return append([]byte{}, data...), nil // nil would be no file
+	return data, nil
 }
 
 // parse reads the text of a file: a mapping of names to values. A value is a scalar, a list of scalars, or a mapping, to be written as JSON. After a fault the other
 // values are returned, too.
 func parse(path string, data []byte) (all []value, err error) {
-	d := yaml.NewDecoder(strings.NewReader(string(data)))
+	d := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
 	switch err := d.Decode(&doc); {
 	case errors.Is(err, io.EOF): // nothing but comments

@@ -50,11 +50,20 @@ func (s *Source) Variable(name string) string {
 	return s.Prefix + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(name))
 }
 
-// each yields all flags, in their order.
+// of calls do with each setting of a section, in their order.
+func (s *Source) of(part Section, do func(*pflag.Flag)) {
+	part.VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(s.NoOther, f.Name) {
+			do(f)
+		}
+	})
+}
+
+// each yields all settings, in their order.
 func (s *Source) each(yield func(*pflag.Flag) bool) {
 	more := true
 	for _, part := range s.Sections {
-		part.VisitAll(func(f *pflag.Flag) { more = more && yield(f) })
+		s.of(part, func(f *pflag.Flag) { more = more && yield(f) })
 	}
 }
 
@@ -174,10 +183,8 @@ func (in *InForce) FromFile(name string) string {
 func (in *InForce) variables(environ []string) (all error) {
 	known, ends := make(map[string]*pflag.Flag), []string(nil)
 	for f := range in.each {
-		if !slices.Contains(in.NoOther, f.Name) {
-			known[in.Variable(f.Name)] = f
-			ends = append(ends, strings.TrimPrefix(in.Variable(f.Name), in.Prefix))
-		}
+		known[in.Variable(f.Name)] = f
+		ends = append(ends, strings.TrimPrefix(in.Variable(f.Name), in.Prefix))
 	}
 	for _, entry := range slices.Sorted(slices.Values(environ)) {
 		name, text, _ := strings.Cut(entry, "=")
@@ -219,9 +226,7 @@ func (in *InForce) take(v value) error {
 	case f == nil:
 		var names []string
 		for f := range in.each {
-			if !slices.Contains(in.NoOther, f.Name) {
-				names = append(names, f.Name)
-			}
+			names = append(names, f.Name)
 		}
 		if near := show.Nearest(strings.ReplaceAll(v.key, "_", "-"), names); near != "" {
 			return fmt.Errorf("there is no setting %q: did you mean %s?", v.key, near)

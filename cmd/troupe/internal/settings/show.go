@@ -21,10 +21,7 @@ func (in *InForce) Show(w io.Writer) {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintf(w, "# %s\n", part.Title)
-		part.VisitAll(func(f *pflag.Flag) {
-			if slices.Contains(in.NoOther, f.Name) {
-				return
-			}
+		in.of(part, func(f *pflag.Flag) {
 			line, from := in.line(f), cmp.Or(in.from[f.Name], "default")
 			if _, never := in.NoFile[f.Name]; never || f.Name == in.File || strings.HasSuffix(line, ":") {
 				line = "# " + line
@@ -78,8 +75,8 @@ func tagOf(f *pflag.Flag, text string) string {
 func (s *Source) Page(w io.Writer) {
 	for _, part := range s.Sections {
 		fmt.Fprintf(w, "\n## %s\n\n| key and flag | variable | default | what it does |\n|---|---|---|---|\n", part.Title)
-		part.VisitAll(func(f *pflag.Flag) {
-			if slices.Contains(s.NoOther, f.Name) || f.Hidden {
+		s.of(part, func(f *pflag.Flag) {
+			if f.Hidden {
 				return
 			}
 			takes, text := pflag.UnquoteUsage(f)
