@@ -1100,7 +1100,7 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/settings/settings.go", old: `	case never:
 		return fmt.Errorf("%s cannot`, new: `	case never && false:
 		return fmt.Errorf("%s cannot`, breaks: "a setting that would come too late in a file is refused there", run: "^TestFaults$"},
-	{file: "cmd/troupe/internal/settings/show.go", old: `slices.Contains(in.Secret, f.Name) && set`, new: `false`, breaks: "settings are shown without secrets", run: "^TestOrder$"},
+	{file: "cmd/troupe/internal/settings/show.go", old: `slices.Contains(in.Secret, f.Name) && set`, new: `slices.Contains(in.Secret, f.Name) && !set`, breaks: "settings are shown without secrets", run: "^TestOrder$"},
 	{file: "cmd/troupe/internal/settings/file.go", old: `		first[v.key] = key.Line`, new: ``, breaks: "a setting that is twice in a file is refused", run: "^TestFaults$"},
 	{file: "cmd/troupe/serve.go", old: `				o.readAgain(level)`, new: ``, breaks: "a server without a holder reads its settings again", in: "tests", run: "^TestSettingsWithoutHolder$"},
 	{file: "internal/record/changes.go", old: `				known = false`, new: `				known = true`, breaks: "a field of another version does not come back"},
