@@ -70,6 +70,7 @@ func (c *connections) connect(ctx actor.Context, m message.Connect) {
 	}
 	live := c.count(ctx)
 	if live >= c.env.MaxConnections+spareConnections {
+		c.env.Meters.Refused.Add("limit", 1)
 		c.refuse(ctx, m.Conn, protocol.CloseTryLater, c.env.TooManyConnections())
 		return
 	}
@@ -81,6 +82,7 @@ func (c *connections) connect(ctx actor.Context, m message.Connect) {
 		c.refuse(ctx, m.Conn, protocol.CloseInternalError, "internal error")
 		return
 	}
+	c.env.Meters.Connections.Add(1)
 	c.count(ctx)
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/internal/meters"
 	"github.com/b6f6fdd7/troupe/actors/slab"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/arena"
@@ -88,11 +89,14 @@ type Intake struct {
 	Chain *arena.Chain
 	// Input has the bytes that the child's stdin has taken and the child has not, which then outlive the server. Nil: memory of this program has.
 	Input *arena.Chain
+	// Waits gets the waits for credit, by Cause. Nil: nobody counts them. Fixed before the first Take.
+	Waits *[3]meters.Wait
 
 	mu       sync.Mutex
 	credit   sync.Cond // broadcast on changes that may give credit; at most two pumps wait
 	facts    []Fact
 	notified bool          // the actor was told and has not yet found the intake empty
+	told     time.Time     // when; zero: Told has returned it
 	limit    int64         // most bytes the log may keep until its owner has received them
 	pinned   int64         // bytes the log keeps now because its owner has not received them
 	retained int64         // bytes the log holds now, history included
@@ -101,6 +105,7 @@ type Intake struct {
 	charged  int64         // bytes of retained+flight charged to the budget
 	waiting  int           // pumps waiting for credit
 	since    time.Time     // start of the current wait; valid while waiting > 0
+	cause    Cause         // of the current wait, at its start
 	waited   time.Duration // sum of all earlier waits
 	settled  uint64        // how many Facts were settled
 	grows    uint64        // the number of the Fact to whose room a pump writes, from 1 on: Next does not return the Fact; 0: none
@@ -145,11 +150,15 @@ func (in *Intake) Take(max int) (c Credit, ok bool) {
 		}
 		waits = true
 		if in.waiting++; in.waiting == 1 {
-			in.since = time.Now()
+			in.since, in.cause = time.Now(), in.why()
 		}
 		defer func() {
 			if in.waiting--; in.waiting == 0 {
-				in.waited += time.Since(in.since)
+				d := time.Since(in.since)
+				in.waited += d
+				if in.Waits != nil {
+					in.Waits[in.cause].Add(d)
+				}
 			}
 		}()
 	}
@@ -203,15 +212,21 @@ const (
 func (in *Intake) Starved() (since time.Time, by Cause) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	switch {
-	case in.waiting == 0:
+	if in.waiting == 0 {
 		return time.Time{}, ByOwner
-	case in.rate.Waits():
-		return in.since, ByRate
-	case in.room(bufferSize) > 0:
-		return in.since, ByBudget
 	}
-	return in.since, ByOwner
+	return in.since, in.why()
+}
+
+// why returns why a pump gets no credit now. The caller holds the lock.
+func (in *Intake) why() Cause {
+	switch {
+	case in.rate.Waits():
+		return ByRate
+	case in.room(bufferSize) > 0:
+		return ByBudget
+	}
+	return ByOwner
 }
 
 // HeldBack is the total time for which output was held back. During that time the program may have
@@ -358,8 +373,7 @@ func (in *Intake) PutKept(s protocol.Stream, r Room, offset uint64, c Credit) {
 	f := &in.facts[in.grows-in.settled-1]
 	f.Kept = in.Chain.Extend(f.Kept, r.n)
 	f.Data, in.grows = f.Kept.Data(), 0
-	tell := !in.notified
-	in.notified = true
+	tell := in.tell()
 	wake := in.returnLocked(unused)
 	in.mu.Unlock()
 	budget.Wake(wake)
@@ -434,8 +448,7 @@ func (in *Intake) put(f Fact, unused Credit) (taken bool) {
 	if !in.merge(f) {
 		in.facts = append(in.facts, f)
 	}
-	tell := !in.notified
-	in.notified = true
+	tell := in.tell()
 	wake := in.returnLocked(unused)
 	in.mu.Unlock()
 	budget.Wake(wake)
@@ -444,6 +457,23 @@ func (in *Intake) put(f Fact, unused Credit) (taken bool) {
 		in.notify()
 	}
 	return true
+}
+
+// tell reports whether the caller has to call notify.
+func (in *Intake) tell() bool {
+	if in.notified {
+		return false
+	}
+	in.notified, in.told = true, time.Now()
+	return true
+}
+
+// Told returns when the actor was told of the Facts that it has not asked about since. Each time is returned once; after that Told returns the zero Time.
+func (in *Intake) Told() (at time.Time) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	at, in.told = in.told, time.Time{}
+	return at
 }
 
 // merge appends output to the last Fact, if both are of the same stream. The oldest Fact stays

@@ -77,6 +77,13 @@ func (a *admission) stillFull() (full, over bool, released uint64) {
 	return a.watched, a.over, a.released
 }
 
+// isFull reports whether the next request would wait.
+func (a *admission) isFull() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.full() || a.over
+}
+
 // take counts a request of so many bytes, at least 1.
 func (a *admission) take(bytes int) {
 	a.memory.Force(bytes) // the request is in memory already

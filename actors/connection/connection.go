@@ -215,11 +215,15 @@ func (c *connection) start(ctx actor.Context) {
 	}
 	c.conn.SetPongHandler(func(payload []byte) {
 		if len(payload) == 8 {
-			pong(binary.BigEndian.Uint64(payload))
+			serial := binary.BigEndian.Uint64(payload)
+			if serial == pongs.asked.Load() && serial > pongs.newest.Load() {
+				s.Meters.Pong.Since(time.Unix(0, c.writer.pinged.Load())).End()
+			}
+			pong(serial)
 		}
 	})
 	c.limit(protocol.MaxGreeting)
-	c.writer = newWriter(c.conn, c.admit, pong)
+	c.writer = newWriter(c.conn, c.admit, &s.Meters, pong)
 	c.writer.most = c.about.MaxMessage
 	w, conn, admit := c.writer, c.conn, c.admit
 	w.failed = func(err error) { root.Send(self, ended{err}) }
@@ -238,11 +242,13 @@ func (c *connection) start(ctx actor.Context) {
 				root.Send(self, ended{err})
 				return
 			}
+			read := time.Now()
 			if incoming.codec == nil {
 				incoming.codec = codecOf(conn.Subprotocol())
 				w.codec = incoming.codec // nothing is written before the first frame has come
 			}
 			in := incoming.decode(frame)
+			in.count(&s.Meters, len(frame), read)
 			admit.take(in.weight)
 			root.Send(self, in)
 		}

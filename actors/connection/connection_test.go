@@ -17,6 +17,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/internal/meters"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/actors/spool"
@@ -294,7 +295,7 @@ func TestStoppedWriterReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWriter(nil, nil, nil)
+	w := newWriter(nil, nil, new(meters.Meters), nil)
 	w.begin = func() {} // nothing is written
 	w.output(outgoing{delivery: &message.Delivery{Entries: []outlog.Entry{{Seq: 1, Kind: outlog.Output, Spooled: file.Extent(at, 3)}}}})
 	file.Free(at, 3) // as the log does

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/actors/internal/meters"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -61,7 +62,7 @@ func TestInitializeDecidesTheWire(t *testing.T) {
 
 // A connection keeps no names that the server never sends, and each name once.
 func TestOptOutKeepsKnownNames(t *testing.T) {
-	w := newWriter(nil, nil, nil)
+	w := newWriter(nil, nil, new(meters.Meters), nil)
 	for range 2 {
 		w.optOut([]string{"no/such", protocol.NotifyOutput, protocol.NotifyExited, protocol.NotifyOutput, ""})
 	}
@@ -90,7 +91,7 @@ func TestNotInitialized(t *testing.T) {
 		undecided: "client must call initialize before using filesystem methods",
 		dialect:   "Not initialized",
 	} {
-		c := &connection{table: All, writer: newWriter(nil, nil, nil)}
+		c := &connection{table: All, writer: newWriter(nil, nil, new(meters.Meters), nil)}
 		c.writer.begin = func() {}
 		c.request(nil, inbound{kind: protocol.Request, method: protocol.MethodFsReadFile, entry: All.methods[protocol.MethodFsReadFile], wire: wire})
 		if answer, _ := c.writer.next(); answer.err == nil || answer.err.Code != -32600 || answer.err.Message != want {

@@ -33,14 +33,14 @@ func (c *connection) readEvents(ctx actor.Context, in inbound, p protocol.Server
 	}
 	result := c.env.Journal.Read(q)
 	if len(result.Events) > 0 || p.WaitMs == 0 {
-		c.tellEvents(pending{id: in.id, weight: in.weight}, result)
+		c.tellEvents(pending{asked: in.asked}, result)
 		return
 	}
 	c.token++
 	token := c.token
 	due := c.later(ctx, func(c *connection, ctx actor.Context) { c.eventsDue(ctx, token) })
 	q.AfterUs = result.NextUs
-	c.pending[c.token] = pending{id: in.id, weight: in.weight, events: &eventsWait{
+	c.pending[c.token] = pending{asked: in.asked, events: &eventsWait{
 		question: q,
 		timer:    time.AfterFunc(env.FromMillis(p.WaitMs), due),
 		cancel:   c.env.Journal.Wait(q, due),
@@ -62,5 +62,5 @@ func (c *connection) eventsDue(ctx actor.Context, token uint64) {
 func (c *connection) tellEvents(p pending, result protocol.ServerEventsResult) {
 	n := encoded(eventBytes * len(result.Events))
 	c.memory.Force(n)
-	c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, held: n})
+	c.writer.control(outgoing{asked: p.asked, body: result, held: n})
 }

@@ -243,7 +243,7 @@ func (c *connection) fileDone(ctx actor.Context, m fileDone) {
 		if reword := in.entry.in(in.wire).reword; reword != nil {
 			m.result = reword(m.result)
 		}
-		c.writer.control(outgoing{id: in.id, weight: in.weight, body: m.result, held: call.held})
+		c.writer.control(outgoing{asked: in.asked, body: m.result, held: call.held})
 	}
 	c.files.Done(&call.turn, bytes)
 	c.writer.control(outgoing{written: c.later(ctx, func(c *connection, ctx actor.Context) {

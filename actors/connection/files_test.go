@@ -14,6 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/remote"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/meters"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -43,7 +44,7 @@ func TestHandleWithoutName(t *testing.T) {
 func TestWrongSandboxIsRefusedFirst(t *testing.T) {
 	f := newFileCalls(nil, nil)
 	defer f.end(turns.New(9))
-	c := &connection{files: f, writer: newWriter(nil, nil, nil)}
+	c := &connection{files: f, writer: newWriter(nil, nil, new(meters.Meters), nil)}
 	c.writer.begin = func() {}
 	asks := protocol.Confinement{Sandbox: []byte("{}")}
 	_, err := asks.Asked()

@@ -245,7 +245,7 @@ func (c *connection) httpAnswered(ctx actor.Context, m httpAnswered) {
 	case m.err != nil:
 		c.fail(in, httpError(m.err))
 	case m.call.streamed: // after the last piece of an earlier stream of the same name
-		c.answerInTurn(pending{id: in.id, weight: in.weight}, m.result, nil)
+		c.answerInTurn(pending{asked: in.asked}, m.result, nil)
 		return
 	default:
 		c.respond(in, m.result)

@@ -2,21 +2,29 @@ package connection
 
 import (
 	"errors"
+	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/internal/meters"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // inbound is a decoded frame, from the reader to its connection.
 type inbound struct {
-	kind   protocol.Kind // 0 when the frame could not be decoded
-	id     protocol.ID
+	kind protocol.Kind // 0 when the frame could not be decoded
+	asked
 	method string
 	params any             // as a value of the protocol's type; nil if the method has none here
 	err    *protocol.Error // the frame or its params are wrong
-	weight int             // in the admission
 	entry  *Method         // of a request or notification; nil when the frame could not be decoded
 	wire   wire            // that the message speaks
+}
+
+// asked is what an answer needs of its request.
+type asked struct {
+	id     protocol.ID
+	weight int         // in the admission; 0: no request
+	span   meters.Span // from the request until its answer is written; zero: not measured
 }
 
 // Params decodes params of type P.
@@ -61,7 +69,7 @@ func codecOf(subprotocol string) protocol.Codec {
 
 // decode decodes a frame. The result does not alias the frame.
 func (i *incoming) decode(frame []byte) inbound {
-	in := inbound{weight: max(len(frame), 1), wire: i.wire}
+	in := inbound{asked: asked{weight: max(len(frame), 1)}, wire: i.wire}
 	msg, err := i.codec.Decode(frame)
 	if err != nil {
 		in.id, in.err = protocol.InvalidID, wireerr.From(err)
@@ -87,4 +95,27 @@ func (i *incoming) decode(frame []byte) inbound {
 		i.wire = in.wire
 	}
 	return in
+}
+
+// count counts a frame read at a time, and begins the span of a request whose time is measured: other requests may wait for a program.
+func (in *inbound) count(m *meters.Meters, bytes int, read time.Time) {
+	m.Received.Add(bytes)
+	switch {
+	case in.entry == nil:
+		m.Requests.Add("unreadable", 1)
+		return
+	case in.entry.Name == "":
+		m.Requests.Add("unknown", 1)
+		return
+	}
+	m.Requests.Add(in.entry.Name, 1)
+	switch {
+	case in.kind == protocol.Notification:
+	case in.entry.Name == protocol.MethodProcessStart, in.entry.Name == protocol.MethodGroupStart:
+		in.span = m.Start.Since(read)
+	case in.entry.Name == protocol.MethodProcessWrite:
+		in.span = m.Write.Since(read)
+	case in.entry.section.About == "file":
+		in.span = m.Files.Since(read)
+	}
 }

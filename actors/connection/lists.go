@@ -103,7 +103,7 @@ func (c *connection) goOnListing(ctx actor.Context) {
 		err, held = protocol.Errorf(protocol.KindBusy, protocol.CodeInternal, "%v: try again later", budget.ErrFull), 0
 	}
 	for _, r := range c.lists.asked {
-		c.answer(pending{id: r.in.id, weight: r.in.weight}, result, err)
+		c.answer(pending{asked: r.in.asked}, result, err)
 	}
 	c.writer.control(outgoing{held: held, written: c.later(ctx, func(c *connection, ctx actor.Context) {
 		c.lists.now = nil

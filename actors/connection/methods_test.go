@@ -12,6 +12,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/meters"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -82,7 +83,7 @@ func TestMethodsChangeByDefault(t *testing.T) {
 		{attached, protocol.RoleOwner, protocol.CodeInvalidRequest},
 		{opened, "", protocol.CodeInvalidRequest},
 	} {
-		c := &connection{env: new(env.Env), stage: test.stage, attachment: attachment{role: test.role}, writer: newWriter(nil, nil, nil)}
+		c := &connection{env: new(env.Env), stage: test.stage, attachment: attachment{role: test.role}, writer: newWriter(nil, nil, new(meters.Meters), nil)}
 		c.writer.begin = func() {}
 		handled = false
 		c.request(nil, inbound{kind: protocol.Request, method: foo.Name, entry: foo, params: protocol.ProcessWaitParams{}})
@@ -96,7 +97,7 @@ func TestMethodsChangeByDefault(t *testing.T) {
 // A method whose entry says that it only reads, and whose function changes a file, is done for nobody: observers may send it, and a repeat is
 // done again.
 func TestMethodsThatReadChangeNoFile(t *testing.T) {
-	c := &connection{env: new(env.Env), files: newFileCalls(nil, nil), writer: newWriter(nil, nil, nil)}
+	c := &connection{env: new(env.Env), files: newFileCalls(nil, nil), writer: newWriter(nil, nil, new(meters.Meters), nil)}
 	c.writer.begin = func() {}
 	c.fileRequest(nil, inbound{method: "fs/foo", entry: &Method{Observer: Reads}}, func(call *fileCall) error {
 		return call.makes("file:///x", files.Call{Op: files.OpRemove})

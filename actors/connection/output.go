@@ -2,6 +2,7 @@ package connection
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/connection/window"
@@ -122,6 +123,9 @@ func (c *connection) delivery(ctx actor.Context, m message.Delivery) {
 		c.passLast(ctx, s)
 	}
 	c.flush(ctx, false)
+	if s.waiting != nil {
+		s.waiting.At = time.Time{} // it waits for the client, and not for the server
+	}
 }
 
 // measured describes a delivery for the window.

@@ -24,8 +24,7 @@ type requests struct {
 
 // pending is a request without an answer.
 type pending struct {
-	id     protocol.ID
-	weight int
+	asked
 	of     *stream // of the process that is asked; nil: another actor is
 	server bool    // the answer waits for the server alone
 	// then goes on with the reply. Nil: the reply answers the request.
@@ -97,7 +96,7 @@ func (c *connection) environmentStatus(_ actor.Context, in inbound, _ struct{}) 
 func (c *connection) askHost(ctx actor.Context, in inbound, look func() error, answer func(*connection, error)) {
 	c.token++
 	token := c.token
-	c.pending[token] = pending{id: in.id, weight: in.weight, server: true}
+	c.pending[token] = pending{asked: in.asked, server: true}
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	c.env.Host.Ask(child.Spec{Owner: c.sessionID}, func(func(string)) error { return look() }, func(err error) {
 		root.Send(self, goOn{func(c *connection, ctx actor.Context) {
@@ -270,7 +269,7 @@ func (c *connection) waiting() bool {
 // ask passes a request on to an actor, which answers it.
 func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pending) {
 	c.recordRequest(in)
-	p.id, p.weight, p.server = in.id, in.weight, p.server || in.entry.Server
+	p.asked, p.server = in.asked, p.server || in.entry.Server
 	c.send(ctx, pid, message.Request{Params: in.params, Guest: c.guest}, p)
 }
 
@@ -328,7 +327,7 @@ func readOf(params *protocol.ProcessReadParams) func(*connection, actor.Context,
 		} else if n <= deliveryBytes {
 			c.memory.Force(encoded(n))
 		}
-		c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, held: encoded(n)})
+		c.writer.control(outgoing{asked: p.asked, body: result, held: encoded(n)})
 		if c.streams[params.ProcessID] == p.of && m.To > m.From {
 			c.askRead(ctx, c.window.Sent(&p.of.out, m.From, m.To, int64(n), 0))
 		}
@@ -383,18 +382,18 @@ func (c *connection) readAgain(ctx actor.Context, r fullRead) {
 }
 
 func (c *connection) answer(p pending, result any, err *protocol.Error) {
-	c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, err: err})
+	c.writer.control(outgoing{asked: p.asked, body: result, err: err})
 }
 
 // answerInTurn answers after all output in the writer.
 func (c *connection) answerInTurn(p pending, result any, err *protocol.Error) {
-	c.writer.output(outgoing{id: p.id, weight: p.weight, body: result, err: err})
+	c.writer.output(outgoing{asked: p.asked, body: result, err: err})
 }
 
 func (c *connection) respond(in inbound, result any) {
-	c.answer(pending{id: in.id, weight: in.weight}, result, nil)
+	c.answer(pending{asked: in.asked}, result, nil)
 }
 
 func (c *connection) fail(in inbound, err *protocol.Error) {
-	c.answer(pending{id: in.id, weight: in.weight}, nil, err)
+	c.answer(pending{asked: in.asked}, nil, err)
 }

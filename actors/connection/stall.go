@@ -1,6 +1,8 @@
 package connection
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -99,4 +101,23 @@ func (c *connection) stallDue(ctx actor.Context) {
 		return
 	}
 	env.After(ctx, stallTime/stallParts, stallDue{})
+}
+
+// String names a stage.
+func (s stage) String() string {
+	return [...]string{"opened", "attaching", "attached", "ready", "evicted"}[s]
+}
+
+// Stands implements env.Stander.
+func (c *connection) Stands() (state string, waits []string) {
+	if n := len(c.pending); n > 0 {
+		waits = append(waits, fmt.Sprintf("answers to %d requests", n))
+	}
+	if c.window.Full() {
+		waits = append(waits, "the client reads: its window is full")
+	}
+	if c.admit.isFull() {
+		waits = append(waits, "room for the next request")
+	}
+	return fmt.Sprintf("%s as %s, %d streams", c.stage, cmp.Or(string(c.role), "nobody"), len(c.streams)), waits
 }

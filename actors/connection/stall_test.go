@@ -72,7 +72,7 @@ func (c *goneConn) Admit()            {}
 func slowDisk(t *testing.T, turns *turns.Pool, test func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error)) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		disk := make(chan struct{})
-		troupe := spawn(func() actor.Actor { return slowSession{make(chan asked, 10)} })
+		troupe := spawn(func() actor.Actor { return slowSession{make(chan question, 10)} })
 		ours, theirs := transport.Pipe("")
 		conn := &goneConn{Conn: theirs}
 		s := &env.Env{FileTurns: turns, Info: &protocol.EnvironmentInfo{Cwd: "file:///"}, Config: config.Config{Log: slog.New(slog.DiscardHandler), Faults: faults.New(func(_ *actor.PID, what any) {

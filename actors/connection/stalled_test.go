@@ -19,9 +19,9 @@ import (
 
 // slowSession stands for the troupe and a session: slowSession answers an Attach at once,
 // and a Request when the test says so.
-type slowSession struct{ requests chan asked }
+type slowSession struct{ requests chan question }
 
-type asked struct {
+type question struct {
 	sender *actor.PID
 	token  uint64
 }
@@ -31,7 +31,7 @@ func (s slowSession) Receive(ctx actor.Context) {
 	case message.Attach:
 		ctx.Respond(message.Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: protocol.RoleOwner})
 	case message.Request:
-		s.requests <- asked{ctx.Sender(), m.Token}
+		s.requests <- question{ctx.Sender(), m.Token}
 	}
 }
 
@@ -50,7 +50,7 @@ func TestStalledConnection(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
-				session := slowSession{make(chan asked, 10)}
+				session := slowSession{make(chan question, 10)}
 				troupe := spawn(func() actor.Actor { return session })
 				ours, theirs := transport.Pipe("")
 				s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/meters"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/internal/fifo"
@@ -23,11 +26,13 @@ type writer struct {
 	admit   *admission
 	caps    protocol.Capabilities // of the client; set before output is sent
 	refused []string              // notifications that the client does not want; set before output is sent
-	ponged  func(uint64)          // called instead of a Ping, for a transport without pings
-	most    int                   // bytes of a message at most; 0: not bounded here
-	pinging bool                  // of the goroutine: the transport has pings
-	begin   func()                // has work run on a goroutine
-	failed  func(error)           // the transport has; called once, by the goroutine
+	meters  *meters.Meters
+	ponged  func(uint64) // called instead of a Ping, for a transport without pings
+	most    int          // bytes of a message at most; 0: not bounded here
+	pinging bool         // of the goroutine: the transport has pings
+	pinged  atomic.Int64 // when the last Ping was written, in nanoseconds since the Unix epoch
+	begin   func()       // has work run on a goroutine
+	failed  func(error)  // the transport has; called once, by the goroutine
 
 	mu      sync.Mutex
 	first   fifo.Queue[outgoing] // answers, notifications
@@ -40,11 +45,10 @@ type writer struct {
 // outgoing is a thing to write: an answer, a notification, a delivery or a ping. Or outgoing has a
 // function to call when everything before has been written.
 type outgoing struct {
-	id       protocol.ID     // of an answer
+	asked                    // of an answer
 	err      *protocol.Error // of an answer: the failure
 	method   string          // of a notification
 	body     any             // result or params
-	weight   int             // of an answer: the weight of its request in the admission; 0: no request
 	held     int             // of the connection's memory, until written
 	delivery *message.Delivery
 	ping     uint64 // serial; 0: no ping
@@ -57,8 +61,8 @@ type closeFrame struct {
 	reason string
 }
 
-func newWriter(conn message.Conn, admit *admission, ponged func(uint64)) *writer {
-	return &writer{conn: conn, admit: admit, ponged: ponged, pinging: true}
+func newWriter(conn message.Conn, admit *admission, m *meters.Meters, ponged func(uint64)) *writer {
+	return &writer{conn: conn, admit: admit, meters: m, ponged: ponged, pinging: true}
 }
 
 // optOut keeps notifications from the client, from now on.
@@ -168,16 +172,38 @@ func (w *writer) drain() (err error) {
 			encodings.Put(buf)
 		}
 	}()
+	var read time.Time // of the first output whose time is measured
 	for o, ok := w.next(); ok; o, ok = w.next() {
+		if o.delivery != nil && read.IsZero() {
+			read = o.delivery.At
+		}
 		if *buf, err = w.write((*buf)[:0], &o); err != nil {
 			return err
 		}
+		o.span.End()
 		if o.weight > 0 {
 			w.admit.release(o.weight)
 		}
 		w.admit.memory.Give(o.held)
 	}
-	return w.conn.Flush()
+	if err = w.conn.Flush(); err == nil {
+		w.meters.Delivery.Since(read).End()
+	}
+	return err
+}
+
+// failure counts an answer that says what was wrong.
+func (w *writer) failure(err *protocol.Error) {
+	w.meters.Failures.Add(string(err.Kind()), 1)
+	if limit, _, _ := err.Limit(); limit != "" {
+		w.meters.Limits.Add(limit, 1)
+	}
+}
+
+// send writes a message.
+func (w *writer) send(message []byte) error {
+	w.meters.Sent.Add(len(message))
+	return w.conn.WriteMessage(message, w.codec.Binary())
 }
 
 func (w *writer) write(buf []byte, o *outgoing) ([]byte, error) {
@@ -200,6 +226,7 @@ func (w *writer) write(buf []byte, o *outgoing) ([]byte, error) {
 	case o.method != "":
 		buf, err = w.codec.AppendNotification(buf, o.method, o.body)
 	case o.err != nil:
+		w.failure(o.err)
 		buf, err = w.codec.AppendFailure(buf, o.id, o.err)
 	default:
 		buf, err = w.codec.AppendResponse(buf, o.id, o.body)
@@ -210,11 +237,12 @@ func (w *writer) write(buf []byte, o *outgoing) ([]byte, error) {
 	if err != nil {
 		return buf, err
 	}
-	return buf, w.conn.WriteMessage(buf, w.codec.Binary())
+	return buf, w.send(buf)
 }
 
 func (w *writer) ping(serial uint64) error {
 	if w.pinging {
+		w.pinged.Store(time.Now().UnixNano())
 		err := w.conn.Ping(binary.BigEndian.AppendUint64(nil, serial))
 		if !errors.Is(err, errors.ErrUnsupported) {
 			return err
@@ -243,7 +271,11 @@ func (w *writer) deliver(buf []byte, d *message.Delivery) (_ []byte, err error) 
 		if buf, err = w.codec.AppendNotification(buf[:0], method, params); err != nil {
 			return err
 		}
-		return w.conn.WriteMessage(buf, w.codec.Binary())
+		return w.send(buf)
+	}
+	if d.Gap.From != 0 {
+		w.meters.Gaps.Add(1)
+		w.meters.Missing.Add(int(d.Gap.Bytes))
 	}
 	if d.Gap.From != 0 && w.caps.Gap {
 		gap := protocol.GapNotification{ProcessID: d.Process, Seq: d.Gap.To, FromSeq: d.Gap.From, ToSeq: d.Gap.To, Bytes: d.Gap.Bytes, Reason: "dropped from the retained output"}

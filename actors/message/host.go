@@ -3,6 +3,7 @@ package message
 import (
 	"cmp"
 	"strings"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
@@ -305,6 +306,8 @@ type Delivery struct {
 	// AckEvery is how many bytes an owner may leave without an Ack, so that the program need not wait:
 	// the retention is a few times as large.
 	AckEvery int64
+	// At is when the server had the first output of the Delivery. Zero: a Pull was late, and the output has waited for it.
+	At time.Time
 }
 
 // Release says that the output of m was written or copied, and nobody looks at it any more: its memory,

@@ -93,6 +93,30 @@ type Gone struct{ Who *actor.PID }
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: a session may end at the same time.
 func (Gone) IgnoreDeadLetterLogging() {}
 
+// Look asks any actor of a troupe how it stands. Its gate takes the Look, and answers with a Sight.
+type Look struct{}
+
+// Failed implements Answerable. The gate contains a panic over a Look.
+func (Look) Failed(*protocol.Error) any { return Sight{} }
+
+// Unheard implements Answerable: the actor has stopped.
+func (Look) Unheard(*actor.PID) any { return Sight{Stopped: true} }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the actor may have stopped.
+func (Look) IgnoreDeadLetterLogging() {}
+
+// Sight is how an actor stands.
+type Sight struct {
+	Type    string   // of Go
+	State   string   // in words of the actor; "": it has none
+	Waits   []string // for what; empty: for its next message
+	Behind  int      // messages in its mailbox
+	Stopped bool     // or about to stop
+}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: whoever has asked may be gone.
+func (Sight) IgnoreDeadLetterLogging() {}
+
 // Watch asks any actor of a troupe for a Gone when it stops. Its gate (actors/internal/env) takes the Watch, and
 // answers at once if the actor has stopped.
 type Watch struct{}

@@ -202,7 +202,7 @@ func (p *process) sayReady(ctx actor.Context, logged bool) {
 	}
 	p.life.Report(p.now())
 	if logged {
-		p.spread(ctx)
+		p.spread(ctx, time.Time{})
 	}
 }
 

@@ -161,6 +161,14 @@ func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 	return waits
 }
 
+// Stands implements env.Stander.
+func (p *process) Stands() (state string, waits []string) {
+	for _, w := range p.waitsFor(p.run.handle) {
+		waits = append(waits, strings.TrimSpace(string(w.For)+" "+w.Reason))
+	}
+	return fmt.Sprintf("%s, run %d", p.state(), p.life.Run()), waits
+}
+
 // heldBack says which limit keeps the process from writing since a time. pinned is as in outputLimit.
 func (p *process) heldBack(since time.Time, by child.Cause, pinned int64) protocol.Wait {
 	w := protocol.Wait{SinceMs: sinceMs(since)}

@@ -79,6 +79,7 @@ func (p *process) stdinState() stdin.State {
 // writeStdin gives the child a part of a write. room is false if the rest has to wait.
 func (p *process) writeStdin(id repeat.ID, chunk []byte) (room bool) {
 	n, err := p.run.handle.WriteAs(id, chunk)
+	p.env.Meters.Stdin.Add(n)
 	if err == nil {
 		return p.stdin.Wrote(n) // else the intake says when there is room
 	}

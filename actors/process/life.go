@@ -86,10 +86,17 @@ func (p *process) advance(ctx actor.Context) {
 		p.check(p.life.Tick(p.now()))
 		if _, more = p.life.Next(); !more && p.feed.Log.Last() > last {
 			last, more = p.feed.Log.Last(), true
-			p.spread(ctx)
+			p.spread(ctx, time.Time{})
 		}
 	}
 	p.wakeAt.SetTo(ctx, p.wake(), wakeDue{})
+	p.count(p.state())
+}
+
+// count counts the process in a state; "": no more.
+func (r *processRecord) count(state string) {
+	r.env.Meters.Processes.Move(r.counted, state)
+	r.counted = state
 }
 
 // doDue does everything due but for the life, which advance asks.
@@ -218,7 +225,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 	case life.Cut:
 		p.feed.Cut()
 		p.run.intake.Abort() // a pump that waits for a reader's credit waits in vain
-		p.spread(ctx)
+		p.spread(ctx, time.Time{})
 	default:
 		return false
 	}
@@ -229,6 +236,25 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 func (p *process) happened(e protocol.ServerEvent) {
 	e.ProcessID, e.Instance, e.GroupID = p.id, p.instance(), p.launch.GroupID()
 	p.events.Put(e)
+	m := &p.env.Meters
+	m.Events.Add(string(e.Kind), 1)
+	if st := e.Status; st != nil {
+		m.Finished.Add(resultOf(st), 1)
+		if st.OOMKilled {
+			m.OOM.Add(1)
+		}
+	}
+}
+
+// resultOf returns the result of a run, in exec-server's words.
+func resultOf(st *protocol.ExitStatus) string {
+	switch {
+	case st.Reason != "":
+		return "terminated"
+	case st.ExitCode == 0:
+		return "success"
+	}
+	return "failed"
 }
 
 // doTell does an action that sends a message or writes to the server's log. Who gets a message twice is not disturbed.

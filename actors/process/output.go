@@ -99,7 +99,7 @@ func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
 // pulled records a Pull of up to n bytes.
 func (p *process) pulled(ctx actor.Context, key message.Key, n int) {
 	if v := p.feed.Pull(key, n); v != nil {
-		p.deliver(ctx, v)
+		p.deliver(ctx, v, time.Time{})
 	}
 }
 
@@ -110,11 +110,11 @@ func (p *process) acked(ctx actor.Context, m message.Ack) {
 }
 
 // deliver sends v the next delivery, if v waits and there is a delivery. After the cut, deliver sends all deliveries.
-func (p *process) deliver(ctx actor.Context, v *viewer) {
+func (p *process) deliver(ctx actor.Context, v *viewer, read time.Time) {
 	now := time.Now()
 	for d, ok := p.feed.Next(now, v); ok; d, ok = p.feed.Next(now, v) {
 		p.env.At(ctx, env.DeliveryRead)
-		ctx.Request(v.To, message.Delivery{Process: p.id, Again: d.Again, Cut: p.feed.IsCut(), Gap: d.Gap, Entries: d.Entries, AckEvery: p.feed.Retention / 4})
+		ctx.Request(v.To, message.Delivery{Process: p.id, Again: d.Again, Cut: p.feed.IsCut(), Gap: d.Gap, Entries: d.Entries, AckEvery: p.feed.Retention / 4, At: read})
 		p.env.At(ctx, env.DeliverySent)
 		if p.feed.Sent(now, v, &d) { // after the send: if the delivery is lost, the viewer subscribes again from the old cursor
 			p.held()

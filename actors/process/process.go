@@ -67,6 +67,7 @@ type processRecord struct {
 	group        *actor.PID      `lost:"of this server"` // nil: the process has no group
 	gauge        share           `lost:"counted again"`  // of the session
 	events       *journal.Source `lost:"of this server"` // of the session; nil: nobody is told
+	counted      string          `lost:"counted again"`  // its state in Meters.Processes; "": none yet
 	place        *place          `lost:"taken again"`    // among the running processes of the owner key; nil: none is counted
 	created      time.Time
 	ownIntensity bool // its own restart.intensity counts: it has no group, or an independent one
@@ -255,7 +256,7 @@ func (p *process) newIntake(ctx actor.Context) *child.Intake {
 	if n := p.feed.Log.MaxChunk; n > 0 {
 		in.MaxChunk = n
 	}
-	in.Chain, in.Input = p.kept.chain, p.kept.input
+	in.Chain, in.Input, in.Waits = p.kept.chain, p.kept.input, &p.env.Meters.Waits
 	if p.place != nil {
 		in.Share(p.place.in.Output)
 	}
@@ -302,6 +303,7 @@ func (p *process) announce(ctx actor.Context) {
 func (p *process) takeFacts(ctx actor.Context) {
 	p.act(ctx)
 	more, in := true, p.run.intake
+	read := in.Told()
 	for n := 0; n < turnBytes && more && !p.health.Matching(); {
 		var f child.Fact
 		if f, more = in.Next(); !more {
@@ -324,6 +326,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 				p.feed.Log.Append(f.Stream, f.Data, f.Slab)
 			}
 			if p.run.logged != in {
+				p.env.Meters.Output[f.Stream].Add(len(f.Data))
 				p.run.sandbox.Output(f.Stream, f.Data)
 				p.kept.number(f.Kept, p.feed.Log.Last())
 			}
@@ -348,13 +351,13 @@ func (p *process) takeFacts(ctx actor.Context) {
 	if more && !p.health.Matching() { // else matched goes on
 		ctx.Send(ctx.Self(), factsReady{})
 	}
-	p.spread(ctx)
+	p.spread(ctx, read)
 	p.held() // after spread: the waiting viewers have had the new entries
 }
 
-// spread sends new entries of the log to the waiting viewers, and answers the waiting reads.
-func (p *process) spread(ctx actor.Context) {
-	p.feed.Each(func(v *viewer) { p.deliver(ctx, v) })
+// spread sends new entries of the log to the waiting viewers, and answers the waiting reads. read is as in message.Delivery.
+func (p *process) spread(ctx actor.Context, read time.Time) {
+	p.feed.Each(func(v *viewer) { p.deliver(ctx, v, read) })
 	p.answerReads(ctx)
 }
 

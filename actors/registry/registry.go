@@ -315,6 +315,7 @@ func (r *registry) relieve(ctx actor.Context) {
 	}
 	id, again := r.relief.Choose(time.Now())
 	if id != "" {
+		r.env.Meters.Evictions.Add("memory", 1)
 		ctx.Send(r.known[id], message.Evict{Reason: fmt.Sprintf("the session gave way: the server holds as much output as it may, %d bytes", r.env.Budget)})
 	} else if !again.IsZero() {
 		r.relieveAt.Sooner(ctx, time.Until(again), relieveDue{})
@@ -339,4 +340,19 @@ func (r *registry) mayEnd(ctx actor.Context) {
 		r.drained()
 		r.drained = nil
 	}
+}
+
+// Stands implements env.Stander.
+func (r *registry) Stands() (state string, waits []string) {
+	if !r.ready {
+		waits = append(waits, "the list of sessions")
+	}
+	if n := len(r.wanted); n > 0 {
+		waits = append(waits, fmt.Sprintf("room for %d sessions", n))
+	}
+	state = "open"
+	if r.draining {
+		state = "draining"
+	}
+	return fmt.Sprintf("%s, %d sessions", state, len(r.known)), waits
 }

@@ -30,6 +30,7 @@ func (r *registry) seat(ctx actor.Context) {
 			r.leaving = worth
 			r.roster.Busy(worth)
 			r.roomAt.Set(ctx, roomTime, roomDue{})
+			r.env.Meters.Evictions.Add("places", 1)
 			ctx.Send(r.known[worth], message.Evict{Reason: fmt.Sprintf("the session gave way: it had neither an owner nor a process, and others needed its place: the server may have %d sessions", r.env.MaxSessions), IfIdle: true})
 			return
 		}

@@ -31,6 +31,7 @@ func (s *sessionRecord) recordEnd() {
 		reason = "the server stopped its actor"
 	}
 	s.events.Become(protocol.ServerGone, reason)
+	s.count("")
 	who := audit.Who{Identity: s.identity, Session: s.id}
 	s.env.Audit.Put(audit.SessionEnded{Who: who, Reason: audit.Text(reason), DurationMs: time.Since(s.life.Created()).Milliseconds()})
 }

@@ -33,17 +33,24 @@ func (s *session) live(ctx actor.Context) {
 	}
 }
 
-// tellEvents tells the readers of server/events the state of the session. It may be repeated.
+// tellEvents tells the readers of server/events, and the meters, the state of the session. It may be repeated.
 func (s *session) tellEvents() {
 	reason, closing := s.life.Closing()
+	state := protocol.ServerAttached
 	switch {
 	case closing:
-		s.events.Become(protocol.ServerClosing, reason)
+		state = protocol.ServerClosing
 	case s.access.Owner() == access.ID{}:
-		s.events.Become(protocol.ServerDetached, "")
-	default:
-		s.events.Become(protocol.ServerAttached, "")
+		state = protocol.ServerDetached
 	}
+	s.events.Become(state, reason)
+	s.count(string(state))
+}
+
+// count counts the session in a state; "": no more.
+func (s *sessionRecord) count(state string) {
+	s.env.Meters.Sessions.Move(s.counted, state)
+	s.counted = state
 }
 
 // doLife does an action of lifetime. doLife may be repeated.

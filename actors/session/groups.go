@@ -316,7 +316,7 @@ func (s *session) groupStarted(g *group) message.GroupStarted {
 // this group: the session goes on, and asks the processes of the group for news that may be lost. A group that fails too often ends.
 func (s *session) decide(ctx actor.Context, g *group, event func(now time.Time)) {
 	now := time.Now()
-	if s.env.Contain(ctx, "group "+g.id, func() {
+	if s.env.Contain(ctx.Self(), "group "+g.id, func() {
 		event(now)
 		s.env.At(ctx, env.GroupDecided)
 		if g.left == nil {

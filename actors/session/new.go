@@ -37,6 +37,7 @@ func newRecord(e *env.Env, o Options) *sessionRecord {
 		first:    &o.First,
 	}
 	record.tie(e, o.Registry)
+	e.Meters.Opened.Add(1)
 	return record
 }
 

@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -134,6 +135,17 @@ func (s *session) info(r request) protocol.SessionInfoResult {
 }
 
 // summary describes the session to a client; nil if the session is not for the client.
+// Stands implements env.Stander.
+func (s *session) Stands() (state string, waits []string) {
+	for news, requests := range s.waiting {
+		waits = append(waits, fmt.Sprintf("%d requests wait for %s", len(requests), news))
+	}
+	if n := len(s.revived); n > 0 {
+		waits = append(waits, fmt.Sprintf("%d processes of the last server have yet to say that they are there", n))
+	}
+	return fmt.Sprintf("%s, %d processes", s.counted, s.processes.Len()), slices.Sorted(slices.Values(waits))
+}
+
 func (s *session) summary(asked message.SummaryRequest) any {
 	if s.life.Limits().Ephemeral || !asked.Identity.MayObserve(s.id, s.identity) {
 		return nil

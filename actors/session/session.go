@@ -60,6 +60,7 @@ type sessionRecord struct {
 	waiting map[string][]request   `lost:"clients ask again"`         // requests without an answer, by the news for which they wait
 	answers repeat.Answers         // for clients who repeat a request after a cut
 	gauge   *message.Gauge         `lost:"counted again"`
+	counted string                 `lost:"counted again"` // its state in Meters.Sessions; "": none yet
 	shells  *shellstate.Cache
 	told    message.Standing `lost:"told again"`     // the last to the registry
 	wakeAt  env.Alarm        `lost:"of this server"` // set to the earlier Wake of life and access

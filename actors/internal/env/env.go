@@ -23,6 +23,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files/remote"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/internal/journal"
+	"github.com/b6f6fdd7/troupe/actors/internal/meters"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/actors/spool"
@@ -33,7 +34,7 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// Env is the environment of all actors of a troupe. After the start only Counts change. actors.Props fills
+// Env is the environment of all actors of a troupe. After the start only Counts and Meters change. actors.Props fills
 // every field. Tests of a single actor leave fields nil; the comments name the fields where nil works.
 type Env struct {
 	config.Config // with defaults
@@ -89,6 +90,7 @@ type Env struct {
 	App     App                       // for clients of the app-server
 	Started time.Time                 // when the troupe was made
 	Counts  Counts
+	Meters  meters.Meters
 }
 
 // Counts are for server/info. Any actor adds to them; nothing else depends on them.
@@ -145,6 +147,9 @@ func (s *Env) ServerInfo() protocol.ServerInfoResult {
 		ActorsGivenUp: s.Counts.Actors.GivenUp.Load(),
 	}
 }
+
+// Panics returns how many panics there were in actors and in their goroutines, since the start.
+func (s *Env) Panics() int64 { return s.Counts.panics.Load() }
 
 // sandbox returns what the host knows about sandboxes; nil: nothing yet.
 func (s *Env) sandbox() *protocol.SandboxInfo {

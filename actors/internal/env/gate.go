@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/meters"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -22,6 +23,8 @@ import (
 // Only the goroutine of the actor's mailbox uses a gate.
 type gate struct {
 	env      *Env
+	queue    actor.Mailbox
+	passed   uint8                // messages, for DepthEach
 	actor    actor.MessageInvoker // protoactor's context of the actor; nil once the actor has stopped
 	self     *actor.PID           // nil before Stopping
 	root     *actor.RootContext   // nil before Stopping
@@ -112,9 +115,15 @@ func refused(ctx actor.ReceiverContext, env *actor.MessageEnvelope) bool {
 	return true
 }
 
+// behind returns how many messages wait in the mailbox.
+func (g *gate) behind() int { return max(g.queue.UserMessageCount(), 0) } // protoactor counts a message after it was posted
+
 // InvokeUserMessage implements actor.MessageInvoker: the mailbox calls it for each message taken from the queue. If
 // the actor has stopped, the message is undelivered.
 func (g *gate) InvokeUserMessage(queued any) {
+	if g.passed++; g.passed%meters.DepthEach == 0 {
+		g.env.Meters.Mailbox.Add(g.behind())
+	}
 	if g.actor != nil {
 		g.actor.InvokeUserMessage(queued)
 		return
@@ -167,6 +176,7 @@ func (s *Env) WatchDeadLetters(system *actor.ActorSystem, troupe *actor.PID) (en
 	s.troupe = troupe
 	letters := system.EventStream.Subscribe(func(event any) {
 		if e, ok := event.(*actor.DeadLetterEvent); ok && (s.ours(e.PID) || s.ours(e.Sender)) {
+			s.Meters.Letters.Add(1)
 			s.undelivered(system.Root, e.PID, e.Message, e.Sender)
 		}
 	})

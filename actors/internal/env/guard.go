@@ -74,6 +74,9 @@ func (s *Env) guard(g *gate, r Reaction) actor.ReceiverMiddleware {
 			case message.Watch:
 				g.watch(ctx, env.Sender)
 				return
+			case message.Look:
+				ctx.ActorSystem().Root.Send(env.Sender, g.sight(ctx))
+				return
 			case *actor.Stopped:
 				defer g.tellWatchers() // after everything that Receive sends
 			}
@@ -130,13 +133,13 @@ func (s *Env) rescue(ctx actor.ReceiverContext, env *actor.MessageEnvelope, trie
 	}
 }
 
-// Contain calls f for the actor of ctx, and reports whether f has returned. A panic of f is logged, and goes no further: f is about a part
+// Contain calls f for the actor self, and reports whether f has returned. A panic of f is logged, and goes no further: f is about a part
 // of the actor, which can fail alone.
-func (s *Env) Contain(ctx actor.Context, part string, f func()) (returned bool) {
+func (s *Env) Contain(self *actor.PID, part string, f func()) (returned bool) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			s.Counts.panics.Add(1)
-			logPanic(s.Log, reason, "actor", ctx.Self().GetId(), "part", part)
+			logPanic(s.Log, reason, "actor", self.GetId(), "part", part)
 		}
 	}()
 	f()

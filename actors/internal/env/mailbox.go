@@ -24,7 +24,10 @@ type mailbox struct {
 // newMailbox returns a producer of one mailbox.
 func newMailbox(g *gate) actor.MailboxProducer {
 	produce := actor.Unbounded()
-	return func() actor.Mailbox { return &mailbox{Mailbox: produce(), gate: g} }
+	return func() actor.Mailbox {
+		g.queue = produce()
+		return &mailbox{Mailbox: g.queue, gate: g}
+	}
 }
 
 // RegisterHandlers implements actor.Mailbox.
