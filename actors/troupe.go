@@ -56,6 +56,7 @@ type Troupe struct {
 	letters func()             // ends Env.WatchDeadLetters; nil: not begun. Owner: the root.
 
 	drained      chan struct{} // closed by the registry: no session is left
+	left         chan struct{} // closed by the registry: no session is left after Drain
 	disconnected chan struct{} // closed by the connections actor: no connection is left
 	stopped      chan struct{} // closed by the root when it stops
 	stop         sync.Once     // closes stopped
@@ -96,6 +97,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	t := &Troupe{
 		spawned:      make(chan struct{}),
 		drained:      make(chan struct{}),
+		left:         make(chan struct{}),
 		disconnected: make(chan struct{}),
 		stopped:      make(chan struct{}),
 		down:         make(chan struct{}),
@@ -142,7 +144,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	e.ClientBudget = budget.New(e.Budget / 4)
 	e.KeptBudget = budget.New(e.Budget / 8)
 	e.StartBudget = budget.New(e.Budget / 8)
-	e.Journal = journal.New(e.MaxEvents, e.Estate)
+	e.Journal = journal.New(e.MaxEvents, e.Estate, e.Log)
 	e.Quotas = quota.New(quota.Limits{
 		Processes:  e.MaxProcessesEach,
 		Starts:     e.MaxStartsEach,
@@ -210,6 +212,36 @@ func (t *Troupe) Accept(conn message.Conn, about About) {
 	default:
 	}
 }
+
+// Drain has the troupe open no session from now on. The sessions there may go on until a time, and end then as by Shutdown; their clients are told by
+// session/expiring. Left says when no session is left. Drain with the zero time takes an earlier Drain back, and clients are not told. With a holder, the
+// next server goes on with the Drain of the last.
+func (t *Troupe) Drain(until time.Time) { t.send(message.Leave{Until: until}) }
+
+// Drained returns until when the troupe is drained; zero: it is not.
+func (t *Troupe) Drained() time.Time {
+	if at := t.env.Counts.Leaves.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
+}
+
+// Left returns a channel that is closed when no session is left after a Drain.
+func (t *Troupe) Left() <-chan struct{} { return t.left }
+
+// Actors returns how all actors of the troupe stand, sorted by name. An actor that does not answer within 2 s is silent. ctx ends the look early.
+func (t *Troupe) Actors(ctx context.Context) []ActorInfo {
+	if <-t.spawned; t.pid == nil {
+		return nil
+	}
+	return t.env.Tree(ctx, t.system, t.pid)
+}
+
+// ActorInfo is how an actor stands.
+type ActorInfo = env.ActorInfo
+
+// Info returns the answer to server/info of an operator.
+func (t *Troupe) Info() protocol.ServerInfoResult { return t.env.ServerInfo() }
 
 // RoundTrip sends a message through the actors that every client needs, and returns when it has passed all of them, or the troupe has stopped. So a caller
 // that waits in vain has found a troupe that hangs. RoundTrip says nothing about a single connection, session or process.
@@ -298,7 +330,7 @@ func (r *root) Receive(ctx actor.Context) {
 		}()
 	case message.Connect, message.DisconnectAll, message.Retire, message.RoundTrip:
 		ctx.Send(r.connections, m)
-	case message.Attach, message.Request, message.DrainAll:
+	case message.Attach, message.Request, message.DrainAll, message.Leave:
 		ctx.Forward(r.registry)
 	case message.BudgetLow:
 		ctx.Send(r.sessions, m)
@@ -344,7 +376,7 @@ func (r *root) start(ctx actor.Context) {
 	}
 	r.sessions = spawn("sessions", r.env.Props(func() actor.Actor { return &sessions{r.env} }, env.Contained))
 	r.revive(ctx, actor.NewPID(troupe.Address, troupe.Id+"/registry"))
-	r.registry = spawn("registry", registry.New(r.env, r.sessions, sync.OnceFunc(func() { close(r.drained) })))
+	r.registry = spawn("registry", registry.New(r.env, r.sessions, sync.OnceFunc(func() { close(r.drained) }), sync.OnceFunc(func() { close(r.left) })))
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
 	retiring := &retiring{quiet: time.Now()}
 	r.connections = spawn("connections", r.env.Props(func() actor.Actor {
@@ -359,3 +391,6 @@ func (r *root) start(ctx actor.Context) {
 		ctx.Stop(troupe)
 	}
 }
+
+// Config returns the options in force, with the defaults.
+func (t *Troupe) Config() Config { return t.env.Config }

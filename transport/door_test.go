@@ -159,7 +159,7 @@ func TestDoorOfFrames(t *testing.T) {
 	const right = "alice-has-a-token"
 	door, file := openDoor(t)
 	var refusals []string // the server calls Refused before it answers
-	s, accepted := serve(t, "unix://"+filepath.Join(t.TempDir(), "f"), &ServerOptions{Framed: true, Door: door, Refused: func(_, reason string) { refusals = append(refusals, reason) }})
+	s, accepted := serve(t, "unix://"+filepath.Join(t.TempDir(), "f"), &ServerOptions{Framed: true, Door: door, Refused: func(_ RefusedBy, _, reason string) { refusals = append(refusals, reason) }})
 	packed := func(token any) string {
 		msg, err := protocol.Msgpack.AppendRequest(nil, protocol.IntID(1), "initialize", protocol.InitializeParams{Token: fmt.Sprint(token)})
 		if err != nil {

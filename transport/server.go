@@ -84,7 +84,7 @@ type ServerOptions struct {
 
 	// Refused is called for each client that is turned away: without a right credential, with a wrong
 	// certificate, with a wrong Origin, or above a limit. Any goroutine may call Refused, which must not block. Nil: nobody is told.
-	Refused func(remote, reason string)
+	Refused func(by RefusedBy, remote, reason string)
 
 	// Kept has the open sockets, by the names from Server.Socket, of a server whose process was killed. Listen goes on with the socket of its
 	// own address, and with the connections that nobody has accepted yet. Listen closes all of Kept.
@@ -92,6 +92,17 @@ type ServerOptions struct {
 
 	Log *slog.Logger // nil: nothing is logged
 }
+
+// RefusedBy says what has turned a client away.
+type RefusedBy string
+
+// What has turned a client away.
+const (
+	ByCredential RefusedBy = "credential" // none, a wrong one, or one that cannot be checked now
+	ByLimit      RefusedBy = "limit"
+	ByOrigin     RefusedBy = "origin" // of a web page
+	ByTLS        RefusedBy = "tls"    // in the handshake
+)
 
 // A Server listens at an address and makes a Conn of each websocket or connection of frames.
 type Server struct {
@@ -242,6 +253,10 @@ func listen(url string, kept map[string]*os.File) (_ *socket, shown string, err 
 // maxSocketPath is in bytes. The kernel requires a zero byte after the path.
 const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
+// ListenUnix listens at the path of a unix socket that only its user can open, and replaces a file at which nobody listens. Closing the listener removes
+// the file.
+func ListenUnix(path string) (net.Listener, error) { return listenUnix(path, nil) }
+
 func listenUnix(path string, kept map[string]*os.File) (*socket, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("socket path %s is %d bytes long; at most %d are possible", path, len(path), maxSocketPath)
@@ -361,7 +376,7 @@ type wireListener struct {
 	net.Listener
 	tls      *tls.Config // nil: no TLS
 	visitors *visitors
-	refused  func(remote, reason string)
+	refused  func(by RefusedBy, remote, reason string)
 }
 
 func (l wireListener) Accept() (net.Conn, error) {
@@ -421,7 +436,7 @@ type handler struct {
 	ready    func() bool
 	upgrader websocket.Upgrader
 	settings settings
-	refused  func(remote, reason string)
+	refused  func(by RefusedBy, remote, reason string)
 	accept   func(Conn)
 }
 
@@ -436,7 +451,7 @@ func newHandler(o *ServerOptions, unix bool) *handler {
 	}
 	refused := o.Refused
 	if refused == nil {
-		refused = func(string, string) {}
+		refused = func(RefusedBy, string, string) {}
 	}
 	return &handler{
 		refused:  refused,
@@ -469,7 +484,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A web page in a browser can reach loopback addresses, but its requests carry an Origin header.
 	for _, origin := range r.Header.Values("Origin") {
 		if !slices.Contains(h.origins, origin) {
-			h.refused(r.RemoteAddr, "origin not allowed: "+origin)
+			h.refused(ByOrigin, r.RemoteAddr, "origin not allowed: "+origin)
 			http.Error(w, fmt.Sprintf("origin %q is not allowed here; the server must be started with --allow-origin %[1]q", origin), http.StatusForbidden)
 			return
 		}
@@ -537,7 +552,11 @@ func (h *handler) receive(c net.Conn, v *visitor, shown *auth.Visitor) error {
 	}
 	if err != nil {
 		h.log.Warn("refused a connection", "remote", name(c), "reason", err)
-		h.refused(name(c), err.Error())
+		by := ByCredential
+		if _, full := errors.AsType[*fullError](err); full {
+			by = ByLimit
+		}
+		h.refused(by, name(c), err.Error())
 	}
 	return err
 }

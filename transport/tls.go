@@ -13,18 +13,18 @@ const maxRecord = 16 << 10
 type tlsWire struct {
 	*streamWire
 	conn    *tls.Conn // on streamWire's stream
-	refused func(remote, reason string)
+	refused func(by RefusedBy, remote, reason string)
 }
 
 // newTLSWire calls refused for each client whose handshake fails, unless the client hung up.
-func newTLSWire(w *streamWire, config *tls.Config, refused func(remote, reason string)) *tlsWire {
+func newTLSWire(w *streamWire, config *tls.Config, refused func(by RefusedBy, remote, reason string)) *tlsWire {
 	return &tlsWire{w, tls.Server(w.stream, config), refused}
 }
 
 func (w *tlsWire) Read(p []byte) (int, error) {
 	n, err := w.read(w.conn, p)
 	if err != nil && err != io.EOF && w.refused != nil && !w.conn.ConnectionState().HandshakeComplete {
-		w.refused(w.RemoteAddr().String(), err.Error())
+		w.refused(ByTLS, w.RemoteAddr().String(), err.Error())
 		w.refused = nil
 	}
 	return n, err

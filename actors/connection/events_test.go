@@ -21,7 +21,7 @@ import (
 // A server/events without an event waits for one, or for waitMs. The end of the connection ends the wait.
 func TestEventsWait(t *testing.T) {
 	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(), Journal: journal.New(100, nil)}
+		e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(), Journal: journal.New(100, nil, nil)}
 		troupe := spawn(func() actor.Actor { return &crowd{} })
 		ours, theirs := transport.Pipe("")
 		spawn(func() actor.Actor { return connectionOf(e, All, troupe, message.Connect{Conn: theirs}) })

@@ -30,6 +30,16 @@ type DrainAll struct{}
 // left: end every connection, accept none.
 type DisconnectAll struct{}
 
+// Leave is from Troupe.Drain, through the root, to the registry, which opens no session from now on, and passes Leave on to each session: the session
+// ends at Until. A Leave with the zero Until takes an earlier one back.
+type Leave struct{ Until time.Time }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the session may end at the same time.
+func (Leave) IgnoreDeadLetterLogging() {}
+
+// ReasonLeaves is the reason of sessions that a Leave ends.
+const ReasonLeaves = "the server is being drained, and ends"
+
 // RoundTrip is from Troupe.RoundTrip, through the root, to the connections actor, the registry and the sessions actor, each of which passes it on to the
 // next. The last one calls Done.
 type RoundTrip struct{ Done func() }

@@ -121,7 +121,7 @@ func (p *process) retention() time.Duration {
 
 // leave gives back everything of the process, and kills its tree. leave may be repeated.
 func (p *process) leave() {
-	p.count("")
+	p.uncount()
 	p.gauge.hold(0)
 	p.launch.Release()
 	p.feed.Close()

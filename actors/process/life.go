@@ -90,13 +90,26 @@ func (p *process) advance(ctx actor.Context) {
 		}
 	}
 	p.wakeAt.SetTo(ctx, p.wake(), wakeDue{})
-	p.count(p.state())
 }
 
-// count counts the process in a state; "": no more.
-func (r *processRecord) count(state string) {
-	r.env.Meters.Processes.Move(r.counted, state)
-	r.counted = state
+// uncounted is the last value of counted.
+const uncounted = "-"
+
+// count counts the process in its state.
+func (p *process) count() {
+	if p.counted != uncounted {
+		state := p.state()
+		p.env.Meters.Processes.Move(p.counted, state)
+		p.counted = state
+	}
+}
+
+// uncount counts the process no more.
+func (r *processRecord) uncount() {
+	if r.counted != uncounted {
+		r.env.Meters.Processes.Move(r.counted, "")
+		r.counted = uncounted
+	}
 }
 
 // doDue does everything due but for the life, which advance asks.

@@ -67,7 +67,7 @@ type processRecord struct {
 	group        *actor.PID      `lost:"of this server"` // nil: the process has no group
 	gauge        share           `lost:"counted again"`  // of the session
 	events       *journal.Source `lost:"of this server"` // of the session; nil: nobody is told
-	counted      string          `lost:"counted again"`  // its state in Meters.Processes; "": none yet
+	counted      string          `lost:"counted again"`  // its state in Meters.Processes; "": none yet; uncounted: no more
 	place        *place          `lost:"taken again"`    // among the running processes of the owner key; nil: none is counted
 	created      time.Time
 	ownIntensity bool // its own restart.intensity counts: it has no group, or an independent one
@@ -136,6 +136,7 @@ func (p *process) Receive(ctx actor.Context) {
 		}
 	}
 	p.advance(ctx)
+	p.count()
 }
 
 // receiveLife handles the messages about the life of the process.

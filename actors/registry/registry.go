@@ -35,6 +35,7 @@ const (
 // record is the part of the registry's state that survives a restart of the actor.
 type record struct {
 	draining bool                    // DrainAll has come
+	leaves   leaves                  // Leave has come
 	drained  func()                  // called once draining is done; nil afterwards
 	waiting  []message.AttachRequest // until the registry is ready
 	wanted   []session.Options       // sessions to open when there is room, in order
@@ -66,8 +67,9 @@ type registry struct {
 
 // New returns the Props of the registry. sessions is the actor that spawns sessions. The registry
 // calls drained once: after DrainAll, when no session is left.
-func New(e *env.Env, sessions *actor.PID, drained func()) *actor.Props {
-	kept := &record{drained: drained}
+// It calls left once after Leave, when no session is left.
+func New(e *env.Env, sessions *actor.PID, drained, left func()) *actor.Props {
+	kept := &record{drained: drained, leaves: newLeaves(e, left)}
 	return e.Props(func() actor.Actor {
 		return &registry{env: e, record: kept, sessions: sessions}
 	}, env.Escalated)
@@ -101,6 +103,9 @@ func (r *registry) Receive(ctx actor.Context) {
 			if r.draining {
 				ctx.Send(s, message.Drain{}) // the Drain of drain may have come before the session was there
 			}
+			if m, ok := r.leaves.news(); ok {
+				ctx.Send(s, m) // as Drain
+			}
 		}
 		if m.Again.Sender != nil {
 			r.attachAgain(ctx, m.ID, m.Again)
@@ -122,6 +127,9 @@ func (r *registry) Receive(ctx actor.Context) {
 		r.left(ctx, r.leaving)
 	case message.BudgetLow, relieveDue:
 		r.relieve(ctx)
+	case message.Leave:
+		r.leaves.keep(r.env, m)
+		r.leave(ctx)
 	case message.DrainAll:
 		r.draining = true
 		r.drain(ctx)
@@ -170,6 +178,9 @@ func (r *registry) rebuilt(ctx actor.Context, supervisors []*actor.PID) {
 	}
 	r.waiting = nil
 	r.seat(ctx)
+	if r.leaves.on() {
+		r.leave(ctx)
+	}
 	if r.draining {
 		r.drain(ctx)
 	}
@@ -340,6 +351,9 @@ func (r *registry) mayEnd(ctx actor.Context) {
 		r.drained()
 		r.drained = nil
 	}
+	if r.ready && r.leaves.on() && len(r.known)+len(r.wanted) == 0 {
+		r.leaves.left()
+	}
 }
 
 // Stands implements env.Stander.
@@ -351,8 +365,11 @@ func (r *registry) Stands() (state string, waits []string) {
 		waits = append(waits, fmt.Sprintf("room for %d sessions", n))
 	}
 	state = "open"
-	if r.draining {
-		state = "draining"
+	switch {
+	case r.draining:
+		state = "shutting down"
+	case r.leaves.on():
+		state = "draining until " + r.leaves.kept.Until.Format(time.RFC3339)
 	}
 	return fmt.Sprintf("%s, %d sessions", state, len(r.known)), waits
 }

@@ -33,6 +33,7 @@ type stage struct {
 	heard    map[string][]any      // by each session
 	pids     map[string]*actor.PID // of the sessions
 	drained  int
+	left     int // calls
 
 	// mu guards all fields that actors write. The test holds mu except during wait.
 	mu sync.Mutex
@@ -57,6 +58,11 @@ func onStage(t *testing.T, c config.Config, test func(s *stage)) {
 			defer s.mu.Unlock()
 			s.drained++
 		}}
+		s.record.leaves.left = func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.left++
+		}
 		s.registry = spawn(func() actor.Actor {
 			return &registry{env: &env.Env{Config: c.WithDefaults()}, record: s.record, sessions: sessions}
 		})
@@ -179,6 +185,40 @@ func TestNoSessionMakesRoom(t *testing.T) {
 		s.wait(func() { time.Sleep(roomTime) })                                  // the other one does not answer
 		s.wants(1)
 		s.refused(1, "max-sessions is 2 here, and the server has 2 sessions")
+	})
+}
+
+// A registry that leaves opens no session, tells those there until when they may go on, and says that none is left. Taken back, it opens sessions again.
+func TestLeave(t *testing.T) {
+	onStage(t, config.Config{}, func(s *stage) {
+		until := time.Now().Add(time.Minute)
+		s.send(message.Attach{})
+		s.send(message.Leave{Until: until})
+		s.wants(0, message.Leave{Until: until})
+		s.send(message.Attach{})
+		s.refused(1, "being drained")
+		s.send(message.Attach{SessionID: s.ids[0]}) // whoever has a session goes on
+		if n := len(s.replies); n != 1 {
+			t.Errorf("%d refusals, want 1", n)
+		}
+		s.send(message.Leave{})
+		s.wants(0, message.Leave{})
+		s.send(message.Attach{})
+		s.stop(0)
+		s.stop(1)
+		if s.left != 0 {
+			t.Error("a server that stays has left")
+		}
+		s.send(message.Attach{})
+		s.send(message.Leave{Until: until})
+		s.wants(2, message.Leave{Until: until})
+		if s.left != 0 {
+			t.Error("left, with a session")
+		}
+		s.stop(2)
+		if s.left == 0 {
+			t.Error("no session, and not left")
+		}
 	})
 }
 

@@ -19,6 +19,8 @@ func (r *registry) seat(ctx actor.Context) {
 		switch {
 		case r.draining:
 			r.refuse(ctx, wireerr.ErrShutdown)
+		case r.leaves.on():
+			r.refuse(ctx, wireerr.ErrLeaving)
 		case ok:
 			r.wanted = r.wanted[1:]
 			r.open(ctx, first)

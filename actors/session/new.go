@@ -112,7 +112,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 			return
 		}
 		m.Under(ctx)
-	case message.Drain, message.Evict, message.TellStanding, message.Abandoned:
+	case message.Drain, message.Leave, message.Evict, message.TellStanding, message.Abandoned:
 		ctx.Send(logic, m)
 	case message.Attach:
 		ctx.Forward(logic)

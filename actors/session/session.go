@@ -137,6 +137,8 @@ func (s *session) Receive(ctx actor.Context) {
 		s.access.Recount() // an Abandoned may be lost with the last registry
 	case message.Drain:
 		s.life.Drain(message.ReasonShutdown, max(s.env.KillGrace, 0))
+	case message.Leave:
+		s.life.EndBy(time.Now(), m.Until, message.ReasonLeaves)
 
 	case message.BudgetLow: // for the processes
 	default:
@@ -272,6 +274,9 @@ func (s *session) doAccess(ctx actor.Context, a access.Action) {
 		answer := message.Attached{Token: a.Token, SessionID: s.id, Session: ctx.Self(), Role: a.Role, Removed: s.processes.Removed()}
 		answer.Processes, answer.Starting = s.started()
 		ctx.Send(pidOf(a.Client.ID), answer)
+		if w, ok := s.life.Leaving(time.Now()); ok {
+			ctx.Send(pidOf(a.Client.ID), message.Expiring{InMs: env.Milliseconds(w.In), Reason: w.Reason})
+		}
 		s.access.Answered()
 		s.first = nil // not before: after a failure the client still waits for its answer
 	case access.Evict:

@@ -20,7 +20,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("a line of %d bytes: %s", len(line), line)
 		}
 	}
-	for _, want := range []string{"\n  --listen URL\n", "\n  --max-sessions N\n", "(default ws://127.0.0.1:7766)\n", "\n  --verbose\n        log each connection\n"} {
+	for _, want := range []string{"\n  --listen URL\n", "\n  --max-sessions N\n", "(default ws://127.0.0.1:7766)\n", "\n  --verbose\n        as --log-level debug\n"} {
 		if !strings.Contains(help.String(), want) {
 			t.Errorf("the help lacks %q: %s", want, &help)
 		}

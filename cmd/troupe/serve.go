@@ -24,10 +24,11 @@ import (
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/admin"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/settings"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
-	"github.com/b6f6fdd7/troupe/internal/loglimit"
+	"github.com/b6f6fdd7/troupe/internal/loglevel"
 	"github.com/b6f6fdd7/troupe/internal/sdnotify"
 	"github.com/b6f6fdd7/troupe/transport"
 	"github.com/b6f6fdd7/troupe/transport/auth"
@@ -44,7 +45,8 @@ type serveOptions struct {
 	audit        auditFlags
 	users        string
 	policy       string
-	verbose      bool
+	log          logFlags
+	operate      operateFlags
 	exitWhenIdle time.Duration // 0: never
 	// As the options of transport.ServerOptions with these names.
 	maxConnectionsEach, maxConnectionsEachAddress int
@@ -124,7 +126,7 @@ func newServe() *cobra.Command {
 
 // check returns an error if the flags contradict each other, and completes the options.
 func (o *serveOptions) check() error {
-	if err := cmp.Or(o.audit.check(), o.checkLimits()); err != nil {
+	if err := cmp.Or(o.audit.check(), o.checkLimits(), o.log.check(), o.operate.check()); err != nil {
 		return err
 	}
 	if at := o.settings.FromFile("listen"); at != "" && o.stdio() {
@@ -168,7 +170,7 @@ func (o *serveOptions) secretFiles() (all []string) {
 		socket = ""
 	}
 	// With a writable /tmp, a program could also change the directory of the user's own server.
-	for _, path := range append([]string{target.Dir(os.Getenv), o.settings.Path(), o.users, o.policy, o.config.StateDir, socket, o.audit.file()}, o.credentials.files()...) {
+	for _, path := range append([]string{target.Dir(os.Getenv), o.settings.Path(), o.users, o.policy, o.config.StateDir, socket, o.operate.path(), o.audit.file()}, o.credentials.files()...) {
 		if path == "" {
 			continue
 		}
@@ -233,9 +235,8 @@ const lostTime = 5 * time.Second
 // second signal ends the drain: the server kills the remaining programs. The end of a terminal (SIGHUP) is not the end of
 // a server with an address, because its clients may be anywhere. held is nil for a server without a holder.
 func serve(o *serveOptions, held *hold.Server) (err error) {
-	level := new(slog.LevelVar)
-	o.setLevel(level)
-	o.config.Log = slog.New(loglimit.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
+	levels := new(loglevel.Levels)
+	o.config.Log = o.log.open(os.Stderr, levels)
 	if held.First() {
 		setGC(gcPercent)
 	} else { // clients wait for this server, and what it makes until they are back is no garbage
@@ -253,7 +254,7 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 		if held == nil && o.settings.Text() != nil {
 			go func() {
 				for range hangups {
-					o.readAgain(level)
+					o.readAgain(levels)
 				}
 			}()
 		}
@@ -297,13 +298,16 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 			MaxConnectionsEach:        o.maxConnectionsEach,
 			MaxConnectionsEachAddress: o.maxConnectionsEachAddress,
 
-			TLS:     tlsConfig,
-			Framed:  o.framing == "length",
-			Ready:   func() bool { return stop.Err() == nil },
-			Refused: record.Refused,
-			Memory:  func() transport.Memory { return troupe.Memory() },
-			Kept:    held.Sockets(),
-			Log:     log,
+			TLS:    tlsConfig,
+			Framed: o.framing == "length",
+			Ready:  func() bool { return stop.Err() == nil && troupe.Drained().IsZero() },
+			Refused: func(by transport.RefusedBy, remote, reason string) {
+				record.Refused(remote, reason)
+				troupe.CountRefused(string(by))
+			},
+			Memory: func() transport.Memory { return troupe.Memory() },
+			Kept:   held.Sockets(),
+			Log:    log,
 		})
 		if err != nil {
 			return err
@@ -340,13 +344,22 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	if err != nil {
 		return err
 	}
-	over, done := context.WithCancel(context.Background())
-	defer done()
-	go giveBack(over)
 	listen := o.listen
 	if server != nil {
 		listen = server.URL()
 	}
+	operated, err := o.operate.open(&admin.Server{
+		Troupe: troupe, Levels: levels, Log: log,
+		Stops:  func() bool { return stop.Err() != nil },
+		Reload: func() (string, error) { return o.reload(held, levels) },
+	}, listen, held.First())
+	if err != nil {
+		return errors.Join(err, troupe.Kill())
+	}
+	defer operated()
+	over, done := context.WithCancel(context.Background())
+	defer done()
+	go giveBack(over)
 	o.audit.started(record, listen, string(troupe.Containment()))
 	defer func() { o.audit.stopped(record, log, err) }()
 	ready := func() {
@@ -400,6 +413,10 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 			ends()
 			// Before the drain: a client that comes now finds no server, and may start another.
 			return errors.Join(server.Close(), troupe.Shutdown(context.Background()))
+		case <-troupe.Left():
+			log.Info("ends because it was drained, and no session is left")
+			ends()
+			return errors.Join(server.Close(), troupe.Shutdown(context.Background()))
 		case err := <-served:
 			ends()
 			return errors.Join(err, troupe.Shutdown(context.Background()))
@@ -432,32 +449,35 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	return troupe.Shutdown(again)
 }
 
-// setLevel sets the least level of lines in the log.
-func (o *serveOptions) setLevel(level *slog.LevelVar) {
-	level.Set(slog.LevelInfo)
-	if o.verbose {
-		level.Set(slog.LevelDebug)
+// reload has the holder start a server with the settings of now. Without a holder, reload reads them again.
+func (o *serveOptions) reload(held *hold.Server, levels *loglevel.Levels) (text string, err error) {
+	switch {
+	case held != nil:
+		return "the holder starts a server with the settings and the binary of now: this server goes on if that one does not work", held.Reload()
+	case o.settings.Text() == nil:
+		return "", errors.New("there is nothing to read again: the server has no file with settings (--config), and without a holder it cannot be replaced")
 	}
+	return o.readAgain(levels)
 }
 
-// readAgain reads the settings of a server without a holder again. The log says what is wrong with them, or which wait for the next start.
-func (o *serveOptions) readAgain(level *slog.LevelVar) {
+// readAgain reads the settings of a server without a holder again. The log has the result, too.
+func (o *serveOptions) readAgain(levels *loglevel.Levels) (text string, err error) {
 	log, now := o.config.Log, new(serveOptions)
-	var err error
 	if now.settings, err = o.settings.Again(now.source(), os.Environ()); err == nil {
 		err = now.settings.Locate(cmp.Or(now.check(), now.tryOpen()))
 	}
 	if err != nil {
 		log.Error("the settings are wrong, and those from before stay in force", "err", err)
-		return
+		return "", fmt.Errorf("the settings are wrong, and those from before stay in force: %w", err)
 	}
-	now.setLevel(level)
-	waits := slices.DeleteFunc(o.settings.Differ(now.settings), func(name string) bool { return name == "verbose" })
+	now.log.set(levels)
+	waits := slices.DeleteFunc(o.settings.Differ(now.settings), func(name string) bool { return name == "verbose" || name == "log-level" })
 	if len(waits) > 0 {
 		log.Warn("settings have changed that wait for the next start: a server without a holder cannot be replaced", "settings", waits)
-		return
+		return "settings have changed that wait for the next start, because a server without a holder cannot be replaced: " + strings.Join(waits, ", "), nil
 	}
 	log.Info("has read the settings again")
+	return "the server has read the settings again", nil
 }
 
 // signs calls sign at once, and again after each time every, until ctx is done.

@@ -103,7 +103,13 @@ func (o *serveOptions) sections() (all []settings.Section) {
 	f.StringVar(&o.audit.where, "audit", "", "record who connects, starts programs and changes files, a line of JSON each: in a `FILE`, or stderr, syslog or journald (default: no record)")
 	f.BoolVar(&o.audit.argv, "audit-argv", true, "record all arguments of programs, which may hold secrets; --audit-argv=false: only the program")
 	f.StringVar(&o.audit.full, "audit-full", "refuse", "`what` happens while the record cannot be written: refuse (no program starts) or continue (the lines are counted)")
-	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
+	f.StringVar(&o.log.levels, "log-level", "", "which lines the log has: `LEVELS` is debug, info, warn or error, and may name packages, such as info,session=debug,transport=warn (default info; with debug the log has each event of sessions and processes)")
+	f.StringVar(&o.log.format, "log-format", "text", "how a line of the log is written: text or json")
+	f.BoolVar(&o.log.verbose, "verbose", false, "as --log-level debug")
+
+	f = section("Operation")
+	f.StringVar(&o.operate.admin, "admin", "", "`ADDRESS` for troupe admin: unix://PATH, or none (default: a socket in the directory of your own server; on stdio none)")
+	f.StringVar(&o.operate.metrics, "metrics-listen", "", "`URL` for Prometheus, http://IP:PORT: /metrics, /healthz and /readyz, for everybody who can connect (default: none; the admin socket has them, too)")
 
 	f = section("Limits of an identity (without credentials: of an address)")
 	f.IntVar(&o.maxConnectionsEach, "max-connections-each", 0, "how many connections an identity may have, or without credentials an address; 0: no limit of its own")

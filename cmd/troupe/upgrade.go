@@ -71,19 +71,26 @@ func upgrade(ctx context.Context, t *target.Flags) (string, error) {
 	if err := hangUp(before.HolderProcess.PID, before.HolderProcess.StartTicks); err != nil {
 		return "", fmt.Errorf("%s: %w", found, err)
 	}
+	text, err := awaitUpgrade(ctx, &before, func(ctx context.Context) (protocol.ServerInfoResult, error) { return serverInfo(ctx, t) })
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%w%s", err, log.news())
+	case text == "":
+		return "", fmt.Errorf("%s was asked for an upgrade, and does not say how it ended%s", found, log.news())
+	}
+	return fmt.Sprintf("upgraded %s: %s", found, text), nil
+}
+
+// awaitUpgrade asks for info until it says how the upgrade after before has ended, and returns what has changed; "": ctx is done, and nobody knows.
+func awaitUpgrade(ctx context.Context, before *protocol.ServerInfoResult, info func(context.Context) (protocol.ServerInfoResult, error)) (text string, err error) {
 	for {
-		after, err := serverInfo(ctx, t)
-		if err == nil {
-			text, err := upgraded(&before, &after)
-			switch {
-			case err != nil:
-				return "", fmt.Errorf("%w%s", err, log.news())
-			case text != "":
-				return fmt.Sprintf("upgraded %s: %s", found, text), nil
+		if after, err := info(ctx); err == nil { // else nobody serves at present
+			if text, err := upgraded(before, &after); err != nil || text != "" {
+				return text, err
 			}
 		}
 		if sleep(ctx, upgradeLook); ctx.Err() != nil {
-			return "", fmt.Errorf("%s was asked for an upgrade, and does not say how it ended%s", found, log.news())
+			return "", nil
 		}
 	}
 }

@@ -96,6 +96,7 @@ type Env struct {
 // Counts are for server/info. Any actor adds to them; nothing else depends on them.
 type Counts struct {
 	Sessions, Connections atomic.Int64         // now
+	Leaves                atomic.Int64         // until when the server is drained, in nanoseconds since the Unix epoch; 0: it is not
 	Looks                 atomic.Int64         // at files, for readiness, under way
 	HTTPCalls             atomic.Int64         // under way
 	panics                atomic.Int64         // in actors and in their goroutines, since the start

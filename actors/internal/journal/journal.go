@@ -3,6 +3,8 @@ package journal
 
 import (
 	"cmp"
+	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -27,7 +29,8 @@ const (
 // events first: who floods the journal costs nobody else an event. Any goroutine may use a Journal.
 type Journal struct {
 	now  func() time.Time
-	most int // events in all rings
+	most int          // events in all rings
+	log  *slog.Logger // gets each event at slog.LevelDebug; nil: nothing
 
 	mu       sync.Mutex
 	replaced []protocol.ServerEvent // of no session: how the servers came, the newest maxReplaced
@@ -66,8 +69,10 @@ type wait struct {
 }
 
 // New returns a Journal that keeps so many events; without events if most is negative. The events outlive the server in its estate e, unless e is nil.
-func New(most int, e *estate.Estate) *Journal {
+// log may be nil.
+func New(most int, e *estate.Estate, log *slog.Logger) *Journal {
 	j := newJournal(most, time.Now)
+	j.log = log
 	if most > 0 {
 		j.keepIn(e)
 	}
@@ -90,6 +95,7 @@ func (j *Journal) time() uint64 {
 // put adds an event of a session that owner has opened, and wakes who waits for the event. The caller holds mu.
 func (j *Journal) put(owner string, e protocol.ServerEvent) {
 	e.AtUs = j.time()
+	j.record(owner, &e)
 	r := j.rings[owner]
 	if r == nil {
 		r = &ring{chain: j.kept.newChain()}
@@ -102,6 +108,40 @@ func (j *Journal) put(owner string, e protocol.ServerEvent) {
 		j.makeRoom()
 	}
 	j.wake(func(w *wait) bool { return w.wants(owner, &e) })
+}
+
+// record logs an event of a session that owner has opened.
+func (j *Journal) record(owner string, e *protocol.ServerEvent) {
+	if j.log == nil || !j.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	about := []any{"session", e.SessionID}
+	add := func(name string, value any, has bool) {
+		if has {
+			about = append(about, name, value)
+		}
+	}
+	what := "session"
+	switch {
+	case e.ProcessID != "":
+		what = "process"
+	case e.GroupID != "":
+		what = "group"
+	}
+	add("name", e.SessionName, e.SessionName != "")
+	add("identity", owner, owner != "")
+	add("process", e.ProcessID, e.ProcessID != "")
+	add("group", e.GroupID, e.GroupID != "")
+	add("run", e.Run, e.Run != 0)
+	add("state", e.State, e.State != "")
+	add("reason", e.Reason, e.Reason != "")
+	if st := e.Status; st != nil {
+		add("exitCode", st.ExitCode, true)
+		add("signal", st.Signal, st.Signal != "")
+		add("oomKilled", true, st.OOMKilled)
+		add("ended", st.Reason, st.Reason != "")
+	}
+	j.log.Debug(what+" "+string(e.Kind), about...)
 }
 
 // wake wakes those who wait for an event. The caller holds mu.

@@ -178,7 +178,7 @@ func TestGuestOfFull(t *testing.T) {
 
 // Whoever reads a journal that keeps no events is told that some are missing.
 func TestKeepsNone(t *testing.T) {
-	j := New(-1, nil)
+	j := New(-1, nil, nil)
 	before := j.Read(Question{}).NextUs
 	j.Source("", "s", "").Put(process("p", protocol.ServerStarted))
 	if r := j.Read(Question{AfterUs: before}); len(r.Events) != 0 || r.WholeUs <= before || len(j.rings) != 0 {

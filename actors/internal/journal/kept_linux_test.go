@@ -31,7 +31,7 @@ func TestDeathOfAServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		j := New(16, e)
+		j := New(16, e, nil)
 		e.Revived()
 		e.DropRest()
 		return j, e
@@ -102,7 +102,7 @@ func BenchmarkPut(b *testing.B) {
 	}
 	for name, e := range map[string]*estate.Estate{"kept": e, "lost": nil} {
 		b.Run(name, func(b *testing.B) {
-			s := New(8<<10, e).Source("alice", "0123456789abcdef0123456789abcdef", "")
+			s := New(8<<10, e, nil).Source("alice", "0123456789abcdef0123456789abcdef", "")
 			event := protocol.ServerEvent{Kind: protocol.ServerStarted, ProcessID: "p", Instance: "0123456789abcdef", Argv: []string{"a", "b"}, Run: 1}
 			for b.Loop() {
 				s.Put(event)

@@ -70,6 +70,10 @@ type Life struct {
 	// warned: the end for age was announced. warned never becomes false again.
 	warned bool
 
+	// by is when the session ends because the server leaves, for byReason; zero: the server stays.
+	by       time.Time
+	byReason string
+
 	// closing: the session ends, for reason. closing never becomes false again, and reason
 	// never changes.
 	closing bool
@@ -199,6 +203,9 @@ func (l *Life) Tick(now, wrote time.Time) {
 			l.end(reason)
 		}
 	}
+	if !l.by.IsZero() && !now.Before(l.by) {
+		l.end(l.byReason)
+	}
 	if !l.expires.IsZero() && !now.Before(l.expires) {
 		if l.limits.KeepRunning {
 			l.end("session expired: no owner and no program for " + l.limits.TTL.String())
@@ -214,6 +221,28 @@ func (l *Life) Tick(now, wrote time.Time) {
 			l.end("session idle: nobody attached and no output for " + l.limits.Idle.String())
 		}
 	}
+}
+
+// EndBy has the session end at a time because its server leaves, and warns everybody attached. A zero time takes an earlier EndBy back, without a word. A
+// repeated EndBy does nothing.
+func (l *Life) EndBy(now, at time.Time, reason string) {
+	if l.closing || at.Equal(l.by) {
+		return
+	}
+	if l.by, l.byReason = at, reason; !at.IsZero() {
+		l.do(l.leaves(now))
+	}
+}
+
+// leaves returns the warning of EndBy.
+func (l *Life) leaves(now time.Time) Action { return Action{Warn, max(l.by.Sub(now), 0), l.byReason} }
+
+// Leaving returns the warning for somebody who attaches after EndBy; ok is false if there was none.
+func (l *Life) Leaving(now time.Time) (a Action, ok bool) {
+	if l.closing || l.by.IsZero() {
+		return Action{}, false
+	}
+	return l.leaves(now), true
 }
 
 // Wake returns when Tick has something to do, if nothing happens before. Zero: never.
@@ -235,6 +264,9 @@ func (l *Life) Wake() (next time.Time) {
 	}
 	if !l.expires.IsZero() {
 		sooner(l.expires)
+	}
+	if !l.by.IsZero() {
+		sooner(l.by)
 	}
 	if !l.quiet.IsZero() {
 		sooner(l.quiet.Add(l.limits.Idle))

@@ -57,6 +57,11 @@ func (l life) Drain(reason string, grace time.Duration) []Action {
 	return l.actions()
 }
 
+func (l life) EndBy(now, at time.Time) []Action {
+	l.Life.EndBy(now, at, "leaves")
+	return l.actions()
+}
+
 func at(d time.Duration) time.Time { return begin.Add(d) }
 
 // never is the last write of a session without output.
@@ -228,6 +233,29 @@ func TestDrain(t *testing.T) {
 }
 
 // After any events, a session ends once, never before its time, and at the first tick after its time.
+// A session whose server leaves warns at once, and ends at its time; a session without a server that leaves goes on.
+func TestEndBy(t *testing.T) {
+	l := newLife(Limits{TTL: -1})
+	want(t, "an owner", l.Attached(at(0), true, 0))
+	want(t, "leaves", l.EndBy(at(time.Second), at(time.Minute)), Action{Warn, 59 * time.Second, "leaves"})
+	want(t, "repeated", l.EndBy(at(2*time.Second), at(time.Minute)))
+	if a, ok := l.Leaving(at(10 * time.Second)); !ok || a != (Action{Warn, 50 * time.Second, "leaves"}) {
+		t.Errorf("who attaches later is told %+v, %v", a, ok)
+	}
+	wantNext(t, l, time.Minute)
+	want(t, "taken back", l.EndBy(at(3*time.Second), time.Time{}))
+	if a, ok := l.Leaving(at(4 * time.Second)); ok {
+		t.Errorf("who attaches after that is told %+v", a)
+	}
+	want(t, "no end", l.Tick(at(time.Hour), never))
+	want(t, "leaves again, late", l.EndBy(at(time.Hour), at(time.Minute)), Action{Warn, 0, "leaves"})
+	want(t, "its end", l.Tick(at(time.Hour), never), Action{Kind: End, Reason: "leaves"})
+	want(t, "over", l.EndBy(at(time.Hour), at(2*time.Hour)))
+	if _, ok := l.Leaving(at(time.Hour)); ok {
+		t.Error("a session that closes warns")
+	}
+}
+
 func TestLife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := func(name string) time.Duration {

@@ -14,6 +14,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/holder"
@@ -211,6 +212,9 @@ type State struct {
 func (s *Server) State() State {
 	return State{s.holder.PID(), s.number, s.last, s.gap, s.since, s.holder.Refused()}
 }
+
+// Reload asks the holder for the next server, with the settings and the binary of now, as SIGHUP to the holder does.
+func (s *Server) Reload() error { return syscall.Kill(s.holder.PID(), syscall.SIGHUP) }
 
 // Stops tells the holder that this server ends on purpose, and that no other follows.
 func (s *Server) Stops() {
