@@ -375,8 +375,9 @@ func (r *root) start(ctx actor.Context) {
 		r.letters = r.env.WatchDeadLetters(ctx.ActorSystem(), troupe)
 	}
 	r.sessions = spawn("sessions", r.env.Props(func() actor.Actor { return &sessions{r.env} }, env.Contained))
+	registry := registry.New(r.env, r.sessions, sync.OnceFunc(func() { close(r.drained) }), sync.OnceFunc(func() { close(r.left) })) // before revive, which drops records without an owner
 	r.revive(ctx, actor.NewPID(troupe.Address, troupe.Id+"/registry"))
-	r.registry = spawn("registry", registry.New(r.env, r.sessions, sync.OnceFunc(func() { close(r.drained) }), sync.OnceFunc(func() { close(r.left) })))
+	r.registry = spawn("registry", registry)
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
 	retiring := &retiring{quiet: time.Now()}
 	r.connections = spawn("connections", r.env.Props(func() actor.Actor {

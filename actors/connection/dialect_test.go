@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/actors/internal/meters"
+	"github.com/b6f6fdd7/troupe/internal/meters"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 

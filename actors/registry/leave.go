@@ -10,7 +10,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/estate"
 )
 
-// leaves is how the server is drained: it opens no session, and those there end at Until. The next server goes on with it.
+// leaves is the drain of the server: the server opens no session, and all sessions end at Until. The next server goes on with the drain.
 type leaves struct {
 	kept  struct{ Until time.Time } // zero: the server stays
 	owner *estate.Owner             // of kept; nil: nothing outlives this server
@@ -50,10 +50,10 @@ func (l *leaves) tell(e *env.Env) {
 	e.Counts.Leaves.Store(at)
 }
 
-// news returns what a session must know; ok is false if the server stays.
+// news returns the message for a session; ok is false if the server stays.
 func (l *leaves) news() (m message.Leave, ok bool) { return message.Leave{Until: l.kept.Until}, l.on() }
 
-// leave has every session know until when it may go on, and refuses those that are wanted. May be repeated.
+// leave tells every session its end, and refuses the wanted sessions. May be repeated.
 func (r *registry) leave(ctx actor.Context) {
 	for _, s := range r.known {
 		ctx.Send(s, message.Leave{Until: r.leaves.kept.Until})

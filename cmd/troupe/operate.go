@@ -55,6 +55,12 @@ func (f *logFlags) open(w io.Writer, levels *loglevel.Levels) *slog.Logger {
 	all := &slog.HandlerOptions{Level: slog.LevelDebug}
 	var lines slog.Handler = slog.NewTextHandler(w, all)
 	if f.format == "json" {
+		all.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
+			if a.Value.Kind() == slog.KindDuration {
+				a.Value = slog.StringValue(a.Value.Duration().String()) // slog writes nanoseconds
+			}
+			return a
+		}
 		lines = slog.NewJSONHandler(w, all)
 	}
 	return slog.New(loglimit.New(loglevel.New(lines, levels)))

@@ -1,5 +1,5 @@
-// Package loglevel has a slog.Handler with a level for each package of Go, which can be changed while the program runs. The package of a record is that of
-// the function that has logged it.
+// Package loglevel has a slog.Handler with a level for each package of Go. The levels change while the program runs. The package of a record is the package
+// of the function that calls the log.
 package loglevel
 
 import (
@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 )
 
-// Levels are the least levels of records that are passed on. The zero Levels pass on what is slog.LevelInfo or higher. Any goroutine may call the methods.
+// Levels are the least levels of the records in a log. The zero Levels have slog.LevelInfo for all packages. Any goroutine may call the methods.
 type Levels struct{ rules atomic.Pointer[rules] }
 
 // rules are Levels at some time. They do not change, but for of.
@@ -69,7 +69,7 @@ func isPath(name string) bool {
 	})
 }
 
-// String returns the text that Set takes.
+// String returns the levels as a text for Set.
 func (l *Levels) String() string {
 	r := l.now()
 	parts := []string{strings.ToLower(r.rest.String())}
@@ -100,7 +100,7 @@ func (r *rules) level(pc uintptr) slog.Level {
 	return level
 }
 
-// ofPackage returns the level of the longest name that the import path ends with.
+// ofPackage returns the level of the longest name at the end of an import path.
 func (r *rules) ofPackage(path string) slog.Level {
 	for rest := path; ; {
 		if level, ok := r.packages[rest]; ok {
@@ -132,7 +132,9 @@ type handler struct {
 }
 
 // Enabled implements slog.Handler. It knows no package yet.
-func (h handler) Enabled(_ context.Context, level slog.Level) bool { return level >= h.levels.now().least }
+func (h handler) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= h.levels.now().least
+}
 
 // Handle implements slog.Handler.
 func (h handler) Handle(ctx context.Context, r slog.Record) error {

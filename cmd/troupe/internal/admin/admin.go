@@ -188,21 +188,18 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 func metrics(t *actors.Troupe, log *slog.Logger) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(t.Metrics(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		families, err := r.Gather()
 		if err != nil { // some are there
 			log.Error("some metrics are missing", "err", err)
 		}
-		format := expfmt.Negotiate(req.Header)
+		format := expfmt.NewFormat(expfmt.TypeTextPlain)
 		w.Header().Set("Content-Type", string(format))
 		e := expfmt.NewEncoder(w, format)
 		for _, f := range families {
 			if e.Encode(f) != nil {
 				return // the client has gone
 			}
-		}
-		if c, ok := e.(expfmt.Closer); ok {
-			c.Close()
 		}
 	})
 }

@@ -61,6 +61,36 @@ func wanted(args []string, getenv func(string) string) bool {
 	return listens || !isStdio(getenv(Prefix+"LISTEN"))
 }
 
+// inJSON reports whether the log of a server with these arguments is in JSON. A holder reads no YAML: of the file it knows a line that begins with the setting.
+func inJSON(args []string, getenv func(string) string, readFile func(string) ([]byte, error)) bool {
+	format, file := "", ""
+	for i, arg := range args {
+		for name, value := range map[string]*string{"--log-format": &format, "--config": &file} {
+			if text, ok := strings.CutPrefix(arg, name+"="); ok {
+				*value = text
+			} else if arg == name && i+1 < len(args) {
+				*value = args[i+1]
+			}
+		}
+	}
+	if format == "" {
+		format = getenv(Prefix + "LOG_FORMAT")
+	}
+	if file == "" {
+		file = getenv(Prefix + "CONFIG")
+	}
+	if format == "" && file != "" {
+		text, _ := readFile(file) // of a file that cannot be read the server says so
+		for line := range strings.Lines(string(text)) {
+			if value, ok := strings.CutPrefix(line, "log-format:"); ok {
+				value, _, _ = strings.Cut(value, "#")
+				format = strings.Trim(value, " \t\r\n\"'")
+			}
+		}
+	}
+	return format == "json"
+}
+
 // Replaced is what Serves says after an upgrade.
 const Replaced = holder.Replaced
 

@@ -155,7 +155,11 @@ func installed() string {
 // log writes an error as the server logs. A holder waits for nobody: if nobody reads stderr, the line is lost. A pipe that is ready has
 // room for a whole line (PIPE_BUF of pipe(7)).
 func log(format string, args ...any) {
-	line := fmt.Appendf(nil, "time=%s level=ERROR msg=%q\n", time.Now().Format("2006-01-02T15:04:05.000Z07:00"), fmt.Sprintf(format, args...))
+	form := "time=%s level=ERROR msg=%q\n"
+	if inJSON(os.Args, os.Getenv, os.ReadFile) {
+		form = `{"time":"%s","level":"ERROR","msg":%q}` + "\n" // %q is JSON for a text of printable characters, as all errors here are
+	}
+	line := fmt.Appendf(nil, form, time.Now().Format("2006-01-02T15:04:05.000Z07:00"), fmt.Sprintf(format, args...))
 	stderr := []unix.PollFd{{Fd: 2, Events: unix.POLLOUT}}
 	if n, err := unix.Poll(stderr, 0); err == nil && n == 1 && stderr[0].Revents == unix.POLLOUT {
 		unix.Write(2, line)

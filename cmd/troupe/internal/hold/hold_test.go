@@ -123,3 +123,40 @@ func TestState(t *testing.T) {
 		t.Errorf("%q, %v, %+v", last, gap, got)
 	}
 }
+
+func TestInJSON(t *testing.T) {
+	for _, c := range []struct {
+		args, file, variable string
+		want                 bool
+	}{
+		{"", "", "", false},
+		{"--log-format json", "", "", true},
+		{"--log-format=json", "", "", true},
+		{"--log-format", "", "", false},
+		{"--log-format text", "", "json", false},
+		{"", "", "json", true},
+		{"--config f", "log-format: json\n", "", true},
+		{"--config=f", "x: 1\nlog-format:   'json'  # why\n", "", true},
+		{"--config f", "log-format: json\n", "text", false},
+		{"--config f --log-format text", "log-format: json\n", "", false},
+		{"--config f", "#log-format: json\n", "", false},
+		{"--config f", "log-format: text\n", "", false},
+		{"", "log-format: json\n", "", false},
+	} {
+		read := func(path string) ([]byte, error) {
+			if path != "f" {
+				t.Errorf("%q reads %s", c.args, path)
+			}
+			return []byte(c.file), nil
+		}
+		getenv := func(name string) string {
+			if name == "TROUPE_SERVE_LOG_FORMAT" {
+				return c.variable
+			}
+			return ""
+		}
+		if got := inJSON(strings.Fields(c.args), getenv, read); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}

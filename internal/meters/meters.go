@@ -1,4 +1,4 @@
-// Package meters counts what a server does, for those who operate it. To count allocates nothing, waits for nobody and cannot fail. The zero value of
+// Package meters counts the work of a server, for its operators. To count allocates nothing, waits for nobody and cannot fail. The zero value of
 // each type is ready, and any goroutine may use it. The names of the metrics are in actors/metrics.go.
 package meters
 
@@ -15,19 +15,19 @@ type Meters struct {
 	Connections Counter // accepted since the beginning
 	Refused     Family  // connections, by why
 	Requests    Family  // by method
-	Failures    Family  // answers that say what was wrong, by kind of error
-	Limits      Family  // answers that a limit has refused something, by the name of the limit
+	Failures    Family  // errors in answers, by their kind
+	Limits      Family  // errors of limits in answers, by the name of the limit
 
 	Received, Sent Traffic
 
 	Output  [4]Counter // bytes of programs, by protocol.Stream
 	Stdin   Counter    // bytes that programs were given
-	Gaps    Counter    // holes in the output that a viewer has got
+	Gaps    Counter    // holes in the output of viewers
 	Missing Counter    // bytes in them
 	Waits   [3]Wait    // of programs, because their output was held back: by child.Cause
 
 	Opened    Counter // sessions, since the beginning
-	Evictions Family  // sessions that have given way, by what was short: memory or places
+	Evictions Family  // sessions in whose place others came, by the shortage: memory or places
 	Sessions  States  // by the kind of the last event: attached, detached or closing
 	Processes States  // by protocol.State
 	Events    Family  // by protocol.ServerEventKind
@@ -41,8 +41,8 @@ type Meters struct {
 	// Delivery is from the news of output until the socket has the output, for a client that keeps up.
 	Delivery Times
 
-	Letters Counter // messages to actors that have stopped
-	Mailbox Depths  // messages behind the one that an actor begins with, of one in DepthEach
+	Letters Counter // messages to stopped actors
+	Mailbox Depths  // messages in the mailbox of an actor that takes a message, of each DepthEach messages
 }
 
 // Traffic counts messages of connections.
@@ -57,7 +57,7 @@ func (t *Traffic) Add(bytes int) {
 // A Counter only rises.
 type Counter struct{ n atomic.Uint64 }
 
-// Add adds n, which is not negative.
+// Add adds n, a positive number or 0.
 func (c *Counter) Add(n int) { c.n.Add(uint64(n)) }
 
 // Load returns the sum.
@@ -75,7 +75,7 @@ func (f *Family) Add(label string, n int) {
 	c.(*Counter).Add(n)
 }
 
-// All yields the labels that were counted.
+// All yields all labels with their sums.
 func (f *Family) All() iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		f.all.Range(func(label, c any) bool { return yield(label.(string), c.(*Counter).Load()) })
@@ -88,7 +88,7 @@ type Wait struct {
 	Time  atomic.Int64 // nanoseconds
 }
 
-// Add counts a wait that has ended.
+// Add counts a wait at its end.
 func (w *Wait) Add(d time.Duration) {
 	w.Times.Add(1)
 	w.Time.Add(int64(d))
@@ -117,14 +117,14 @@ func (s *States) add(state string, n int64) {
 	c.(*atomic.Int64).Add(n)
 }
 
-// All yields the states in which there was something.
+// All yields the states in which there was a thing at some time.
 func (s *States) All() iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
 		s.all.Range(func(state, n any) bool { return yield(state.(string), n.(*atomic.Int64).Load()) })
 	}
 }
 
-// buckets is how many bounds a distribution has, each twice the one before.
+// buckets is how many bounds a distribution has, each twice as large as its neighbor.
 const buckets = 21
 
 // distribution counts values by their size: up to 1 unit, up to 2, 4 and so on, and larger ones.
@@ -139,7 +139,7 @@ func (d *distribution) add(units uint64) {
 	d[min(k, buckets)].Add(1)
 }
 
-// upTo returns how many values were at most 2^k units, by the bound in units times unit, and how many there were in all.
+// upTo returns the number of values by their bound, in units times unit, and the number of all values.
 func (d *distribution) upTo(unit float64) (all map[float64]uint64, count uint64) {
 	all = make(map[float64]uint64, buckets)
 	for k := range buckets {
@@ -165,14 +165,14 @@ func (t *Times) Add(d time.Duration) {
 	t.sum.Add(int64(d))
 }
 
-// Read returns how many times were at most so many seconds, how many there were in all, and their sum in seconds.
+// Read returns the number of times by their bound in seconds, the number of all times, and their sum in seconds.
 func (t *Times) Read() (upTo map[float64]uint64, count uint64, sum float64) {
 	sum = time.Duration(t.sum.Load()).Seconds()
 	upTo, count = t.sizes.upTo(timeUnit.Seconds())
 	return upTo, count, sum
 }
 
-// A Span is a time that has begun, of Times. The zero Span counts for nothing.
+// A Span is the beginning of a time. The zero Span counts for nothing.
 type Span struct {
 	of    *Times
 	began time.Time
@@ -199,7 +199,7 @@ func (s Span) End() {
 	}
 }
 
-// DepthEach is how many messages pass for each one whose depth counts.
+// DepthEach: the depth counts at each so many messages.
 const DepthEach = 16
 
 // Depths is a distribution of lengths of queues.
@@ -208,13 +208,13 @@ type Depths struct {
 	sum   atomic.Uint64
 }
 
-// Add counts a length, which is not negative.
+// Add counts a length, 0 or more.
 func (d *Depths) Add(n int) {
 	d.sizes.add(uint64(n))
 	d.sum.Add(uint64(n))
 }
 
-// Read returns how many lengths were at most so many, how many there were in all, and their sum.
+// Read returns the number of lengths by their bound, the number of all lengths, and their sum.
 func (d *Depths) Read() (upTo map[float64]uint64, count uint64, sum float64) {
 	sum = float64(d.sum.Load())
 	upTo, count = d.sizes.upTo(1)
