@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -200,5 +201,35 @@ func TestActorsOfTroupe(t *testing.T) {
 	}
 	if w := found["process"].Waits; !slices.Equal(w, []string{"itself"}) {
 		t.Errorf("the process waits for %q", w)
+	}
+}
+
+// The rules for alerts and the dashboard name only metrics that there are.
+func TestOperationsNameMetrics(t *testing.T) {
+	known := make(map[string]bool)
+	for _, name := range actors.MetricNames() {
+		known[name] = true
+	}
+	names := regexp.MustCompile(`\b(?:troupe|exec_server)_[a-z_]+`)
+	for _, file := range []string{"alerts.yaml", "dashboard.json", "../OPERATIONS.md"} {
+		text, err := os.ReadFile("../docs/operations/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, name := range names.FindAllString(string(text), -1) {
+			found++
+			for _, part := range []string{"_bucket", "_sum", "_count"} {
+				if whole := strings.TrimSuffix(name, part); known[whole] {
+					name = whole
+				}
+			}
+			if !known[name] {
+				t.Errorf("%s names %s, and there is no such metric", file, name)
+			}
+		}
+		if found < 5 {
+			t.Errorf("%s: %d metrics found", file, found)
+		}
 	}
 }

@@ -21,3 +21,11 @@ func MetricsTable() string {
 	}
 	return b.String()
 }
+
+// MetricNames returns the names of all metrics.
+func MetricNames() (all []string) {
+	for _, m := range metrics {
+		all = append(all, m.name)
+	}
+	return all
+}
