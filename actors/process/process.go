@@ -327,8 +327,8 @@ func (p *process) takeFacts(ctx actor.Context) {
 				p.feed.Log.Append(f.Stream, f.Data, f.Slab)
 			}
 			if p.run.logged != in {
-				p.env.Meters.Output[f.Stream].Add(len(f.Data))
 				p.run.sandbox.Output(f.Stream, f.Data)
+				p.env.Meters.Output[f.Stream].Add(len(f.Data))
 				p.kept.number(f.Kept, p.feed.Log.Last())
 			}
 			p.run.logged = in
