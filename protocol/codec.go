@@ -46,6 +46,14 @@ type Message struct {
 	Payload []byte
 
 	Error *Error // of a Failure
+
+	Trace *TraceContext // of a Request or Notification; nil: none
+}
+
+// TraceContext is a place in a trace, as W3C Trace Context writes it: the member trace of a message has it.
+type TraceContext struct {
+	Parent string `json:"traceparent"`          // such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
+	State  string `json:"tracestate,omitempty"` // of vendors; "": none
 }
 
 // Codec turns messages into frames and back. Any number of goroutines may call its methods at once.

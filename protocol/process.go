@@ -172,6 +172,12 @@ type ProcessStartParams struct {
 	// the answer of the first. Empty means none.
 	StartToken string `json:"startToken,omitempty"`
 
+	// Trace is the trace to which the start belongs; nil: a trace of its own. The member trace of the message itself means the same.
+	Trace *TraceContext `json:"trace,omitempty"`
+	// TraceEnv gives each run its place in the trace, in the variables TRACEPARENT and TRACESTATE: the span of its start if the server traces,
+	// and else Trace. Without either, the run gets none.
+	TraceEnv bool `json:"traceEnv,omitempty"`
+
 	Sandbox json.RawMessage `json:"sandbox,omitempty"` // what the program may do; absent or null: everything
 
 	// The server has none of these, and refuses them, unless false or null.

@@ -224,11 +224,16 @@ func decodeMessage(frame []byte, packed bool, into *Message) error {
 			if raw, err = s.raw(); err == nil && !null {
 				m.Error, err = decodeError(raw, packed)
 			}
-		case "trace": // a W3C trace context; checked as in exec-server, then ignored
-			if k := s.kind(); k != kindNull && k != kindObject {
-				err = s.mismatch("struct W3cTraceContext")
-			} else {
+		case "trace": // checked as in exec-server, which then ignores it
+			switch s.kind() {
+			case kindNull:
 				err = s.skip(0)
+			case kindObject:
+				var raw []byte
+				raw, err = s.raw()
+				m.Trace = traceOf(raw, packed)
+			default:
+				err = s.mismatch("struct W3cTraceContext")
 			}
 		default:
 			return s.skip(0)
@@ -247,6 +252,35 @@ func decodeMessage(frame []byte, packed bool, into *Message) error {
 	err = m.message()
 	*into = m.Message
 	return err
+}
+
+// maxTrace bounds a member of a trace context, in bytes: W3C Trace Context §3.3.1.5 asks for 512.
+const maxTrace = 512
+
+// traceOf returns the W3C trace context in raw, an object that was checked; nil: there is none. Members that are no texts, or too long, count as absent.
+func traceOf(raw []byte, packed bool) *TraceContext {
+	s, t := source{b: raw, packed: packed}, new(TraceContext)
+	err := s.object(func(key []byte) error {
+		var into *string
+		switch string(key) {
+		case "traceparent":
+			into = &t.Parent
+		case "tracestate":
+			into = &t.State
+		}
+		if into == nil || s.kind() != kindText {
+			return s.skip(0)
+		}
+		text, err := decodeText(&s)
+		if len(text) <= maxTrace {
+			*into = string(text)
+		}
+		return err
+	})
+	if err != nil || t.Parent == "" {
+		return nil
+	}
+	return t
 }
 
 // decodeError decodes the error of a frame. It has a source and a stack frame of its own: the goroutine of each connection keeps the

@@ -113,6 +113,9 @@ type Spec struct {
 	// Context, when done, fails the start if the child has not executed its program yet. The error
 	// is the context's cause. Nil: no context limits the start.
 	Context context.Context `lost:"of the session"`
+	// Forks is called, from any goroutine, when the start has waited for its turn, for the look-up and for a thread, and forks. It must not block. Nil:
+	// nobody is told.
+	Forks func() `lost:"of this server"`
 }
 
 func (s *Spec) closeDir() {

@@ -135,7 +135,12 @@ func (h *Host) start(ctx context.Context, t *turn, after time.Duration, spec *Sp
 		path, apart, err = h.look(spec, step)
 		return err
 	})
-	bear := func(thread *forker) { done(h.bear(ctx, t, after, spec, in, path, thread)) }
+	bear := func(thread *forker) {
+		if spec.Forks != nil {
+			spec.Forks()
+		}
+		done(h.bear(ctx, t, after, spec, in, path, thread))
+	}
 	switch {
 	case err != nil:
 		h.releasePlaces(spec.held)

@@ -11,6 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"go.opentelemetry.io/otel/trace"
 )
 
 const (
@@ -163,6 +164,8 @@ type Config struct {
 	Containment child.Containment
 	Subreaper   bool
 
+	// Tracer gets spans of starts, sessions and resumes. Nil: nobody traces.
+	Tracer trace.Tracer
 	// Audit records what clients do, by OpenAudit; nil: nothing is recorded.
 	Audit *Audit
 

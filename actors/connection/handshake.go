@@ -8,7 +8,11 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/internal/tracing"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // attachment is the session of the client.
@@ -25,8 +29,32 @@ type attachment struct {
 // arriving is a client that waits for its session.
 type arriving struct {
 	greeting.Greeting
-	in   inbound   // initialize, without its params
-	held []inbound // what has come since: bounded by the admission
+	in   inbound    // initialize, without its params
+	held []inbound  // what has come since: bounded by the admission
+	span trace.Span // of a resume; nil: nobody traces, or the client opens a session
+}
+
+// traceResume begins the span of a client that comes back to a session.
+func (c *connection) traceResume(t *protocol.TraceContext, session string) trace.Span {
+	if c.env.Tracer == nil || session == "" {
+		return nil
+	}
+	_, span := c.env.Tracer.Start(tracing.Under(t), "resume", trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attribute.String("troupe.session", session)))
+	return span
+}
+
+// resumed ends the span of a resume: the client has a role in the session, or err is why not.
+func (a *arriving) resumed(role protocol.Role, err *protocol.Error) {
+	if a.span == nil {
+		return
+	}
+	if err != nil {
+		a.span.SetStatus(codes.Error, err.Message)
+	} else {
+		a.span.SetAttributes(attribute.String("troupe.role", string(role)))
+	}
+	a.span.End()
+	a.span = nil
 }
 
 // removedBefore is a process that was removed before the client attached. The client has read it up to the seq after.
@@ -65,7 +93,7 @@ func (c *connection) initialize(ctx actor.Context, in inbound, g greeting.Greeti
 	m.Token = c.token
 	g.Token = "" // the transport has checked the token
 	in.params = nil
-	c.stage, c.arriving = attaching, &arriving{in: in, Greeting: g}
+	c.stage, c.arriving = attaching, &arriving{in: in, Greeting: g, span: c.traceResume(in.trace, m.SessionID)}
 	ctx.Request(c.troupe, m)
 	env.After(ctx, attachTime, attachDue{c.token})
 }
@@ -79,6 +107,7 @@ func (c *connection) ownerKey() string {
 func (c *connection) attachFailed(ctx actor.Context, err *protocol.Error) {
 	a := c.arriving
 	c.recordNotAttached(a.Greeting, err)
+	a.resumed("", err)
 	c.stage, c.arriving = opened, nil
 	c.fail(a.in, err)
 	c.again(ctx, a.held)
@@ -109,6 +138,7 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 	}
 	a := c.arriving
 	c.stage, c.arriving = attached, nil
+	a.resumed(m.Role, nil)
 	if socket, ok := c.conn.(message.Socket); ok {
 		socket.Admit()
 	}

@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -18,6 +19,7 @@ type inbound struct {
 	err    *protocol.Error // the frame or its params are wrong
 	entry  *Method         // of a request or notification; nil when the frame could not be decoded
 	wire   wire            // that the message speaks
+	trace  *protocol.TraceContext
 }
 
 // asked is what an answer needs of its request.
@@ -91,10 +93,27 @@ func (i *incoming) decode(frame []byte) inbound {
 	if in.err != nil && in.entry.ofDialect(in.wire) {
 		in.err = i.table.dialect.Wrong(in.err)
 	}
+	if in.trace = msg.Trace; in.trace != nil {
+		in.params = traced(in.params, in.trace)
+	}
 	if in.err == nil && i.wire == undecided && msg.Method == protocol.MethodInitialize {
 		i.wire = in.wire
 	}
 	return in
+}
+
+// traced returns the params of a start that belongs to the trace of its message, unless the params name another one. Other params are returned as they are.
+func traced(params any, t *protocol.TraceContext) any {
+	switch p := params.(type) {
+	case protocol.ProcessStartParams:
+		p.Trace = cmp.Or(p.Trace, t)
+		return p
+	case protocol.GroupStartParams:
+		for i := range p.Processes {
+			p.Processes[i].Trace = cmp.Or(p.Processes[i].Trace, t)
+		}
+	}
+	return params
 }
 
 // count counts a frame read at a time, and begins the span of a request whose time is measured: other requests may wait for a program.

@@ -308,12 +308,12 @@ func (p *process) spawn(ctx actor.Context, run int) {
 	if run > 1 { // the session has counted the first
 		p.place.restarted()
 	}
-	r, in := p.processRecord, p.run.intake
+	r, in, traced := p.processRecord, p.run.intake, p.traceStart(run)
 	p.run.asked = run
 	p.kept.dropInput()
 	root, self := ctx.ActorSystem().Root, ctx.Self()
 	p.outbox.Then(func() {
-		p.launch.Start(root, self, run, in, func(h child.Handle, err error) {
+		p.launch.Start(root, self, run, in, traced, func(h child.Handle, err error) {
 			if !in.Started(h, err) {
 				r.orphan(h, in)
 			}
@@ -346,6 +346,9 @@ func (p *process) renew(ctx actor.Context) {
 func (p *process) spawned(ctx actor.Context) {
 	if !p.life.Spawning() {
 		return
+	}
+	if p.run.handle != nil || p.run.err != nil {
+		p.tracedBirth(p.run.err)
 	}
 	switch err := p.run.err; {
 	case p.run.handle != nil:

@@ -12,6 +12,7 @@
 //   - reads.go: process/read and process/wait
 //   - input.go, stdin: what waits for stdin, and which part the programs have taken: stdin is a pure machine
 //   - health.go, probe.go, health: readiness and liveness: health is a pure machine
+//   - traced.go: the spans of a start
 //   - place.go: the place among the running processes of its owner
 //   - end.go, trees.go: the end of the tree, and who waits for it
 package process
@@ -67,6 +68,7 @@ type processRecord struct {
 	group        *actor.PID      `lost:"of this server"` // nil: the process has no group
 	gauge        share           `lost:"counted again"`  // of the session
 	events       *journal.Source `lost:"of this server"` // of the session; nil: nobody is told
+	traced       traced          `lost:"of this server"` // the start under way
 	counted      string          `lost:"counted again"`  // its state in Meters.Processes; "": none yet; uncounted: no more
 	place        *place          `lost:"taken again"`    // among the running processes of the owner key; nil: none is counted
 	created      time.Time
@@ -329,6 +331,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 			if p.run.logged != in {
 				p.run.sandbox.Output(f.Stream, f.Data)
 				p.env.Meters.Output[f.Stream].Add(len(f.Data))
+				p.tracedOutput()
 				p.kept.number(f.Kept, p.feed.Log.Last())
 			}
 			p.run.logged = in

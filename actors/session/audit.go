@@ -7,6 +7,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/session/access"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"go.opentelemetry.io/otel/attribute"
 )
 
 // This file has the events of the audit log about sessions, and about starts that a session refuses.
@@ -32,6 +33,10 @@ func (s *sessionRecord) recordEnd() {
 	}
 	s.events.Become(protocol.ServerGone, reason)
 	s.count("")
+	if s.span != nil {
+		s.span.SetAttributes(attribute.String("troupe.reason", reason))
+		s.span.End()
+	}
 	who := audit.Who{Identity: s.identity, Session: s.id}
 	s.env.Audit.Put(audit.SessionEnded{Who: who, Reason: audit.Text(reason), DurationMs: time.Since(s.life.Created()).Milliseconds()})
 }

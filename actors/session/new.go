@@ -12,6 +12,8 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/session/access"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Options describe a session.
@@ -38,6 +40,9 @@ func newRecord(e *env.Env, o Options) *sessionRecord {
 	}
 	record.tie(e, o.Registry)
 	e.Meters.Opened.Add(1)
+	if e.Tracer != nil {
+		_, record.span = e.Tracer.Start(context.Background(), "session", trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attribute.String("troupe.session", record.id)))
+	}
 	return record
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/estate"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // wakeDue is the session's own timer: something is due in its lifetime, or a share ends.
@@ -60,7 +61,8 @@ type sessionRecord struct {
 	waiting map[string][]request   `lost:"clients ask again"`         // requests without an answer, by the news for which they wait
 	answers repeat.Answers         // for clients who repeat a request after a cut
 	gauge   *message.Gauge         `lost:"counted again"`
-	counted string                 `lost:"counted again"` // its state in Meters.Sessions; "": none yet
+	span    trace.Span             `lost:"of this server"` // of the session; nil: nobody traces, or an earlier server has begun it
+	counted string                 `lost:"counted again"`  // its state in Meters.Sessions; "": none yet
 	shells  *shellstate.Cache
 	told    message.Standing `lost:"told again"`     // the last to the registry
 	wakeAt  env.Alarm        `lost:"of this server"` // set to the earlier Wake of life and access

@@ -47,6 +47,7 @@ type serveOptions struct {
 	policy       string
 	log          logFlags
 	operate      operateFlags
+	trace        traceFlags
 	exitWhenIdle time.Duration // 0: never
 	// As the options of transport.ServerOptions with these names.
 	maxConnectionsEach, maxConnectionsEachAddress int
@@ -126,7 +127,7 @@ func newServe() *cobra.Command {
 
 // check returns an error if the flags contradict each other, and completes the options.
 func (o *serveOptions) check() error {
-	if err := cmp.Or(o.audit.check(), o.checkLimits(), o.log.check(), o.operate.check()); err != nil {
+	if err := cmp.Or(o.audit.check(), o.checkLimits(), o.log.check(), o.operate.check(), o.trace.check()); err != nil {
 		return err
 	}
 	if at := o.settings.FromFile("listen"); at != "" && o.stdio() {
@@ -337,6 +338,9 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	if lacks := hold.Lacks(); held == nil && lacks != nil && !o.stdio() {
 		log.Warn("programs end with this server: no holder", "reason", lacks)
 	}
+	tracer, traced := o.trace.open(o.config.Version, log)
+	defer traced()
+	o.config.Tracer = tracer
 	if held != nil {
 		o.config.Holder, o.config.Found = held.Keeper.(child.Holder), held.Found
 	}

@@ -111,6 +111,9 @@ func (o *serveOptions) sections() (all []settings.Section) {
 	f.StringVar(&o.operate.admin, "admin", "", "`ADDRESS` for troupe admin: unix://PATH, or none (default: a socket in the directory of your own server; on stdio none)")
 	f.StringVar(&o.operate.metrics, "metrics-listen", "", "`URL` for Prometheus, http://IP:PORT: /metrics, /healthz and /readyz, for everybody who can connect (default: none; the admin socket has them, too)")
 
+	f.StringVar(&o.trace.endpoint, "trace-endpoint", "", "`URL` of a collector of OpenTelemetry (OTLP over HTTP), such as http://127.0.0.1:4318: it gets a span for each start, session and resume (default: nobody traces)")
+	f.Float64Var(&o.trace.ratio, "trace-ratio", 1, "which part of the traces is sent, from 0 to 1, unless a client has decided: a client that traces names its trace in the member trace of its requests")
+
 	f = section("Limits of an identity (without credentials: of an address)")
 	f.IntVar(&o.maxConnectionsEach, "max-connections-each", 0, "how many connections an identity may have, or without credentials an address; 0: no limit of its own")
 	f.IntVar(&o.maxConnectionsEachAddress, "max-connections-each-address", 0, "how many connections an address, or a user of a unix socket, may have; 0: no limit of its own")

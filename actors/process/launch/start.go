@@ -2,6 +2,8 @@ package launch
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -42,11 +44,19 @@ type start struct {
 	done func(child.Handle, error)
 }
 
+// Tracing is how a start takes part in a trace. The zero Tracing: not at all.
+type Tracing struct {
+	Forks     func()   // as child.Spec.Forks
+	Variables []string // NAME=value, in place of those of the client with these names
+}
+
 // Start starts the child of a run for the process self, and calls done as StartChild does. Before the server records a start,
 // it looks whether the start may be tried at all: otherwise a client without rights could fill the record with starts. Start
 // does not block.
-func (l *Launch) Start(root *actor.RootContext, self *actor.PID, run int, in *child.Intake, done func(child.Handle, error)) {
+func (l *Launch) Start(root *actor.RootContext, self *actor.PID, run int, in *child.Intake, traced Tracing, done func(child.Handle, error)) {
 	spec := l.Spec
+	spec.Forks = traced.Forks
+	spec.Env = withVariables(spec.Env, traced.Variables)
 	spec.Name = l.NameOf(run)
 	s := &start{l, spec, run, in, self, root, done}
 	if l.user == nil && l.Env.Audit == nil {
@@ -77,6 +87,21 @@ func (l *Launch) Start(root *actor.RootContext, self *actor.PID, run int, in *ch
 		s.spec = spec
 		s.record()
 	})
+}
+
+// withVariables returns an environment with variables in place of those with the same names.
+func withVariables(environ, more []string) []string {
+	if len(more) == 0 {
+		return environ
+	}
+	all := slices.Clone(more)
+	for _, v := range environ {
+		name, _, _ := strings.Cut(v, "=")
+		if !slices.ContainsFunc(more, func(m string) bool { return strings.HasPrefix(m, name+"=") }) {
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // record records the start, if there is an audit log. Neither record nor begin blocks.
