@@ -77,3 +77,15 @@ func TestCountingAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// A message is counted at its receipt, by its method, by its time and perhaps by its mailbox.
+func BenchmarkMessage(b *testing.B) {
+	m, method := new(Meters), []string{"process/write"}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Received.Add(100)
+		m.Requests.Add(method[0], 1)
+		m.Write.Begin().End()
+		m.Sent.Add(100)
+	}
+}

@@ -25,11 +25,11 @@ import (
 const (
 	// sendTime is how long a collector may take for a batch.
 	sendTime = 10 * time.Second
-	// maxAnswer bounds what is read of an answer, in bytes.
+	// maxAnswer bounds the part of an answer in the log, in bytes.
 	maxAnswer = 1 << 10
 )
 
-// Path is the path of a collector without another one.
+// Path is the usual path of a collector.
 const Path = "/v1/traces"
 
 // Endpoint returns the URL of a collector: http://HOST:PORT, or with a path.
@@ -44,7 +44,7 @@ func Endpoint(text string) (string, error) {
 	return u.String(), nil
 }
 
-// Exporter sends batches to a collector. What the collector does not take is lost, and the log says so.
+// Exporter sends batches to a collector. Spans that the collector does not take are lost, and the log says so.
 type Exporter struct {
 	url string
 	log *slog.Logger
