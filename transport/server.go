@@ -551,7 +551,7 @@ func (h *handler) receive(c net.Conn, v *visitor, shown *auth.Visitor) error {
 		err = v.seat(id, time.Now())
 	}
 	if err != nil {
-		h.log.Warn("refused a connection", "remote", name(c), "reason", err)
+		h.log.Info("refused a connection", "remote", name(c), "reason", err)
 		by := ByCredential
 		if _, full := errors.AsType[*fullError](err); full {
 			by = ByLimit
@@ -566,7 +566,7 @@ func (h *handler) expel(c interface {
 	Conn
 	expel(error)
 }, v *visitor, err error) {
-	h.log.Warn("ended a connection", "remote", c.RemoteAddr(), "identity", v.identity.Name, "reason", err)
+	h.log.Info("ended a connection", "remote", c.RemoteAddr(), "identity", v.identity.Name, "reason", err)
 	go c.expel(fmt.Errorf("the credential is no longer right: %w", err))
 }
 

@@ -46,7 +46,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 		return
 	}
 	if !errors.Is(err, io.EOF) {
-		c.env.Log.Warn("the input ended badly", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
+		c.env.Log.Info("the input ended badly", "remote", c.conn.RemoteAddr(), "identity", c.about.Identity.Name, "session", c.sessionID, "err", err)
 	}
 	c.inputEnded = true
 	c.endAt.Set(ctx, endTime, endDue{})
@@ -148,7 +148,7 @@ func (c *connection) hasRead(ctx actor.Context) {
 
 // violation ends the connection of a client after a breach of the protocol.
 func (c *connection) violation(ctx actor.Context, what string) {
-	c.env.Log.Warn("protocol violation", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "what", what)
+	c.env.Log.Info("protocol violation", "remote", c.conn.RemoteAddr(), "identity", c.about.Identity.Name, "session", c.sessionID, "what", what)
 	c.because("a breach of the protocol") // what may quote the client
 	c.closeFor(ctx, protocol.CloseProtocolError, what)
 }

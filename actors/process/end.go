@@ -26,7 +26,7 @@ func (p *process) terminate(m protocol.ProcessTerminateParams) {
 // treeGone is the answer to KillTree.
 func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	if m.err != nil {
-		p.env.Log.Error("kill tree", "actor", p.name, "err", m.err)
+		p.log().Error("kill tree", "err", m.err)
 	}
 	p.life.TreeGone(p.now(), m.run, m.err)
 	if m.run == p.life.Run() && p.life.Phase() >= life.Closed {

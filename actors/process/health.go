@@ -185,9 +185,9 @@ func (p *process) actHealth(ctx actor.Context) {
 			if a.Ready {
 				text = "the server cannot look whether a process is ready: that time does not count"
 			}
-			p.env.Log.Warn(text, "actor", p.name, "err", a.Err)
+			p.log().Warn(text, "err", a.Err)
 		default:
-			p.env.Log.Error("unexpected action", "actor", p.name, "action", a)
+			p.log().Error("unexpected action", "action", a)
 		}
 	})
 }

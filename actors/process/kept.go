@@ -137,7 +137,7 @@ func (p *process) keepChain() {
 	}
 	chain, input, err := p.env.Estate.NewChains()
 	if err != nil {
-		p.env.Log.Error("the next server will not know a process", "actor", p.name, "err", err)
+		p.log().Error("the next server will not know a process", "err", err)
 		return
 	}
 	p.kept.chain, p.kept.input, p.kept.Number = chain, input, chain.Owner()

@@ -70,7 +70,7 @@ func (p *process) now() life.Now {
 // check logs an error of the machine: a bug. The input changed nothing.
 func (p *process) check(err error) {
 	if err != nil {
-		p.env.Log.Error("life of a process", "actor", p.name, "err", err)
+		p.log().Error("life of a process", "err", err)
 	}
 }
 
@@ -292,7 +292,7 @@ func (p *process) doTell(ctx actor.Context, a life.Action) {
 	case life.StopActor:
 		ctx.Stop(ctx.Self())
 	default:
-		p.env.Log.Error("unexpected action", "actor", p.name, "action", a)
+		p.log().Error("unexpected action", "action", a)
 	}
 }
 
@@ -357,7 +357,7 @@ func (p *process) spawned(ctx actor.Context) {
 	case err == nil: // no answer yet
 	case launch.OfCommand(err):
 		if p.life.Phase() == life.Restarting { // else the answer to process/start says so
-			p.env.Log.Warn("a run could not be started", "actor", p.name, "run", p.life.Run(), "err", err)
+			p.log().Info("a run could not be started", "run", p.life.Run(), "err", err)
 		}
 		p.life.StartFailed(p.now(), err)
 	default:

@@ -18,6 +18,8 @@
 package process
 
 import (
+	"log/slog"
+	"path"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -68,7 +70,7 @@ type processRecord struct {
 	group        *actor.PID      `lost:"of this server"` // nil: the process has no group
 	gauge        share           `lost:"counted again"`  // of the session
 	events       *journal.Source `lost:"of this server"` // of the session; nil: nobody is told
-	traced       traced          `lost:"of this server"` // the start under way
+	traced       *traced         `lost:"of this server"` // the start under way; nil: nobody traces, or its first output has come
 	counted      string          `lost:"counted again"`  // its state in Meters.Processes; "": none yet; uncounted: no more
 	place        *place          `lost:"taken again"`    // among the running processes of the owner key; nil: none is counted
 	created      time.Time
@@ -365,8 +367,13 @@ func (p *process) spread(ctx actor.Context, read time.Time) {
 	p.answerReads(ctx)
 }
 
+// log returns the log of the server, with the process that a line is about.
+func (p *process) log() *slog.Logger {
+	return p.env.Log.With("session", path.Base(path.Dir(p.session.Id)), "process", p.id, "identity", p.events.Owner(), "actor", p.name)
+}
+
 func (p *process) logErr(what string, err error) {
 	if err != nil {
-		p.env.Log.Warn(what, "actor", p.name, "err", err)
+		p.log().Warn(what, "err", err)
 	}
 }

@@ -64,7 +64,7 @@ func (p *process) revive(ctx actor.Context) {
 		p.spawn(ctx, run) // a child that the earlier server has started is found by its name
 	case run > 0 && !p.run.forgot && p.run.err == nil:
 		if p.run.handle = p.env.AdoptChild(p.launch.NameOf(run), p.run.intake, p.launch.Spec.StdinRate); p.run.handle == nil {
-			p.env.Log.Error("the child of a process is gone", "actor", p.name, "run", run)
+			p.log().Error("the child of a process is gone", "run", run)
 			p.run.handle = p.env.Host.Lost(p.run.intake)
 		}
 	}

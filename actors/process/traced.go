@@ -16,7 +16,7 @@ import (
 // traced has the spans of the start of a run: "start" ends when the program runs. Below it, "queue" is the time for a turn, for the look-up of program and user and
 // for a thread, "fork" is the fork, and "first output" begins with the program.
 type traced struct {
-	ctx   context.Context // has start; nil: nobody traces, or the first output has come
+	ctx   context.Context // has start
 	start trace.Span      // nil once the program runs
 	asked time.Time
 	forks *atomic.Int64 // when the fork began, in nanoseconds since the Unix epoch; 0: not yet
@@ -28,7 +28,7 @@ func (p *process) traceStart(run int) (t launch.Tracing) {
 	params := p.launch.Params
 	ctx := tracing.Under(params.Trace)
 	if p.env.Tracer != nil {
-		p.traced = traced{asked: time.Now(), forks: new(atomic.Int64)}
+		p.traced = &traced{asked: time.Now(), forks: new(atomic.Int64)}
 		about := []attribute.KeyValue{attribute.String("troupe.process", p.id), attribute.Int("troupe.run", run)}
 		if len(params.Argv) > 0 {
 			about = append(about, attribute.String("process.command", params.Argv[0]))
@@ -52,8 +52,8 @@ func (p *process) part(name string, from, to time.Time) {
 
 // tracedBirth ends the span of a start: its program runs, or err is why not.
 func (p *process) tracedBirth(err error) {
-	t := &p.traced
-	if t.start == nil {
+	t := p.traced
+	if t == nil || t.start == nil {
 		return
 	}
 	t.born = time.Now()
@@ -70,14 +70,14 @@ func (p *process) tracedBirth(err error) {
 	}
 	t.start.End(trace.WithTimestamp(t.born))
 	if t.start = nil; err != nil {
-		t.ctx = nil
+		p.traced = nil
 	}
 }
 
 // tracedOutput ends the span of the first output.
 func (p *process) tracedOutput() {
-	if t := &p.traced; t.ctx != nil && t.start == nil {
+	if t := p.traced; t != nil && t.start == nil {
 		p.part("first output", t.born, time.Now())
-		t.ctx = nil
+		p.traced = nil
 	}
 }

@@ -29,6 +29,14 @@ func (j *Journal) Source(owner, session, name string) *Source {
 	return &Source{journal: j, owner: owner, session: session, name: name, state: protocol.ServerAttached}
 }
 
+// Owner returns the identity that owns the session; "": nobody was asked, or nobody knows.
+func (s *Source) Owner() string {
+	if s == nil {
+		return ""
+	}
+	return s.owner
+}
+
 // Rename gives the session another name.
 func (s *Source) Rename(name string) {
 	if s != nil {

@@ -105,7 +105,7 @@ func (c *Capture) run(e *env.Env, root *actor.RootContext, s Start, spec child.S
 		}
 	}
 	if err != nil {
-		e.Log.Warn("the state of a shell could not be captured: commands run its startup files themselves", "owner", spec.Owner, "shell", spec.Argv[0], "err", err)
+		e.Log.Info("the state of a shell could not be captured: commands run its startup files themselves", "owner", spec.Owner, "shell", spec.Argv[0], "err", err)
 		c.fail()
 		return nil
 	}
