@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -41,21 +40,18 @@ func (e *fileError) Unwrap() []error {
 	return []error{e.cause, e.errno}
 }
 
-// sameErrnos are errors that have the same number on every Unix.
-var sameErrnos = []syscall.Errno{syscall.EPERM, syscall.ENOENT, syscall.EACCES, syscall.EEXIST, syscall.EXDEV, syscall.ENOTDIR,
-	syscall.EISDIR, syscall.EINVAL, syscall.EFBIG, syscall.ENOSPC, syscall.EROFS}
+// sameErrnos are errors that have the same number on every Unix, and so in the text of every server.
+var sameErrnos = map[string]syscall.Errno{
+	"1": syscall.EPERM, "2": syscall.ENOENT, "13": syscall.EACCES, "17": syscall.EEXIST, "18": syscall.EXDEV, "20": syscall.ENOTDIR,
+	"21": syscall.EISDIR, "22": syscall.EINVAL, "27": syscall.EFBIG, "28": syscall.ENOSPC, "30": syscall.EROFS,
+}
 
 var osError = regexp.MustCompile(`\(os error (\d+)\)$`)
 
 // errnoOf returns the error of the operating system in a refusal; 0: none is known.
 func errnoOf(refused *protocol.Error) syscall.Errno {
 	if m := osError.FindStringSubmatch(refused.Message); m != nil {
-		n, _ := strconv.Atoi(m[1])
-		for _, errno := range sameErrnos {
-			if int(errno) == n {
-				return errno
-			}
-		}
+		return sameErrnos[m[1]]
 	}
 	return 0
 }

@@ -21,7 +21,6 @@ import (
 
 	"github.com/b6f6fdd7/troupe/transport/auth"
 	"github.com/gorilla/websocket"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -276,9 +275,7 @@ func listenUnix(path string, kept map[string]*os.File) (*socket, error) {
 	}
 	// On Linux the file gets the mode of the socket when the socket is bound, so other users can never
 	// connect. On other systems Chmod below changes the mode afterwards.
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) { unix.Fchmod(int(fd), 0o600) })
-	}}
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return c.Control(ownersOnly) }}
 	l, err := config.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listen at unix://%s: %w", path, err)
@@ -295,15 +292,6 @@ func listenUnix(path string, kept map[string]*os.File) (*socket, error) {
 		return nil, fmt.Errorf("listen at unix://%s: %w", path, err)
 	}
 	return &socket{&unixListener{UnixListener: listener, path: path, own: own}, unixName(path, own)}, nil
-}
-
-// unixName returns the name of the socket of a file. While the socket is open, the kernel gives the number of its file to no other file.
-func unixName(path string, own fs.FileInfo) string {
-	st, ok := own.Sys().(*syscall.Stat_t)
-	if !ok {
-		return "unix://" + path
-	}
-	return fmt.Sprintf("unix://%s %d:%d", path, st.Dev, st.Ino)
 }
 
 // A unixListener removes its socket file when it is closed. Another server may listen at the path by then, because

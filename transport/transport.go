@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"syscall"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/identity"
@@ -163,7 +162,7 @@ func (e *CloseError) Error() string {
 
 // IsCut reports whether err is the end of a connection without a Close frame: the server may have been killed, and another one may follow.
 func IsCut(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isReset(err)
 }
 
 // A LimitError reports a frame, message or line from the other side of more than Max bytes.

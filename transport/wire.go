@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // lingerFor is how long a closed connection still takes bytes of the other side. If a socket is closed
@@ -195,32 +193,10 @@ func waiting(c net.Conn) func() bool {
 	return func() bool { return false }
 }
 
-// bytesWait reports whether a Read would return at once: with bytes, the end or an error.
-func bytesWait(raw syscall.RawConn) (wait bool) {
-	var b [1]byte
-	raw.Control(func(fd uintptr) {
-		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		wait = err != unix.EAGAIN && err != unix.EINTR
-	})
-	return wait
-}
-
 // endRead makes the reader return.
 func (l *link) endRead(c net.Conn) {
 	l.closing.Store(true)
 	c.SetReadDeadline(time.Unix(1, 0))
-}
-
-// hungUp reports whether the other side of a socket neither reads nor writes any more: the other side
-// has reset the connection, or the kernel has given the connection up. Waiting bytes do not hide a
-// hang-up.
-func hungUp(raw syscall.RawConn) (gone bool) {
-	raw.Control(func(fd uintptr) {
-		poll := []unix.PollFd{{Fd: int32(fd)}} // poll reports these two events unasked
-		n, err := unix.Poll(poll, 0)
-		gone = err == nil && n == 1 && poll[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
-	})
-	return gone
 }
 
 func (l *link) lingerOn(c net.Conn) {

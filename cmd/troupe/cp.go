@@ -160,7 +160,7 @@ func (cp *copier) upload(ctx context.Context, source, to string, many bool) erro
 func (cp *copier) download(ctx context.Context, source, to string, many bool) error {
 	_, source, _ = remoteName(source)
 	from := cp.r.at(source)
-	dir, name, err := into("/"+from, to, many, os.Stat)
+	dir, name, err := into("/"+from, filepath.ToSlash(to), many, os.Stat)
 	if err != nil {
 		return err
 	}

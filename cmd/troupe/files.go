@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -32,10 +33,11 @@ const filesTTL = 5 * time.Minute
 // while a block of a file (copyBuffer in package transfer) passes a slow link: a link with 9 KB/s is fast enough.
 const filesDeadAfter = 30 * time.Second
 
-// remoteName splits what a person writes as [SERVER]:PATH. ok is false if arg has no colon before the first slash.
+// remoteName splits what a person writes as [SERVER]:PATH. ok is false if arg has no colon before the first slash, or begins with a
+// drive of Windows.
 func remoteName(arg string) (server, name string, ok bool) {
 	server, name, ok = strings.Cut(arg, ":")
-	if !ok || strings.Contains(server, "/") {
+	if !ok || strings.Contains(server, "/") || filepath.VolumeName(arg) != "" {
 		return "", arg, false
 	}
 	return server, name, true

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -43,7 +42,7 @@ func untilSignal(cmd *cobra.Command, do func(context.Context) error) error {
 	switch {
 	case ctx.Err() != nil:
 		return interrupted(ctx)
-	case errors.Is(err, syscall.EPIPE) && stdout.unread(): // not of a connection that the server has closed
+	case isUnread(err) && stdout.unread(): // not of a connection that the server has closed
 		return nil
 	}
 	return err

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/logs"
@@ -65,11 +64,11 @@ server got the output.`,
 			defer cancel(nil)
 			go func() {
 				awaitBroken(int(os.Stdout.Fd()))
-				cancel(syscall.EPIPE)
+				cancel(errUnread)
 			}()
 			err := o.run(read, args)
 			switch {
-			case errors.Is(err, syscall.EPIPE):
+			case isUnread(err):
 				return exitError{exitSignal + int(syscall.SIGPIPE), nil}
 			case ctx.Err() != nil:
 				return interrupted(ctx)
@@ -88,19 +87,6 @@ server got the output.`,
 	f.BoolVar(&o.raw, "raw", false, "print the output as it is, with its control characters")
 	cmd.RegisterFlagCompletionFunc("stream", cobra.FixedCompletions([]string{"stdout", "stderr", "pty"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
-}
-
-// awaitBroken returns when nobody can read any more what is written to a pipe or a terminal: a write that would tell may never come.
-func awaitBroken(fd int) {
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, -1)
-		if n > 0 {
-			return
-		}
-		if err != nil && err != unix.EINTR {
-			select {} // the writes tell
-		}
-	}
 }
 
 func (o *logsFlags) run(ctx context.Context, names []string) error {

@@ -81,6 +81,18 @@ func holderOf(ctx context.Context, c *client.Client) (*protocol.HolderInfo, erro
 	return info.Holder, err
 }
 
+// gap says how long nobody served.
+func gap(ms uint64) string { return (time.Duration(min(ms, 1<<40)) * time.Millisecond).String() }
+
+// replaced says in words how a server came.
+func replaced(r *protocol.Replacement) string {
+	how := "replaced by an upgrade"
+	if r.Reason != protocol.ReplacedByUpgrade {
+		how = "replaced after its death (" + show.Harmless(r.Reason) + ")"
+	}
+	return fmt.Sprintf("%s %s ago; nobody served for %s", how, show.Age(time.Since(time.UnixMilli(r.AtMs))), gap(r.GapMs))
+}
+
 // close closes all connections.
 func (s *sight) close() {
 	for _, c := range s.clients {

@@ -16,6 +16,7 @@
 //   - internal/console, internal/why, internal/spec: keys and raw mode; words for ends; what people write for limits and restarts
 //   - exit.go, stdout.go, usage.go, man.go, complete.go: exit codes, a full disk, help
 //   - load*.go, internal/load: the load test
+//   - system_unix.go, system_windows.go: signals, pipes and commands that Windows lacks
 package main
 
 import (
@@ -88,8 +89,8 @@ and go on without a client. Commands start your own server on this machine when 
 	group("Act", newSend(t), newSignal(t), newStop(t), newKill(t), newStart(t), newRestart(t), newWait(t), newResize(t), newSessions(t))
 	group("Sets of programs", newUp(t), newDown(t), newConfig())
 	group("Files of the server", newCp(t), newLs(t), newCat(t), newStat(t), newRm(t))
-	group("Server", newServer(t), newServe(), newAdmin(t), newDoctor(t), newLoad(t))
-	root.AddCommand(newMan(), newVersion(), newLoadProgram())
+	group("Server", serverCommands(t)...)
+	root.AddCommand(newMan(), newVersion())
 	addCompletion(root, t)
 	plainArguments(root)
 	return root

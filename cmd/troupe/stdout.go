@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"sync"
-	"syscall"
 )
 
 // stdout is where commands print. Whatever a command does with the error of a write, main tells a person what could not be
@@ -43,14 +41,14 @@ func (s *sink) fail(err error) {
 func (s *sink) unread() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Is(s.err, syscall.EPIPE)
+	return isUnread(s.err)
 }
 
 // failed returns the first error of a write. A closed pipe is none: its reader has read what it wanted.
 func (s *sink) failed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if errors.Is(s.err, syscall.EPIPE) {
+	if isUnread(s.err) {
 		return nil
 	}
 	return s.err

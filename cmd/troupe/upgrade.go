@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -132,18 +134,6 @@ func upgraded(before, after *protocol.ServerInfoResult) (text string, err error)
 		return "", fmt.Errorf("no upgrade: %s", show.Harmless(p.Refused.Reason))
 	}
 	return "", nil
-}
-
-// gap says how long nobody served.
-func gap(ms uint64) string { return (time.Duration(min(ms, 1<<40)) * time.Millisecond).String() }
-
-// replaced says in words how a server came.
-func replaced(r *protocol.Replacement) string {
-	how := "replaced by an upgrade"
-	if r.Reason != protocol.ReplacedByUpgrade {
-		how = "replaced after its death (" + show.Harmless(r.Reason) + ")"
-	}
-	return fmt.Sprintf("%s %s ago; nobody served for %s", how, show.Age(time.Since(time.UnixMilli(r.AtMs))), gap(r.GapMs))
 }
 
 // A logEnd is the end of a log at some time. The zero logEnd has no log.

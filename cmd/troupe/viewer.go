@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/b6f6fdd7/troupe/client"
@@ -53,8 +52,8 @@ var forwarded = map[os.Signal]protocol.Signal{
 	syscall.SIGTERM: protocol.SignalTerminate,
 	syscall.SIGHUP:  protocol.SignalHangup,
 	syscall.SIGQUIT: protocol.SignalQuit,
-	syscall.SIGUSR1: protocol.SignalUsr1,
-	syscall.SIGUSR2: protocol.SignalUsr2,
+	sigUsr1:         protocol.SignalUsr1,
+	sigUsr2:         protocol.SignalUsr2,
 }
 
 // A viewer is the person, or the script, beside a program: what troupe run and troupe attach have in common.
@@ -121,7 +120,7 @@ func byKey() left { return left{how: "left by a key", code: exitFailed} }
 func bySignal(s syscall.Signal) left {
 	how := "interrupted"
 	if s != syscall.SIGINT {
-		how += " by " + unix.SignalName(s)
+		how += " by " + protocol.SignalName(s)
 	}
 	return left{how: how, code: exitSignal + int(s)}
 }
@@ -149,14 +148,15 @@ func newViewer(command string, flags viewFlags, proxy bool) *viewer {
 		Back:    v.size.nudge,
 	})
 	// Catch SIGPIPE, too: the failed write returns an error, and must not end troupe.
-	signal.Notify(v.signals, syscall.SIGPIPE, syscall.SIGWINCH)
+	signal.Notify(v.signals, syscall.SIGPIPE)
+	notifyResize(v.signals, v.con.Size)
 	for sig := range forwarded {
 		if !signal.Ignored(sig) { // an ignored signal, as under nohup(1), is ignored for the program, too
 			signal.Notify(v.signals, sig)
 		}
 	}
-	if proxy && !signal.Ignored(syscall.SIGTSTP) {
-		signal.Notify(v.signals, syscall.SIGTSTP)
+	if proxy && !signal.Ignored(sigTstp) {
+		signal.Notify(v.signals, sigTstp)
 	}
 	go v.relay()
 	return v
@@ -222,9 +222,9 @@ func (v *viewer) act(a console.Action) {
 func (v *viewer) relay() {
 	for sig := range v.signals {
 		switch sig {
-		case syscall.SIGWINCH:
+		case sigWinch:
 			v.size.resize()
-		case syscall.SIGTSTP:
+		case sigTstp:
 			v.suspendBoth()
 		case syscall.SIGPIPE:
 		default:

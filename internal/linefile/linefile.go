@@ -8,8 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // Max bounds a file, in bytes.
@@ -44,7 +43,7 @@ func Commented(words []string) bool {
 // read returns the content of a regular file of at most Max bytes.
 func read(path string) ([]byte, error) {
 	// With O_NONBLOCK, opening a FIFO waits for no writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

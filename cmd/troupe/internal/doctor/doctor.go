@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package doctor says whether a machine is fit for troupe, and which limits to raise. Look collects the facts; Check
 // judges them without any input or output.
 package doctor

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package hold joins troupe serve with package internal/holder.
 //
 // Unless told otherwise, troupe serve becomes a holder in the init of this package, before most other packages of the binary are initialized, because

@@ -5,7 +5,7 @@ package spec
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,12 +112,12 @@ func Limit(l *protocol.ProcessLimits, s string) (err error) {
 // server's.
 func Ready(s, dir string) (*protocol.Ready, error) {
 	kind, arg, _ := strings.Cut(s, ":")
-	path := func() (string, error) {
-		if !filepath.IsAbs(arg) {
+	place := func() (string, error) {
+		if !path.IsAbs(arg) {
 			if arg == "" || dir == "" {
 				return "", fmt.Errorf("%q is not an absolute path on the server", arg)
 			}
-			arg = filepath.Join(dir, arg)
+			arg = path.Join(dir, arg)
 		}
 		return protocol.FileURI(arg), nil
 	}
@@ -132,9 +132,9 @@ func Ready(s, dir string) (*protocol.Ready, error) {
 			err = fmt.Errorf("%q is not an address: write tcp:8080 or tcp:HOST:8080", arg)
 		}
 	case "unix":
-		r.Unix, err = path()
+		r.Unix, err = place()
 	case "file":
-		r.File, err = path()
+		r.File, err = place()
 	case "line":
 		r.Line = arg
 	case "delay":

@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -47,7 +48,7 @@ var serverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 func ConfigPath(env func(string) string) string {
 	dir := env("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) { // the specification has relative paths ignored
-		home := env("HOME")
+		home := home(env)
 		if !filepath.IsAbs(home) {
 			return ""
 		}
@@ -55,6 +56,9 @@ func ConfigPath(env func(string) string) string {
 	}
 	return filepath.Join(dir, "troupe", "config.toml")
 }
+
+// home returns the home of the user; "": the environment names none. Windows names it in USERPROFILE.
+func home(env func(string) string) string { return cmp.Or(env("HOME"), env("USERPROFILE")) }
 
 // ReadConfig reads a config file. A missing file counts as an empty file.
 func ReadConfig(path, home string) (*Config, error) {

@@ -14,12 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/transport"
@@ -56,18 +52,6 @@ func Dir(env func(string) string) string {
 		return filepath.Join(dir, "troupe")
 	}
 	return filepath.Join("/tmp", "troupe-"+strconv.Itoa(os.Getuid()))
-}
-
-// maxSocketPath is how long the path of a socket may be on Linux. Source: unix(7).
-const maxSocketPath = 107
-
-// SocketPath returns the path of the socket of the user's own server.
-func SocketPath(env func(string) string) (string, error) {
-	path := filepath.Join(Dir(env), socketFile)
-	if len(path) > maxSocketPath {
-		return "", fmt.Errorf("the path of the socket of your own server, %s, has %d bytes, and at most %d are possible: set XDG_RUNTIME_DIR to a shorter path", path, len(path), maxSocketPath)
-	}
-	return path, nil
 }
 
 // ensureDir makes the directory, or checks an existing directory with CheckDir.
@@ -107,14 +91,6 @@ func CheckDir(dir string) error {
 		return fmt.Errorf("other users can enter %s (mode %o), so it is not used: run chmod 700 on it", dir, info.Mode().Perm())
 	}
 	return nil
-}
-
-func ownerOf(info fs.FileInfo) (uid int, ok bool) {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, false
-	}
-	return int(st.Uid), true
 }
 
 // checkSocket refuses a socket of another user.
@@ -199,7 +175,7 @@ func ownDialer(url string, inJSON bool) func(context.Context) (transport.Conn, e
 
 // nobodyListens reports whether an error of Dial means: no server runs.
 func nobodyListens(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errRefused)
 }
 
 // ending reports whether an error of Dial means: the server is about to end.
@@ -214,7 +190,7 @@ func (f *Flags) start(ctx context.Context, dir string) error {
 	if err := ensureDir(dir); err != nil {
 		return err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	if err != nil {
 		return fmt.Errorf("lock of your own server: %w", err)
 	}
@@ -234,10 +210,6 @@ func (f *Flags) start(ctx context.Context, dir string) error {
 	}
 	return f.startLocked(ctx, dir, lock)
 }
-
-// tryLock takes the lock of an open file if the lock is free. The lock belongs to the open file: programs inheriting
-// the file hold the lock, too.
-func tryLock(f *os.File) bool { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil }
 
 // truncated returns f without content.
 func truncated(f *os.File) *os.File {
@@ -271,15 +243,15 @@ func (f *Flags) startLocked(ctx context.Context, dir string, lock *os.File) erro
 		return fmt.Errorf("start your own server: %w", err)
 	}
 	defer log.Close()
-	if err := child.SealFiles(); err != nil { // other programs may wait for the end of files inherited by this program
+	if err := sealFiles(); err != nil { // other programs may wait for the end of files inherited by this program
 		return fmt.Errorf("start your own server: %w", err)
 	}
 	cmd := exec.Command(program[0], slices.Concat(program[1:], []string{"serve", "--listen", "unix://" + filepath.Join(dir, socketFile), "--exit-when-idle", IdleTime.String()})...)
 	cmd.Dir = "/"
 	cmd.Env = serverEnv(f.env())
 	cmd.ExtraFiles = []*os.File{lock}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, and no signal from a terminal
-	truncated(lock)                                      // any process may have the pid of the last server by now
+	cmd.SysProcAttr = detached() // no terminal, and no signal from a terminal
+	truncated(lock)              // any process may have the pid of the last server by now
 	s, err := Start(cmd, log, began)
 	if err != nil {
 		return fmt.Errorf("start your own server: %w", err)
@@ -299,7 +271,7 @@ func openLog(path string) (f *os.File, began int64, err error) {
 			return nil, 0, err
 		}
 	}
-	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|noFollow, 0o600)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/client"
@@ -72,7 +71,7 @@ func (f *Flags) StopOwn(ctx context.Context) error {
 		return ErrNoServer
 	}
 	// The process holds the lock until its end: the pid belongs to no other process.
-	if err := syscall.Kill(o.PID, syscall.SIGTERM); err != nil && err != syscall.ESRCH {
+	if err := terminate(o.PID); err != nil {
 		return fmt.Errorf("end your own server, process %d: %w", o.PID, err)
 	}
 	for holder(filepath.Join(filepath.Dir(o.Socket), lockFile)) == o.PID {

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -146,7 +147,7 @@ func (f *Flags) find() (*Target, error) {
 		return f.own("--server")
 	}
 	path := ConfigPath(env)
-	c, err := ReadConfig(path, env("HOME"))
+	c, err := ReadConfig(path, home(env))
 	switch {
 	case err != nil:
 		return nil, err
@@ -216,10 +217,10 @@ func (f *Flags) token(name string, s Server) func() (string, error) {
 	return client.TokenFromEnv
 }
 
-// OthersMay reports whether the mode of a file has one of the bits. "": there is no file.
+// OthersMay reports whether the mode of a file has one of the bits. "": there is no file. On Windows a mode says nothing about others.
 func OthersMay(bits os.FileMode, path string) bool {
 	info, err := os.Stat(path)
-	return path != "" && err == nil && info.Mode().Perm()&bits != 0
+	return runtime.GOOS != "windows" && path != "" && err == nil && info.Mode().Perm()&bits != 0
 }
 
 // tokenTime is how long a program may take to print a token. A person may have to unlock something.
@@ -278,7 +279,7 @@ func (f *Flags) Control(ctx context.Context) (*client.Client, error) {
 
 // Servers returns the possible values of --server, sorted.
 func (f *Flags) Servers() []string {
-	c, err := ReadConfig(ConfigPath(f.env()), f.env()("HOME"))
+	c, err := ReadConfig(ConfigPath(f.env()), home(f.env()))
 	if err != nil {
 		return []string{LocalName}
 	}
@@ -299,7 +300,7 @@ func (t *Target) Advise(err error) error {
 		advice = "the server has no TLS there: is its address ws:// instead of wss://?"
 	case errors.Is(err, io.ErrUnexpectedEOF) && strings.HasPrefix(t.URL, "ws://"):
 		advice = "is the address of the server wss:// instead of ws://?"
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT) && strings.HasPrefix(t.URL, "unix"):
+	case errors.Is(err, errRefused), errors.Is(err, syscall.ENOENT) && strings.HasPrefix(t.URL, "unix"):
 		advice = "does troupe serve run there?"
 	case errors.As(err, &refused) && refused.Status == 401,
 		errors.As(err, &answer) && answer.Code == protocol.CodeUnauthorized: // on a socket with frames

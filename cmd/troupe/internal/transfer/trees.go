@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"syscall"
 
 	"github.com/b6f6fdd7/troupe/client"
@@ -103,12 +104,20 @@ func (Here) Open(name string) (fs.File, error) {
 	return os.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
+// mode returns the mode of a copy on a server. Windows gives its files mode 666, whoever may write them: the copy has 644.
+func mode(info fs.FileInfo) fs.FileMode {
+	if runtime.GOOS == "windows" {
+		return info.Mode().Perm() &^ 0o022
+	}
+	return info.Mode().Perm()
+}
+
 // Remote has the files of a server, to copy to.
 type Remote struct{ *client.FS }
 
 // Create makes a file, and replaces a link at the name.
 func (r Remote) Create(name string, info fs.FileInfo) (File, error) {
-	w, err := r.FS.Create(name, &client.WriteOptions{Mode: info.Mode().Perm(), ModTime: info.ModTime(), NoFollow: true})
+	w, err := r.FS.Create(name, &client.WriteOptions{Mode: mode(info), ModTime: info.ModTime(), NoFollow: true})
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +126,7 @@ func (r Remote) Create(name string, info fs.FileInfo) (File, error) {
 
 // SetMetadata sets the mode and the time of a directory.
 func (r Remote) SetMetadata(name string, info fs.FileInfo) error {
-	if err := r.Chmod(name, info.Mode().Perm()); err != nil {
+	if err := r.Chmod(name, mode(info)); err != nil {
 		return err
 	}
 	return r.Chtimes(name, info.ModTime())

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package command runs a command many times at once, on one server or several, and collects how each run of it ended.
 package command
 

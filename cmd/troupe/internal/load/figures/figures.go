@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package figures collects the figures of a run during the run.
 package figures
 

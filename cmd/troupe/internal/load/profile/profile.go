@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package profile has the client's side of each profile. The client starts a program, plays its part of the profile, and checks the events
 // of the program. Package program has the program's side.
 package profile

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package program has the programs that run on a server under load: troupe load-program. Programs write streams that the client can predict
 // byte by byte, and compare their stdin with a predicted stream. Package stream defines the streams.
 //

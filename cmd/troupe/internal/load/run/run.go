@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package run runs a Plan against its servers.
 //
 // # Where to look

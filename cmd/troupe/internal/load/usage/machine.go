@@ -1,3 +1,5 @@
+//go:build unix
+
 package usage
 
 // A Machine measures the CPUs of this machine. Only a single goroutine may use a Machine.

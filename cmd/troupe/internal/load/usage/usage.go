@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package usage measures programs: this program, servers of this machine by their pids, and servers anywhere by their metrics.
 package usage
 

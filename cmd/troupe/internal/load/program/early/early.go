@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package early runs the programs of package program before the other packages of the binary are initialized.
 //
 // The initialization of all packages of troupe takes 5 ms and 2 MiB, and a server under load may run thousands of programs. Go initializes a
