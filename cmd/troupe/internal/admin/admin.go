@@ -1,7 +1,5 @@
 //go:build unix
 
-//go:build unix
-
 // Package admin answers those who operate a server: over HTTP on a unix socket, and without what changes or reveals anything on an address for Prometheus.
 // docs/OPERATIONS.md has all paths.
 package admin
