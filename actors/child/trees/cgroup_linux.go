@@ -31,15 +31,18 @@ type cgroups struct {
 	kin         *searches // finds processes that left their cgroup
 	dir         string
 	controllers []string // controllers of dir; the leaves have the controllers used for limits
+	why         string   // why controllers are missing; "": nobody knows
 }
 
-// newCgroups makes the directory of the server. found: an earlier server of the holder may have made it.
-func newCgroups(kin *searches, found bool, log *slog.Logger) (*cgroups, error) {
+// newCgroups makes the directory of the server. found: an earlier server of the holder may have made it. whole: the whole process belongs to the
+// server, so the process may move into serverLeaf.
+func newCgroups(kin *searches, found, whole bool, log *slog.Logger) (*cgroups, error) {
 	self := kin.server
-	own, _, err := ownCgroup("")
+	own, root, err := ownCgroup("")
 	if err != nil {
 		return nil, err
 	}
+	own = aroundLeaf(own, root)
 	killCgroupLeftovers(own, self, log)
 	c := &cgroups{kin: kin, dir: filepath.Join(own, cgroupPrefix+self.String())}
 	if err := os.Mkdir(c.dir, 0o755); err != nil && !(found && errors.Is(err, fs.ErrExist)) {
@@ -50,6 +53,12 @@ func newCgroups(kin *searches, found bool, log *slog.Logger) (*cgroups, error) {
 		return nil, err
 	}
 	kin.inLeaf = c.inLeaf
+	if whole {
+		if err := passOn(own, kernel.WriteFile, os.Getpid(), self.pid); err != nil {
+			c.why = ": " + err.Error()
+			log.Info("no controllers for limits of children", "reason", err)
+		}
+	}
 	if err := c.enable(); err != nil {
 		log.Warn("memory, pids and CPUs of children cannot be limited", "cgroup", c.dir, "err", err)
 	}
@@ -65,7 +74,7 @@ func (c *cgroups) enable() error {
 	}
 	has := strings.Fields(string(text))
 	var more []string
-	for _, controller := range []string{"memory", "pids", "cpu"} {
+	for _, controller := range limiting {
 		if slices.Contains(has, controller) {
 			more = append(more, "+"+controller)
 		}
@@ -142,8 +151,8 @@ func (*cgroups) kind() Containment { return ContainCgroup }
 func (c *cgroups) allows(limits protocol.ProcessLimits) error {
 	for _, s := range settings(limits) {
 		if !slices.Contains(c.controllers, s.controller()) {
-			return fmt.Errorf("%w.%s needs the %s controller of cgroup v2, which is not delegated to this server: %s has %q",
-				ErrLimitRefused, s.limit, s.controller(), filepath.Join(filepath.Dir(c.dir), "cgroup.subtree_control"), strings.Join(c.controllers, " "))
+			return fmt.Errorf("%w.%s needs the %s controller of cgroup v2, which is not delegated to this server: %s has %q%s",
+				ErrLimitRefused, s.limit, s.controller(), filepath.Join(filepath.Dir(c.dir), "cgroup.subtree_control"), strings.Join(c.controllers, " "), c.why)
 		}
 	}
 	return nil

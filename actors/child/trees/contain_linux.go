@@ -31,7 +31,7 @@ func (ts *Trees) newContainment(cfg Config) (containment, error) {
 	}
 	switch c.mode {
 	case ContainCgroup, "":
-		groups, err := newCgroups(c, ts.holder != nil, log)
+		groups, err := newCgroups(c, ts.holder != nil, cfg.Subreaper, log)
 		if err == nil {
 			if ts.holder != nil {
 				ts.endLost = groups.endLost

@@ -5,7 +5,7 @@
 //
 //   - trees.go, kill.go: the trees of a host; the state of a tree, and its end
 //   - containment.go, contain_linux.go: the methods for finding descendants; which server has started a process
-//   - search_linux.go, search_tree_linux.go, census_linux.go, tag_linux.go, cgroup_linux.go: how descendants are found
+//   - search_linux.go, search_tree_linux.go, census_linux.go, tag_linux.go, cgroup_linux.go, apart_linux.go: how descendants are found
 //   - usage_linux.go: how trees are measured
 //   - reap_linux.go, exits_linux.go, reaper_linux.go: the wait for a process; exits; orphans that this program adopts
 //   - spare_linux.go: kills without a free descriptor

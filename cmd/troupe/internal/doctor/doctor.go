@@ -51,6 +51,7 @@ type Facts struct {
 	NoCgroup      string   // why not cgroup; "": cgroup works
 	Shared        string   // why programs share the limits of processes with the server; "": they do not
 	NoLimits      []string // controllers of cgroup v2 missing for a server: cpu, memory, pids
+	WhyNoLimits   string   // why one of NoLimits is missing
 	NoHolder      string   // what the system lacks for programs that outlive their server; "": nothing
 	Sandbox       string   // why programs cannot be confined, and what helps; "": they can be
 	SandboxLevel  string   // as protocol.SandboxInfo.Level
@@ -172,7 +173,7 @@ func (f Facts) contained() Line {
 	l := Line{Check: "containment", Status: OK, Found: f.Containment}
 	switch {
 	case f.NoCgroup == "" && len(f.NoLimits) > 0:
-		l.Status, l.Found = Warn, fmt.Sprintf("%s, without the controllers %s", f.Containment, strings.Join(f.NoLimits, ", "))
+		l.Status, l.Found = Warn, fmt.Sprintf("%s, without the controllers %s: %s", f.Containment, strings.Join(f.NoLimits, ", "), show.Harmless(f.WhyNoLimits))
 		l.Advice = "the limits memory, pids and cpus need them: run the server in a unit with Delegate=yes, on a machine with only cgroup v2"
 	case f.NoCgroup != "":
 		l.Status = Warn

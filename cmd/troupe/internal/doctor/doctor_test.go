@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 		{"few watchers", func(f *Facts) { f.InotifyHandles = 64 }, "watchers of files", Warn, "64", "max_user_instances="},
 		{"no cgroup", func(f *Facts) { f.Containment, f.NoCgroup = "marker", "not \x1b[2Jdelegated" }, "containment", Warn, `marker, no cgroup: not \x1b[2Jdelegated`, "Delegate=yes"},
 		{"no fence", func(f *Facts) { f.Shared = "no \x1b[2Jcgroup" }, "processes of programs", Warn, `no \x1b[2Jcgroup`, "Delegate=yes"},
-		{"no controllers", func(f *Facts) { f.NoLimits = []string{"cpu", "memory"} }, "containment", Warn, "cgroup, without the controllers cpu, memory", "Delegate=yes"},
+		{"no controllers", func(f *Facts) { f.NoLimits, f.WhyNoLimits = []string{"cpu", "memory"}, "of others" }, "containment", Warn, "cgroup, without the controllers cpu, memory: of others", "Delegate=yes"},
 		{"sandbox", func(f *Facts) { f.SandboxLevel, f.Landlock = "complete", 7 }, "sandbox", OK, "available, complete, with Landlock ABI 7", ""},
 		{"no sandbox", func(f *Facts) { f.Sandbox = "namespaces: \x1b[2Jno space left" }, "sandbox", Warn, `namespaces: \x1b[2Jno space left`, "docs/SANDBOX.md"},
 		{"sandbox with less", func(f *Facts) {

@@ -77,7 +77,7 @@ func limit(resource int) (soft, hard int64) {
 // lookAtContainment tries, as a server would, the ways to find descendants of programs and to limit programs.
 func (f *Facts) lookAtContainment() {
 	try := func(c child.Containment) error {
-		h, err := child.NewHost(child.HostConfig{Containment: c, Log: slog.New(slog.DiscardHandler)})
+		h, err := child.NewHost(child.HostConfig{Containment: c, Subreaper: true, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return err
 		}
@@ -88,8 +88,9 @@ func (f *Facts) lookAtContainment() {
 		for name, limits := range map[string]protocol.ProcessLimits{
 			"memory": {MemoryBytes: &many}, "pids": {PIDs: &many}, "cpu": {CPUs: &whole},
 		} {
-			if h.Allows(limits) != nil {
+			if err := h.Allows(limits); err != nil {
 				f.NoLimits = append(f.NoLimits, name)
+				f.WhyNoLimits = err.Error()
 			}
 		}
 		slices.Sort(f.NoLimits)
