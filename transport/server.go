@@ -89,6 +89,10 @@ type ServerOptions struct {
 	// own address, and with the connections that nobody has accepted yet. Listen closes all of Kept.
 	Kept map[string]*os.File
 
+	// Given is an open socket of a service manager. Listen serves this socket, if it has the address of the server. The file of a unix socket is not
+	// the server's to remove. Listen closes Given, and Check does not. Nil: there is none.
+	Given *os.File
+
 	Log *slog.Logger // nil: nothing is logged
 }
 
@@ -124,12 +128,13 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 		for _, f := range o.Kept {
 			f.Close()
 		}
+		o.Given.Close() // nil has an error
 	}()
-	if err := Check(url, o); err != nil {
+	if err := checkAddress(url, o); err != nil {
 		return nil, err
 	}
 	unix := strings.HasPrefix(url, "unix://")
-	l, shown, err := listen(url, o.Kept)
+	l, shown, err := listen(url, o)
 	if err != nil {
 		return nil, err
 	}
@@ -201,6 +206,18 @@ func takeUp(kept map[string]*os.File, name string) (net.Listener, error) {
 
 // Check returns why no server with these options may listen at url, wherever the system stands. Check opens nothing.
 func Check(url string, o *ServerOptions) error {
+	if err := checkAddress(url, o); err != nil || o.Given == nil {
+		return err
+	}
+	l, _, err := takeGiven(url, o)
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// checkAddress is Check, without a look at the socket of a service manager.
+func checkAddress(url string, o *ServerOptions) error {
 	path, unix := strings.CutPrefix(url, "unix://")
 	if o.Framed && !unix {
 		return fmt.Errorf("length-prefixed frames are for unix sockets and stdio, not for %q: listen at unix://PATH, or leave the framing out", url)
@@ -225,8 +242,12 @@ func Check(url string, o *ServerOptions) error {
 	return nil
 }
 
-// listen listens at an address that Check has accepted.
-func listen(url string, kept map[string]*os.File) (_ *socket, shown string, err error) {
+// listen listens at an address that checkAddress has accepted.
+func listen(url string, o *ServerOptions) (_ *socket, shown string, err error) {
+	if o.Given != nil {
+		return takeGiven(url, o)
+	}
+	kept := o.Kept
 	if path, ok := strings.CutPrefix(url, "unix://"); ok {
 		if path, err = filepath.Abs(path); err != nil {
 			return nil, "", fmt.Errorf("listen at %s: %w", url, err)

@@ -57,6 +57,7 @@ type serveOptions struct {
 
 	// By newServe.
 	settings *settings.InForce
+	given    *os.File // the socket of a service manager; nil: there is none
 }
 
 func (o *serveOptions) stdio() bool { return o.listen == "stdio" || o.listen == "stdio://" }
@@ -98,6 +99,13 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			manages := []int{os.Getpid()} // to whom a service manager passes a socket
+			if held != nil || hold.Trial() {
+				manages = append(manages, os.Getppid())
+			}
+			if o.given, err = sdnotify.Socket(manages...); err != nil {
+				return err
+			}
 			source.Kept = held.Settings()
 			if o.settings, err = source.Complete(os.Environ()); err != nil {
 				return usageError{err}
@@ -134,6 +142,9 @@ func (o *serveOptions) check() error {
 	}
 	if at := o.settings.FromFile("listen"); at != "" && o.stdio() {
 		return fmt.Errorf("%s: listen: a server on stdio is told so by --listen %s, because the holder starts before the file is read", at, o.listen)
+	}
+	if o.given != nil && o.stdio() {
+		return errors.New("--listen stdio is for a server without a socket, and the service manager has passed one: name the address of the socket unit, or disable the socket unit")
 	}
 	switch {
 	case o.framing == "lines" && !o.stdio():
@@ -197,7 +208,7 @@ func (o *serveOptions) tryOpen() error {
 		return err
 	}
 	if !o.stdio() {
-		err = transport.Check(o.listen, &transport.ServerOptions{Insecure: o.insecure, Door: door, TLS: tlsConfig, Framed: o.framing == "length"})
+		err = transport.Check(o.listen, &transport.ServerOptions{Insecure: o.insecure, Door: door, TLS: tlsConfig, Framed: o.framing == "length", Given: o.given})
 	}
 	return cmp.Or(err, actors.Check(o.config), o.audit.mayOpen())
 }
@@ -310,14 +321,17 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 			},
 			Memory: func() transport.Memory { return troupe.Memory() },
 			Kept:   held.Sockets(),
+			Given:  o.given,
 			Log:    log,
 		})
 		if err != nil {
 			return err
 		}
 		defer s.Close()
-		if err := s.Socket(held.KeepSocket); err != nil {
-			return err
+		if o.given == nil { // else the holder has the socket, and each server inherits it
+			if err := s.Socket(held.KeepSocket); err != nil {
+				return err
+			}
 		}
 		server = s
 	}

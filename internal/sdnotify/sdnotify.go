@@ -1,4 +1,4 @@
-// Package sdnotify tells the service manager how a service is, as sd_notify(3) does.
+// Package sdnotify tells the service manager how a service is, as sd_notify(3) does, and takes the socket that the manager has opened for the service.
 package sdnotify
 
 // Lines of a message.

@@ -97,3 +97,30 @@ func TestNoManager(t *testing.T) {
 		t.Errorf("%v, %v", err, m.Every())
 	}
 }
+
+// A socket for another process is not taken, and variables that no manager writes are an error. Programs inherit none of the variables.
+func TestSocketVariables(t *testing.T) {
+	own := fmt.Sprint(os.Getpid())
+	for _, test := range []struct{ count, pid, want string }{
+		{"1", "1", ""},
+		{"1", "", ""},
+		{"", own, ""},
+		{"0", own, ""},
+		{"2", own, "2 sockets (a:b)"},
+		{"-1", own, "LISTEN_FDS=-1"},
+		{"one", own, "LISTEN_FDS=one"},
+	} {
+		t.Setenv("LISTEN_FDS", test.count)
+		t.Setenv("LISTEN_PID", test.pid)
+		t.Setenv("LISTEN_FDNAMES", "a:b")
+		f, err := Socket(os.Getpid())
+		if f != nil || (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: %v, %v", test, f, err)
+		}
+		for _, v := range os.Environ() {
+			if strings.HasPrefix(v, "LISTEN_") {
+				t.Errorf("the environment has %q", v)
+			}
+		}
+	}
+}
