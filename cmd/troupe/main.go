@@ -124,8 +124,14 @@ func printVersion(cmd *cobra.Command) error {
 	return err
 }
 
-// version returns the version of the main module, or "devel" if the binary records none.
+// release is the version of a release, with its commit: 1.2.3+0123456789ab. The linker sets it (cmd/release).
+var release string
+
+// version returns the version of the release or of the main module, or "devel" if the binary records none.
 func version() string {
+	if release != "" {
+		return release
+	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
 	}
