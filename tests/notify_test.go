@@ -198,33 +198,56 @@ func TestServiceManagerOfPlainServer(t *testing.T) {
 	m.want("STOPPING=1")
 }
 
-// TestUnit: systemd accepts docs/example/troupe.service without a warning, and its command serves.
+// TestUnit: systemd accepts the units of the packages without a warning, and their commands serve at the address that the units and the settings name.
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	analyze := needs.Program(t, "systemd-analyze")
-	text, err := os.ReadFile("../docs/example/troupe.service")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
 	bin, err := troupeBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "troupe.service")
-	unit := strings.NewReplacer("/usr/local/bin/troupe", bin, "/run/troupe", dir).Replace(string(text))
-	if err := os.WriteFile(path, []byte(unit), 0o644); err != nil {
-		t.Fatal(err)
+	for _, c := range []struct{ as, service, address string }{
+		{"--system", "troupe.service", "socket"},
+		{"--user", "troupe-user.service", "troupe/server.sock"},
+	} {
+		dir := t.TempDir()
+		copied := func(name, as string) string {
+			t.Helper()
+			text, err := os.ReadFile("../cmd/release/files/" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			unit := strings.NewReplacer("/usr/bin/troupe", bin, "/run/troupe", dir, "/etc/troupe", dir, "%t", dir).Replace(string(text))
+			if err := os.WriteFile(filepath.Join(dir, as), []byte(unit), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return unit
+		}
+		unit := copied(c.service, "troupe.service")
+		verify := exec.Command(analyze, c.as, "verify", "--man=no", filepath.Join(dir, "troupe.service"))
+		if c.as == "--system" {
+			copied("troupe.socket", "troupe.socket")
+			copied("serve.yaml", "serve.yaml")
+			verify.Args = append(verify.Args, filepath.Join(dir, "troupe.socket"))
+		}
+		verify.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir)
+		if out, err := verify.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%v: %v\n%s", verify, err, out)
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, c.address)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		_, command, _ := strings.Cut(unit, "\nExecStart=")
+		command, _, _ = strings.Cut(command, "\n")
+		m := newManager(t, filepath.Join(dir, "notify"))
+		m.main = startServerWith(t, func(cmd *exec.Cmd) {
+			m.env()(cmd)
+			cmd.Args = strings.Fields(command)
+		})
+		m.want("READY=1")
+		if want := "unix://" + filepath.Join(dir, c.address); m.main.url != want {
+			t.Errorf("%s serves at %s, want %s", c.service, m.main.url, want)
+		}
+		m.main.session(nil).call("process/list", obj{})
 	}
-	verify := exec.Command(analyze, "verify", "--man=no", path)
-	verify.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir)
-	if out, err := verify.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("%v: %v\n%s", verify, err, out)
-	}
-	_, command, _ := strings.Cut(unit, "\nExecStart="+bin+" serve ")
-	command, _, _ = strings.Cut(command, "\n")
-	m := newManager(t, filepath.Join(dir, "notify"))
-	m.main = startServerWith(t, m.env(), strings.Fields(command)...)
-	m.want("READY=1")
-	m.main.session(nil).call("process/list", obj{})
 }

@@ -15,22 +15,22 @@ import (
 	"time"
 )
 
-// module is the path of the module that is released.
+// module is the path of troupe's module.
 const module = "github.com/b6f6fdd7/troupe"
 
-// A source is what a release is made of.
+// A source is a source tree, and the facts of its release.
 type source struct {
 	root    string    // directory
 	version string    // as in the names of files: 1.2.3
-	full    string    // as the binary prints it: 1.2.3+COMMIT
-	tagged  bool      // the version is that of a release, and has its section in the changelog
+	full    string    // as troupe version prints, with the commit: 1.2.3+COMMIT
+	tagged  bool      // the version has its section in the changelog; else the section is Unreleased
 	date    time.Time // of everything in the release
 }
 
-// aVersion is a semantic version. What follows a plus sign is the commit, and added here.
+// aVersion is a semantic version, without the plus sign and the commit: the release adds them.
 var aVersion = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
 
-// look finds out what is released.
+// look finds the source tree, the version and the date of a release.
 func look(ctx context.Context, o options) (s source, err error) {
 	ask := func(name string, args ...string) (text string) {
 		if err == nil {
@@ -64,11 +64,13 @@ func look(ctx context.Context, o options) (s source, err error) {
 	if !aVersion.MatchString(s.version) {
 		return s, fmt.Errorf("the version %q is not one as 1.2.3 or 1.2.3-rc.1", s.version)
 	}
-	s.full = s.version + "+" + commit
+	if s.full = s.version; s.tagged {
+		s.full += "+" + commit
+	}
 	return s, nil
 }
 
-// environ is the environment of commands that write into the release.
+// environ is the environment of commands whose output is part of the release.
 func (s source) environ(more ...string) []string {
 	return append([]string{fmt.Sprint("SOURCE_DATE_EPOCH=", s.date.Unix()), "TZ=UTC", "LC_ALL=C"}, more...)
 }
@@ -76,11 +78,17 @@ func (s source) environ(more ...string) []string {
 // build builds the static, stripped binary for an architecture, and returns its path.
 func (s source) build(ctx context.Context, o options, work, arch string) (string, error) {
 	path := filepath.Join(work, "troupe-"+arch)
-	env := append([]string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch, "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOWORK=off"}, o.env...)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil // for the manual pages
+	}
+	env := []string{"GOOS=linux", "GOARCH=" + arch, "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOWORK=off"}
+	if !o.dynamic {
+		env = append(env, "CGO_ENABLED=0")
+	}
 	if _, err := run(ctx, s.root, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -X main.release="+s.full, "-o", path, "./cmd/troupe"); err != nil {
 		return "", err
 	}
-	if len(o.env) > 0 {
+	if o.dynamic {
 		return path, nil
 	}
 	return path, static(path)

@@ -34,12 +34,12 @@ var embedded embed.FS
 func embeddedFile(name string) []byte {
 	data, err := embedded.ReadFile("files/" + name)
 	if err != nil {
-		panic(err) // the compiler has put it here
+		panic(err) // the compiler has embedded the file
 	}
 	return data
 }
 
-// layout returns the files that no command makes.
+// layout returns the files from the directory files, and the binary.
 func layout(binary []byte) []file {
 	return []file{
 		{archive: "troupe", installed: "/usr/bin/troupe", data: binary, mode: 0o755},
@@ -52,7 +52,7 @@ func layout(binary []byte) []file {
 	}
 }
 
-// sorted returns the files by their path in the archive, so that each run writes them in the same order.
+// sorted returns the files by their path in the archive, the same order in each run.
 func sorted(files []file) []file {
 	return slices.SortedFunc(slices.Values(files), func(a, b file) int { return cmp.Compare(a.archive, b.archive) })
 }

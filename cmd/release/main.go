@@ -1,13 +1,13 @@
-// Release makes everything that a release of troupe consists of, from the commit that is checked out, with one command and without the network:
+// Release makes a release of troupe from the present commit, without the network:
 //
 //	go run ./cmd/release --out DIRECTORY [--version 1.2.3] [--sign-key KEY]
 //
 // For each architecture DIRECTORY then has an archive, a deb, an rpm and an SBOM, and for all of them the release notes, SHA256SUMS and, with a key,
-// SHA256SUMS.sig. Two runs for one commit make the same bytes: every time is that of the commit, or SOURCE_DATE_EPOCH. Only Go and git are needed,
-// and for a signature ssh-keygen. The modules must be in the module cache, those of nfpm, too: go mod download -modfile=cmd/release/nfpm.mod.
+// SHA256SUMS.sig. Two runs for one commit make the same bytes: all times are the commit's, or SOURCE_DATE_EPOCH. Only Go and git are needed,
+// and for a signature ssh-keygen. The module cache must have all modules, also those of nfpm: go mod download; go mod download -modfile=cmd/release/nfpm.mod.
 //
 // Where to look: build.go has the binaries, layout.go the files of archives and packages, archive.go and packages.go write them, sbom.go the parts of a
-// binary, notes.go the changelog, files/ what the packages install.
+// binary, notes.go the changelog, files/ the units, settings and scripts of the packages.
 package main
 
 import (
@@ -30,6 +30,7 @@ func main() {
 	flag.StringVar(&o.version, "version", "", "the `VERSION`, such as 1.2.3; default: that of the tag of the commit, or else one with the commit's time and name")
 	arch := flag.String("arch", "amd64,arm64", "the architectures, with commas")
 	flag.StringVar(&o.signKey, "sign-key", "", "sign with this `FILE`, a private key of ssh-keygen")
+	flag.BoolVar(&o.packages, "packages", true, "also make deb and rpm")
 	flag.BoolVar(&o.dirty, "dirty", false, "release files that are not committed; the version says so")
 	notes := flag.Bool("notes", false, "print the release notes of --version, and make nothing")
 	flag.Parse()
@@ -53,20 +54,19 @@ func main() {
 	}
 }
 
-// options say what to release. Tests set more than the flags do.
+// options are the flags. Tests set more.
 type options struct {
 	out, version, signKey string
 	arches                []string
 	dirty                 bool
 
-	root     string   // of the source; "": that of the present directory
-	env      []string // more environment of go build
-	packages bool     // set by release: also deb and rpm
+	root     string // of the source; "": the module of the present directory
+	packages bool   // also deb and rpm
+	dynamic  bool   // build as the tests do: their compiled packages are in the cache
 }
 
 // release makes the release of the options.
 func release(ctx context.Context, o options) error {
-	o.packages = true
 	s, err := look(ctx, o)
 	if err != nil {
 		return err
@@ -147,10 +147,10 @@ func sums(ctx context.Context, o options) error {
 	return err
 }
 
-// signatureNamespace keeps a signature of a release from passing for one of anything else.
+// signatureNamespace is in each signature: a signature for another purpose is no signature of a release.
 const signatureNamespace = "troupe-release"
 
-// run runs a command in a directory, with more variables, and returns its output. An error has what the command has printed.
+// run runs a command in a directory, with more variables, and returns its output. An error has the output.
 func run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// changelog is the path of the changelog. A section begins with a line as "## 1.2.3", and that of the next release with "## Unreleased".
+// changelog is the path of the changelog. A section begins with a line as "## 1.2.3"; changes since the last release are below "## Unreleased".
 const changelog = "docs/CHANGELOG.md"
 
 // printNotes prints the release notes of the options.
 func printNotes(ctx context.Context, o options) error {
-	o.dirty = true // what is not committed does no harm here
+	o.dirty = true // changed files do no harm here
 	s, err := look(ctx, o)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (s source) notes() (string, error) {
 	return fmt.Sprintf("# troupe %s\n\n%s\n", s.full, notes), nil
 }
 
-// section returns the text below a heading of the second level. What follows the title on its line, such as a date, does not count.
+// section returns the text below a heading of the second level. After the title, the line of the heading may have more, such as a date.
 func section(text, title string) (string, bool) {
 	var b strings.Builder
 	found := false

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// pack writes the deb and the rpm of an architecture with nfpm. nfpm has a go.mod of its own: in the go.mod of troupe it would raise the versions
-// of modules that troupe links.
+// pack writes the deb and the rpm of an architecture with nfpm. nfpm has a go.mod of its own: in the go.mod of troupe, nfpm would raise the versions
+// of modules in the binary.
 func (s source) pack(ctx context.Context, o options, work, arch string, files []file) error {
 	stage := filepath.Join(work, "package-"+arch)
 	if err := os.Mkdir(stage, 0o755); err != nil {

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// sbom returns the software bill of materials of a binary (CycloneDX 1.6, JSON): the modules that the binary itself says are linked, and the Go that has
-// built it.
+// sbom returns the software bill of materials of a binary (CycloneDX 1.6, JSON): the modules that the binary names, and its version of Go.
 func (s source) sbom(binary, arch string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -84,7 +83,7 @@ func (s source) sbom(binary, arch string) ([]byte, error) {
 	return append(text, '\n'), cmp.Or(err, nil)
 }
 
-// serial returns the UUID of a bill, from the hash of what the bill is about: two runs make the same bill.
+// serial returns the UUID of a bill, from the hash of the binary: two runs make the same bill.
 func serial(of []byte) string {
 	h := sha256.Sum256(of)
 	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // version 8, of RFC 9562
