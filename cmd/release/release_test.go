@@ -1,18 +1,10 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
-	"encoding/json"
-	"io"
-	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,33 +15,6 @@ import (
 // newSource returns the source of a directory, as the source of version 1.2.3.
 func newSource(root string) source {
 	return source{root: root, version: "1.2.3-rc.1", full: "1.2.3-rc.1+0123456789ab", date: time.Date(2026, 11, 30, 1, 2, 3, 0, time.UTC)}
-}
-
-// copySource copies the source tree, without git, into another directory.
-func copySource(t *testing.T) string {
-	t.Helper()
-	root := t.TempDir()
-	if err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
-		rel, relErr := filepath.Rel("../..", path)
-		switch {
-		case err != nil || relErr != nil:
-			return err
-		case d.IsDir() && (d.Name() == "testdata" || d.Name() == ".git"):
-			return filepath.SkipDir
-		case d.IsDir():
-			return os.MkdirAll(filepath.Join(root, rel), 0o755)
-		case !d.Type().IsRegular() || strings.HasSuffix(path, "_test.go"):
-			return nil
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(root, rel), data, 0o644)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return root
 }
 
 // readAll returns the files of a directory.
@@ -68,122 +33,6 @@ func readAll(t *testing.T, dir string) map[string]string {
 		all[e.Name()] = string(data)
 	}
 	return all
-}
-
-// Releases of one commit in two directories have the same bytes. The archive has the command with its version, and all files for an installation by hand.
-func TestReproducible(t *testing.T) {
-	if testing.Short() {
-		t.Skip("no race to find: other programs do the work")
-	}
-	t.Parallel()
-	var all [2]map[string]string
-	for i := range all {
-		root := copySource(t)
-		out := filepath.Join(t.TempDir(), "out")
-		if err := newSource(root).release(t.Context(), options{out: out, arches: []string{runtime.GOARCH}, dynamic: true}); err != nil {
-			t.Fatal(err)
-		}
-		all[i] = readAll(t, out)
-		os.RemoveAll(root)
-	}
-	name := "troupe-1.2.3-rc.1-linux-" + runtime.GOARCH
-	want := []string{"RELEASE_NOTES.md", "SHA256SUMS", name + ".cdx.json", name + ".tar.gz"}
-	if got := slices.Sorted(maps.Keys(all[0])); !slices.Equal(got, want) {
-		t.Fatalf("the release has %q, want %q", got, want)
-	}
-	for _, n := range want {
-		if all[0][n] != all[1][n] {
-			t.Errorf("%s differs between two releases", n)
-		}
-	}
-
-	dir := t.TempDir()
-	unpack(t, all[0][name+".tar.gz"], dir)
-	for _, path := range []string{"LICENSE", "THIRD_PARTY_LICENSES", "README.md", "CHANGELOG.md", "man/man1/troupe-serve.1", "completions/troupe.bash", "completions/_troupe",
-		"completions/troupe.fish", "systemd/troupe.service", "systemd/troupe.socket", "systemd/user/troupe.service", "serve.yaml", "container/Containerfile"} {
-		if info, err := os.Stat(filepath.Join(dir, name, path)); err != nil || info.Size() == 0 {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-	troupe := filepath.Join(dir, name, "troupe")
-	if out, err := exec.Command(troupe, "version").CombinedOutput(); err != nil || string(out) != "troupe 1.2.3-rc.1+0123456789ab\n" {
-		t.Errorf("troupe version: %q, %v", out, err)
-	}
-	if out, err := exec.Command(troupe, "serve", "--config", filepath.Join(dir, name, "serve.yaml"), "--check-config").CombinedOutput(); err != nil {
-		t.Errorf("the server refuses serve.yaml: %v\n%s", err, out)
-	}
-	sums := exec.Command(needs.Program(t, "sha256sum"), "--check", "--strict")
-	sums.Stdin, sums.Dir = strings.NewReader(all[0]["SHA256SUMS"]), t.TempDir()
-	for n, data := range all[0] {
-		if err := os.WriteFile(filepath.Join(sums.Dir, n), []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if out, err := sums.CombinedOutput(); err != nil || strings.Count(string(out), ": OK") != 3 {
-		t.Errorf("%v\n%s", err, out)
-	}
-	wantBill(t, all[0][name+".cdx.json"])
-}
-
-// unpack unpacks an archive.
-func unpack(t *testing.T, archive, dir string) {
-	t.Helper()
-	z, err := gzip.NewReader(strings.NewReader(archive))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, h.Name)
-		if h.Typeflag == tar.TypeDir {
-			err = os.Mkdir(path, h.FileInfo().Mode())
-		} else {
-			var data []byte
-			if data, err = io.ReadAll(r); err == nil {
-				err = os.WriteFile(path, data, h.FileInfo().Mode())
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// wantBill checks that a bill of materials names the release, Go and the modules of the command.
-func wantBill(t *testing.T, text string) {
-	t.Helper()
-	var bill struct {
-		BOMFormat, SpecVersion, SerialNumber string
-		Metadata                             struct {
-			Component struct{ Name, Version string }
-		}
-		Components   []struct{ Name, Version, PURL string }
-		Dependencies []struct{ DependsOn []string }
-	}
-	if err := json.Unmarshal([]byte(text), &bill); err != nil {
-		t.Fatal(err)
-	}
-	found := make(map[string]string)
-	for _, c := range bill.Components {
-		found[c.Name] = c.PURL
-	}
-	if bill.BOMFormat != "CycloneDX" || bill.Metadata.Component.Version != "1.2.3-rc.1+0123456789ab" || len(bill.Dependencies) != 1 || len(bill.Dependencies[0].DependsOn) != len(bill.Components) {
-		t.Errorf("the bill is %+v", bill)
-	}
-	for _, name := range []string{"stdlib", "github.com/asynkron/protoactor-go", "github.com/gorilla/websocket"} {
-		if !strings.HasPrefix(found[name], "pkg:golang/"+name+"@") {
-			t.Errorf("%s has the purl %q", name, found[name])
-		}
-	}
-	if _, ok := found["github.com/rogpeppe/go-internal"]; ok {
-		t.Error("the bill has a module that only tests use")
-	}
 }
 
 // ssh-keygen accepts the signature of SHA256SUMS, and no other text.
