@@ -81,8 +81,8 @@ func TestSocketActivation(t *testing.T) {
 				}
 				wantAlive(t, early)
 				c := h.session(nil)
-				p := c.start("p", obj{"argv": sh("env; ls -l /proc/self/fd; exec sleep 1000")})
-				p.awaitOutput("stdout", "2 -> ")
+				p := c.start("p", obj{"argv": sh("env; ls -l /proc/self/fd; echo that is all; exec sleep 1000")})
+				p.awaitOutput("stdout", "that is all\n")
 				if out := p.output("stdout"); strings.Contains(out, "LISTEN_") || strings.Contains(out, "socket:") {
 					t.Errorf("a program has\n%s", out)
 				}
