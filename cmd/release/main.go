@@ -37,7 +37,7 @@ func main() {
 	o.arches = strings.Split(*arch, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	err := error(nil)
+	var err error
 	switch {
 	case flag.NArg() > 0:
 		err = fmt.Errorf("%q is no flag", flag.Args())

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/base64"
@@ -80,7 +79,7 @@ func (s source) sbom(binary, arch string) ([]byte, error) {
 		},
 		"components": parts, "dependencies": []dependency{all},
 	}, "", "  ")
-	return append(text, '\n'), cmp.Or(err, nil)
+	return append(text, '\n'), err
 }
 
 // serial returns the UUID of a bill, from the hash of the binary: two runs make the same bill.

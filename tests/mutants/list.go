@@ -514,6 +514,14 @@ var mutants = []mutant{
 	{file: "internal/holder/holder_linux.go", old: `	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT:`, new: `	case syscall.SIGINT, syscall.SIGQUIT:`, breaks: "after SIGTERM no other server follows"},
 	{file: "internal/holder/holder_linux.go", old: `		trim()
 `, new: ``, breaks: "a holder is small", in: "tests", run: "^TestHeldServerEndsByItself$"},
+	{file: "actors/child/trees/apart_linux.go", old: `!slices.Contains(ours, pid)`, new: `false && len(ours) > pid`, breaks: "a server moves no process of others into its cgroup", run: "^TestPassOn$"},
+	{file: "actors/child/trees/apart_linux.go", old: `own != root && filepath.Base(own) == serverLeaf`, new: `own != root && false`, breaks: "the next server finds the cgroups of the last", run: "^TestAroundLeaf$"},
+	{file: "internal/sdnotify/sockets_linux.go", old: `os.Unsetenv(variable)`, new: `_ = variable`, breaks: "no program has the variables of a service manager's socket", run: "^TestSocketVariables$"},
+	{file: "transport/given.go", old: `if !same {`, new: `if false {`, breaks: "a server serves no other address than it was told", in: "tests", run: "^TestSocketActivationIsRefused$"},
+	{file: "transport/given.go", old: `info.Mode()&0o002 != 0`, new: `false`, breaks: "without credentials, a socket is not open to everybody", in: "tests", run: "^TestSocketActivationIsRefused$"},
+	{file: "cmd/troupe/serve.go", old: `manages = append(manages, os.Getppid())`, new: `_ = manages`, breaks: "each server of a holder has the socket of the service manager", in: "tests", run: "^TestSocketActivation$"},
+	{file: "cmd/release/notes.go", old: `== title`, new: `!= title`, breaks: "release notes are those of the version", run: "^TestNotes$"},
+	{file: "cmd/release/main.go", old: `"-n", signatureNamespace`, new: `"-n", "file"`, breaks: "a signature is for releases only", run: "^TestSignature$"},
 	{file: "transport/server.go", old: `		if l, ok := l.(*net.UnixListener); ok {`, new: `		if l, ok := l.(*net.UnixListener); ok && false {`, breaks: "a client at a unix socket is not refused while there is no server", run: "^TestKeptSocket$"},
 	{file: "transport/server.go", old: `	return fmt.Sprintf("unix://%s %d:%d", path, st.Dev, st.Ino)`, new: `	_ = st
 	return "unix://" + path`, breaks: "a server listens anew if the file of its socket is another one", run: "^TestKeptSocket$"},
