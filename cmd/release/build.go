@@ -143,30 +143,33 @@ func (s source) documents(ctx context.Context, o options, work string) (files []
 		}
 		files = append(files, file{archive: "man/man1/" + e.Name(), installed: "/usr/share/man/man1/" + e.Name() + ".gz", data: text, packed: packed})
 	}
-	for shell, path := range map[string]string{
-		"bash": "/usr/share/bash-completion/completions/troupe", "zsh": "/usr/share/zsh/vendor-completions/_troupe", "fish": "/usr/share/fish/vendor_completions.d/troupe.fish",
+	for _, c := range []struct{ shell, archive, installed string }{
+		{"bash", "completions/troupe.bash", "/usr/share/bash-completion/completions/troupe"},
+		{"zsh", "completions/_troupe", "/usr/share/zsh/vendor-completions/_troupe"},
+		{"fish", "completions/troupe.fish", "/usr/share/fish/vendor_completions.d/troupe.fish"},
 	} {
-		text, err := run(ctx, work, s.environ(), troupe, "completion", shell)
+		text, err := run(ctx, work, s.environ(), troupe, "completion", c.shell)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, file{archive: "completions/" + filepath.Base(path) + map[string]string{"bash": ".bash"}[shell], installed: path, data: []byte(text)})
+		files = append(files, file{archive: c.archive, installed: c.installed, data: []byte(text)})
 	}
+	const shared = "/usr/share/doc/troupe/"
 	licences, err := run(ctx, s.root, nil, "go", "run", "./tests/licences")
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, file{archive: "THIRD_PARTY_LICENSES", installed: "/usr/share/doc/troupe/THIRD_PARTY_LICENSES", data: []byte(licences)})
-	for _, path := range []string{"LICENSE", "README.md", "docs/CHANGELOG.md"} {
-		text, err := os.ReadFile(filepath.Join(s.root, path))
+	files = append(files, file{archive: "THIRD_PARTY_LICENSES", installed: shared + "THIRD_PARTY_LICENSES", data: []byte(licences)})
+	for _, d := range []struct{ path, archive, installed string }{
+		{"LICENSE", "LICENSE", shared + "copyright"},
+		{"README.md", "README.md", shared + "README.md"},
+		{changelog, "CHANGELOG.md", shared + "CHANGELOG.md"},
+	} {
+		text, err := os.ReadFile(filepath.Join(s.root, d.path))
 		if err != nil {
 			return nil, err
 		}
-		installed := "/usr/share/doc/troupe/" + map[string]string{"LICENSE": "copyright"}[path]
-		if installed == "/usr/share/doc/troupe/" {
-			installed += filepath.Base(path)
-		}
-		files = append(files, file{archive: filepath.Base(path), installed: installed, data: text})
+		files = append(files, file{archive: d.archive, installed: d.installed, data: text})
 	}
 	return files, nil
 }
