@@ -523,7 +523,7 @@ var mutants = []mutant{
 	{file: "cmd/release/notes.go", old: `== title`, new: `!= title`, breaks: "release notes are those of the version", run: "^TestNotes$"},
 	{file: "cmd/release/main.go", old: `"-n", signatureNamespace`, new: `"-n", "file"`, breaks: "a signature is for releases only", run: "^TestSignature$"},
 	{file: "transport/server.go", old: `		if l, ok := l.(*net.UnixListener); ok {`, new: `		if l, ok := l.(*net.UnixListener); ok && false {`, breaks: "a client at a unix socket is not refused while there is no server", run: "^TestKeptSocket$"},
-	{file: "transport/server.go", old: `	return fmt.Sprintf("unix://%s %d:%d", path, st.Dev, st.Ino)`, new: `	_ = st
+	{file: "transport/socket_unix.go", old: `	return fmt.Sprintf("unix://%s %d:%d", path, st.Dev, st.Ino)`, new: `	_ = st
 	return "unix://" + path`, breaks: "a server listens anew if the file of its socket is another one", run: "^TestKeptSocket$"},
 	{file: "transport/server.go", old: `path == "/rpc" && h.unix`, new: `path == "/rpc"`, breaks: "a websocket is at /rpc on unix sockets only"},
 	{file: "actors/peer/configfiles/projects.go", old: `!trust.covers(dir, root, main)`, new: `trust == nil`, breaks: "the files of a project count only if the user trusts the project"},

@@ -1,5 +1,5 @@
 // Package otlp sends spans to a collector of OpenTelemetry: OTLP over HTTP, in JSON (the OTLP specification, section OTLP/HTTP). The exporter of OpenTelemetry
-// itself brings gRPC and adds 8 MB to the binary (decision 37).
+// itself brings gRPC and adds 8 MB to the binary (decision 38).
 package otlp
 
 import (
