@@ -96,7 +96,7 @@ func TestSpans(t *testing.T) {
 func attributeOf(s sdk.ReadOnlySpan, key string) string {
 	for _, a := range s.Attributes() {
 		if string(a.Key) == key {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""

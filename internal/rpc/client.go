@@ -233,13 +233,14 @@ func (c *Client) read() {
 	c.conn.Close(transport.CloseNormal, "")
 	c.mu.Lock()
 	_, wrong := errors.AsType[*ViolationError](err)
+	_, ended := errors.AsType[*ViolationError](c.lost) // then the end of the connection is the client's, however the server takes it
 	switch {
 	case wrong:
 	case c.evicted != nil:
 		err = c.evicted
 	case c.closed.Load():
 		err = ErrClosed
-	case c.lost != nil && errors.Is(err, net.ErrClosed):
+	case ended, c.lost != nil && errors.Is(err, net.ErrClosed):
 		err = c.lost
 	}
 	c.err = err

@@ -179,7 +179,7 @@ func keyValues(all []attribute.KeyValue) (list []keyValue) {
 		case attribute.BOOL:
 			value["boolValue"] = a.Value.AsBool()
 		default:
-			value["stringValue"] = a.Value.Emit()
+			value["stringValue"] = a.Value.String()
 		}
 		list = append(list, keyValue{string(a.Key), value})
 	}
