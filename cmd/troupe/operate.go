@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,52 +106,79 @@ func adminSocket(dir, url string) string {
 	return filepath.Join(dir, fmt.Sprintf("%s%x.sock", adminPrefix, sum[:6]))
 }
 
-// open answers those who operate the server s, which listens at url, until close is called. first: no server was there before. A later one goes on also
-// if nobody can operate it, because its clients wait.
-func (f *operateFlags) open(s *admin.Server, url string, first bool) (close func(), err error) {
-	var all []func() error
-	close = func() {
-		for _, one := range all {
-			one()
+// operation is the sockets for those who operate a server.
+type operation struct {
+	open  []door
+	close []func() error // of those that answer
+}
+
+// A door is a socket with its answers. lasts is as of admin.Serve.
+type door struct {
+	net.Listener
+	answers http.Handler
+	lasts   bool
+}
+
+// open opens the sockets for the server s, which listens at url. first: no server was there before. A later one goes on also if nobody can operate it,
+// because its clients wait.
+func (f *operateFlags) open(s *admin.Server, url string, first bool) (*operation, error) {
+	o := new(operation)
+	add := func(flag string, l net.Listener, err error, answers http.Handler, lasts bool) error {
+		switch {
+		case err == nil:
+			o.open = append(o.open, door{l, answers, lasts})
+		case first:
+			o.end()
+			return fmt.Errorf("--%s: %w", flag, err)
+		default:
+			s.Log.Error("nobody can operate the server, or watch it", "flag", flag, "err", err)
 		}
-	}
-	fails := func(err error) error {
-		if first {
-			close()
-			return err
-		}
-		s.Log.Error("nobody can operate the server, or watch it", "err", err)
 		return nil
 	}
-	path, asked := f.path(), f.admin != ""
-	if !asked && !strings.HasPrefix(url, "stdio") {
+	switch path := f.path(); {
+	case path != "":
+		l, err := transport.ListenUnix(path)
+		if err := add("admin", l, err, s.Handler(), true); err != nil {
+			return nil, err
+		}
+	case f.admin == "" && !strings.HasPrefix(url, "stdio"):
 		dir, err := target.StateDir(os.Getenv)
+		var l net.Listener
+		if err == nil {
+			l, err = transport.ListenUnix(adminSocket(dir, url))
+		}
 		if err != nil {
 			s.Log.Info("there is no socket for troupe admin: name one with --admin", "reason", err)
-		} else {
-			path = adminSocket(dir, url)
+			break
 		}
-	}
-	if path != "" {
-		switch l, err := transport.ListenUnix(path); {
-		case err == nil:
-			all = append(all, admin.Serve(l, s.Handler(), true, s.Log))
-		case !asked:
-			s.Log.Warn("there is no socket for troupe admin: name one with --admin", "reason", err)
-		default:
-			if err := fails(fmt.Errorf("--admin: %w", err)); err != nil {
-				return nil, err
-			}
-		}
+		o.open = append(o.open, door{l, s.Handler(), true})
 	}
 	if f.metrics != "" {
 		l, err := admin.ListenMetrics(f.metrics)
-		if err == nil {
-			all = append(all, admin.Serve(l, s.Public(), false, s.Log))
-			s.Log.Info("answers Prometheus", "url", "http://"+l.Addr().String()+admin.PathMetrics)
-		} else if err := fails(fmt.Errorf("--metrics-listen: %w", err)); err != nil {
+		if err := add("metrics-listen", l, err, s.Public(), false); err != nil {
 			return nil, err
 		}
+		if err == nil {
+			s.Log.Info("answers Prometheus", "url", "http://"+l.Addr().String()+admin.PathMetrics)
+		}
 	}
-	return close, nil
+	return o, nil
+}
+
+// serve answers from now on.
+func (o *operation) serve(log *slog.Logger) {
+	for _, d := range o.open {
+		o.close = append(o.close, admin.Serve(d, d.answers, d.lasts, log))
+	}
+	o.open = nil
+}
+
+// end closes the sockets.
+func (o *operation) end() {
+	for _, d := range o.open {
+		d.Close()
+	}
+	for _, close := range o.close {
+		close()
+	}
 }

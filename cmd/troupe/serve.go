@@ -368,7 +368,7 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	if server != nil {
 		listen = server.URL()
 	}
-	operated, err := o.operate.open(&admin.Server{
+	operation, err := o.operate.open(&admin.Server{
 		Troupe: troupe, Levels: levels, Log: log,
 		Stops:  func() bool { return stop.Err() != nil },
 		Reload: func() (string, error) { return o.reload(held, levels) },
@@ -376,13 +376,14 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	if err != nil {
 		return errors.Join(err, troupe.Kill())
 	}
-	defer operated()
+	defer operation.end()
 	over, done := context.WithCancel(context.Background())
 	defer done()
 	go giveBack(over)
 	o.audit.started(record, listen, string(troupe.Containment()))
 	defer func() { o.audit.stopped(record, log, err) }()
 	ready := func() {
+		operation.serve(log) // what it tells of the holder is known by now
 		if !held.First() {
 			collectLater()
 		}
