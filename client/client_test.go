@@ -1057,11 +1057,14 @@ func TestServerDiesDuringDial(t *testing.T) {
 	for name, c := range map[string]struct {
 		cuts, dials int
 		close       int // CloseNormal: as without a Close frame
+		status      int // of a proxy, which opens no connection; 0: there is none
 		ok          bool
 	}{
-		"twice":      {cuts: 2, dials: 3, close: transport.CloseNormal, ok: true},
-		"for good":   {cuts: 100, dials: 1 + firstCuts, close: transport.CloseNormal},
-		"with words": {cuts: 100, dials: 1, close: transport.CloseGoingAway},
+		"twice":          {cuts: 2, dials: 3, close: transport.CloseNormal, ok: true},
+		"for good":       {cuts: 100, dials: 1 + firstCuts, close: transport.CloseNormal},
+		"with words":     {cuts: 100, dials: 1, close: transport.CloseGoingAway},
+		"behind a proxy": {cuts: 2, dials: 3, status: 502, ok: true},
+		"a full proxy":   {cuts: 100, dials: 1, status: 503},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, dials := newFake(programs), 0
@@ -1069,6 +1072,9 @@ func TestServerDiesDuringDial(t *testing.T) {
 			o.Dialer = func(ctx context.Context) (transport.Conn, error) {
 				if dials++; dials > c.cuts {
 					return f.dial(ctx)
+				}
+				if c.status != 0 {
+					return nil, &transport.RefusedError{Status: c.status}
 				}
 				a, b := transport.Pipe("")
 				go func() {

@@ -50,12 +50,12 @@ type DialOptions struct {
 // A RefusedError reports that a server answered the handshake of a websocket with an HTTP status.
 type RefusedError struct {
 	Status int    // such as 401
-	Text   string // the reason, up to 1 KiB; "": the server is not a troupe server
+	Text   string // the reason, up to 1 KiB; "": another server has answered, such as a proxy in front of a troupe server
 }
 
 func (e *RefusedError) Error() string {
 	if e.Text == "" {
-		return fmt.Sprintf("this is not a troupe server: HTTP %d %s", e.Status, http.StatusText(e.Status))
+		return fmt.Sprintf("the answer is not of a troupe server, but perhaps of a proxy in front of one: HTTP %d %s", e.Status, http.StatusText(e.Status))
 	}
 	return fmt.Sprintf("the server opens no websocket: %d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
 }

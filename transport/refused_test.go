@@ -11,16 +11,17 @@ import (
 
 // The page of another server is no reason; the error names the status in one line. A troupe server's reason stays.
 func TestRefusedByAnotherServer(t *testing.T) {
+	const notOurs = "the answer is not of a troupe server, but perhaps of a proxy in front of one: "
 	for _, c := range []struct {
 		kind, body string
 		status     int
 		want       string
 	}{
-		{"text/html", "<html>\n<h1>404 Not Found</h1>\n</html>", 404, "this is not a troupe server: HTTP 404 Not Found"},
-		{"text/html", "<p>one line</p>", 200, "this is not a troupe server: HTTP 200 OK"},
-		{"text/plain; charset=utf-8", "two\nlines \x1b[2J", 502, "this is not a troupe server: HTTP 502 Bad Gateway"},
-		{"text/plain; charset=utf-8", "404 page not found\n", 404, "this is not a troupe server: HTTP 404 Not Found"}, // of net/http
-		{"application/json", `{"error":"no"}`, 401, "this is not a troupe server: HTTP 401 Unauthorized"},
+		{"text/html", "<html>\n<h1>404 Not Found</h1>\n</html>", 404, notOurs + "HTTP 404 Not Found"},
+		{"text/html", "<p>one line</p>", 200, notOurs + "HTTP 200 OK"},
+		{"text/plain; charset=utf-8", "two\nlines \x1b[2J", 502, notOurs + "HTTP 502 Bad Gateway"},
+		{"text/plain; charset=utf-8", "404 page not found\n", 404, notOurs + "HTTP 404 Not Found"}, // of net/http
+		{"application/json", `{"error":"no"}`, 401, notOurs + "HTTP 401 Unauthorized"},
 		{"text/plain; charset=utf-8", "the token is wrong\n", 401, "the server opens no websocket: 401 Unauthorized: the token is wrong"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/identity"
@@ -161,7 +162,11 @@ func (e *CloseError) Error() string {
 }
 
 // IsCut reports whether err is the end of a connection without a Close frame: the server may have been killed, and another one may follow.
+// A proxy in front of the server then answers 502.
 func IsCut(err error) bool {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		return refused.Status == http.StatusBadGateway
+	}
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isReset(err)
 }
 

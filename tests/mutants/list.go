@@ -1177,6 +1177,8 @@ var mutants = []mutant{
 			continue`, breaks: "the refusal of an upgrade is no signal", run: "^TestRefusal$"},
 	{file: "client/link.go", old: `transport.IsCut(err) && cuts < firstCuts && `, new: `false && `, breaks: "Dial outlasts a server that dies", run: "^TestServerDiesDuringDial$"},
 	{file: "client/link.go", old: `transport.IsCut(err) && cuts < firstCuts && `, new: `err != nil && cuts < firstCuts && `, breaks: "Dial does not repeat what a server has refused", run: "^TestServerDiesDuringDial$"},
+	{file: "transport/transport.go", old: `return refused.Status == http.StatusBadGateway`, new: `return refused.Status == http.StatusTeapot`, breaks: "Dial outlasts a server that dies behind a proxy", in: "client", run: "^TestServerDiesDuringDial$"},
+	{file: "transport/transport.go", old: `return refused.Status == http.StatusBadGateway`, new: `return refused.Status >= http.StatusInternalServerError`, breaks: "Dial does not repeat what a full proxy has refused", in: "client", run: "^TestServerDiesDuringDial$"},
 	{file: "actors/process/info.go", old: `p.env.Estate != nil && p.kept.chain == nil`, new: `false`, breaks: "a process that ends with its server says so", in: "tests", run: "^TestReplacementIsTold$"},
 	{file: "actors/session/processes.go", old: `EndsWithServer: r.estate == nil,`, new: ``, breaks: "nothing is kept of the processes of an ephemeral session", in: "tests", run: "^TestReplacementIsTold$"},
 	{file: "cmd/troupe/upgrade.go", old: ` && h.Replaced.Reason == protocol.ReplacedByUpgrade:`, new: `:`, breaks: "a new server that dies is no upgrade", run: "^TestUpgraded$"},
