@@ -124,6 +124,8 @@ var metrics = []metric{
 	{"troupe_session_evictions_total", "Sessions without a connection that gave way to others, by what was short: memory or places.", []string{"short"}, counts,
 		func(e *env.Env, to emitter) { to.family(&e.Meters.Evictions, "memory", "places") }},
 
+	{"troupe_draining", "1 while the server is drained: it opens no session.", nil, gauge, now(func(e *env.Env) int64 { return min(e.Counts.Leaves.Load(), 1) })},
+
 	{"troupe_processes", "Processes now, by state (as in troupe ps).", []string{"state"}, gauge, func(e *env.Env, to emitter) { to.states(&e.Meters.Processes, processStates...) }},
 	{"troupe_children", "Programs that run now, those of probes and of calls about files included.", nil, gauge, now(func(e *env.Env) int64 { return int64(e.Host.Live()) })},
 	{"troupe_children_limit", "How many programs the machine lets the server have; +Inf: no limit is known.", nil, gauge, func(e *env.Env, to emitter) {

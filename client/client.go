@@ -202,6 +202,10 @@ type Options struct {
 	Retrying func(Retry)
 	Resumed  func()
 
+	// Expiring is called when the session is about to end after a time, unless somebody keeps it: its server is drained or shuts down, it reaches its
+	// age, or it has no owner. reason says which. Expiring is called as Lost is.
+	Expiring func(in time.Duration, reason string)
+
 	// Log gets news on which the caller need not act. Nil: nothing is logged.
 	Log *slog.Logger
 }

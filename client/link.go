@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -760,6 +761,12 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 		return decoded(wire, m, c.piece)
 	case protocol.NotifyMissingChanged:
 		return decoded(wire, m, c.watched)
+	case protocol.NotifySessionExpiring:
+		return decoded(wire, m, func(n *protocol.SessionExpiringNotification) {
+			if c.opts.Expiring != nil {
+				c.opts.Expiring(time.Duration(min(n.InMs, uint64(math.MaxInt64/time.Millisecond)))*time.Millisecond, n.Reason)
+			}
+		})
 	case protocol.NotifySessionEvicted:
 		var n protocol.SessionEvictedNotification
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {

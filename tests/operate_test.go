@@ -102,7 +102,7 @@ func TestDrainOfOperator(t *testing.T) {
 			t.Errorf("the client is told: %q in %d ms", reason, in)
 		}
 	}
-	o.adminSays(0, "1 sessions are left", "drain", "--for", "1h")
+	o.adminSays(0, "draining: 1 session, until ", "drain", "--for", "1h")
 	c.awaitFact("a warning", func() bool { return len(c.other) > 0 })
 	expiring(c)
 	refused := func() {
@@ -122,10 +122,15 @@ func TestDrainOfOperator(t *testing.T) {
 	c.awaitFact("a warning", func() bool { return len(c.other) > 0 })
 	expiring(c)
 	refused()
-	o.adminSays(0, "not drained", "drain", "--cancel")
+	look := exec.Command(o.cmd.Path, "ps", "--url", o.url) // commands that start nothing work
+	look.Env = o.cmd.Env
+	if out, err := look.CombinedOutput(); err != nil || !strings.Contains(string(out), "sleep 1000") {
+		t.Errorf("troupe ps: %v: %s", err, out)
+	}
+	o.adminSays(0, "not draining", "drain", "--cancel")
 	o.adminSays(0, "ready", "ready")
 	o.session(nil).call("session/close", nil)
-	o.adminSays(0, "sessions are left", "drain", "--for", "1h")
+	o.adminSays(0, "draining: ", "drain", "--for", "1h")
 	c.call("session/close", nil)
 	if code := o.exitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -142,7 +147,18 @@ func TestDrainEnds(t *testing.T) {
 	token := newToken(t)
 	c := o.session(nil)
 	p := c.start("p", obj{"argv": []string{"sleep", token}})
+	run := exec.Command(o.cmd.Path, "run", "--url", o.url, "--", "sleep", "1000")
+	said := &tap{}
+	run.Env, run.Stderr = o.cmd.Env, said
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the program of troupe run", func() bool { text, _ := o.admin("metrics"); return value(text, "troupe_children") == 2 })
+	o.adminSays(0, "draining: 2 sessions", "drain", "--for", "1h")
 	o.adminSays(0, "the server has ended", "drain", "--for", "0s", "--wait")
+	if run.Wait(); run.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) {
+		t.Errorf("troupe run: %v: %s", run.ProcessState, said)
+	}
 	if exited := p.awaitExit(); exited["reason"] != "the server is being drained, and ends" {
 		t.Errorf("the program has ended by %v", exited)
 	}
@@ -162,7 +178,7 @@ func TestReloadByAdmin(t *testing.T) {
 	c.start("p", obj{"argv": sh("sleep 1000")})
 	serves := o.running()
 	write("max-proceses: 2\n")
-	o.adminSays(1, "cannot serve", "reload")
+	o.adminSays(1, `serve.yaml:1: there is no setting "max-proceses"`, "reload")
 	if now := o.running(); now != serves {
 		t.Error("another server serves")
 	}
@@ -282,7 +298,7 @@ func TestAdminFindsServer(t *testing.T) {
 	if got := run("--url", s.url, "health"); got != "healthy\n" {
 		t.Errorf("health of %s: %s", s.url, got)
 	}
-	if got := run("--url", "ws://127.0.0.1:1", "health"); !strings.Contains(got, "choose the server with --admin unix://") {
+	if got := run("--url", "ws://127.0.0.1:1", "health"); !strings.Contains(got, "no admin socket that you can open belongs to ws://127.0.0.1:1. There are:\n  unix://") || !strings.Contains(got, "the server at "+s.url+", process ") {
 		t.Errorf("health of another server: %s", got)
 	}
 	if got := run("actors"); !strings.Contains(got, "\n  registry ") {

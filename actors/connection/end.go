@@ -46,7 +46,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 		return
 	}
 	if !errors.Is(err, io.EOF) {
-		c.env.Log.Info("the input ended badly", "remote", c.conn.RemoteAddr(), "identity", c.about.Identity.Name, "session", c.sessionID, "err", err)
+		c.env.Log.Warn("the input ended badly", "remote", c.conn.RemoteAddr(), "identity", c.about.Identity.Name, "session", c.sessionID, "err", err)
 	}
 	c.inputEnded = true
 	c.endAt.Set(ctx, endTime, endDue{})

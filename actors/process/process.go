@@ -367,9 +367,12 @@ func (p *process) spread(ctx actor.Context, read time.Time) {
 	p.answerReads(ctx)
 }
 
+// sessionID returns the id of the session, from the address of its actor.
+func (p *process) sessionID() string { return path.Base(path.Dir(p.session.Id)) }
+
 // log returns the log of the server, with the process that a line is about.
 func (p *process) log() *slog.Logger {
-	return p.env.Log.With("session", path.Base(path.Dir(p.session.Id)), "process", p.id, "identity", p.events.Owner(), "actor", p.name)
+	return p.env.Log.With("session", p.sessionID(), "process", p.id, "identity", p.events.Owner(), "actor", p.name)
 }
 
 func (p *process) logErr(what string, err error) {

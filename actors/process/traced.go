@@ -29,7 +29,7 @@ func (p *process) traceStart(run int) (t launch.Tracing) {
 	ctx := tracing.Under(params.Trace)
 	if p.env.Tracer != nil {
 		p.traced = &traced{asked: time.Now(), forks: new(atomic.Int64)}
-		about := []attribute.KeyValue{attribute.String("troupe.process", p.id), attribute.Int("troupe.run", run)}
+		about := []attribute.KeyValue{attribute.String("troupe.session", p.sessionID()), attribute.String("troupe.process", p.id), attribute.Int("troupe.run", run)}
 		if len(params.Argv) > 0 {
 			about = append(about, attribute.String("process.command", params.Argv[0]))
 		}

@@ -19,7 +19,7 @@ func (r *registry) seat(ctx actor.Context) {
 		switch {
 		case r.draining:
 			r.refuse(ctx, wireerr.ErrShutdown)
-		case r.leaves.on():
+		case r.leaves.on() && !first.Life.Limits().Ephemeral: // an ephemeral session is a look, or a command of a client that is there
 			r.refuse(ctx, wireerr.ErrLeaving)
 		case ok:
 			r.wanted = r.wanted[1:]

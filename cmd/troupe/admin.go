@@ -11,21 +11,24 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/admin"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // systemSocket is the admin socket of a server that the system has started.
 const systemSocket = "/run/troupe/admin.sock"
 
-// adminTime is how long a server may take for a command of troupe admin.
-const adminTime = time.Minute
+// adminTime is how long a server may take for a command of troupe admin: more than the actors have for a round trip.
+const adminTime = 15 * time.Second
 
 // operator finds the admin socket of a server.
 type operator struct {
@@ -40,7 +43,7 @@ func newAdmin(t *target.Flags) *cobra.Command {
 		Use:   "admin",
 		Short: "Operate a server: health, metrics, log, reload, drain, actors, profiles",
 		Long: `Operates a server of this machine through its admin socket, which only the user of the server and root can
-open. With --url or --server it is the socket of that server, with --admin any socket, and otherwise the only one that there is.`,
+open. With --url, --server or TROUPE_URL it is the socket of that server, with --admin any socket, and otherwise the only one that there is.`,
 		Example: `  troupe admin ready
   troupe admin drain --for 10m
   troupe admin --admin unix:///run/troupe/admin.sock metrics`,
@@ -75,11 +78,28 @@ func (o *operator) find() (*admin.Client, error) {
 	paths = slices.DeleteFunc(append(paths, systemSocket), func(path string) bool { return !admin.New(path).Lives() })
 	switch {
 	case len(paths) == 0:
-		return nil, fmt.Errorf("no server of yours runs on this machine with an admin socket in %s or at %s: name the socket with --admin unix://PATH, as its --admin does", dir, systemSocket)
-	case !found.Local || len(paths) > 1:
-		return nil, fmt.Errorf("choose the server with --admin unix://PATH: there are %s", strings.Join(paths, ", "))
+		return nil, fmt.Errorf("no server of yours runs on this machine with an admin socket in %s or at %s: name the socket with --admin unix://PATH, as its --admin does, unless it has --admin none", dir, systemSocket)
+	case !found.Local:
+		return nil, fmt.Errorf("no admin socket that you can open belongs to %s. There are:%s", show.Harmless(found.URL), listed(paths))
+	case len(paths) > 1:
+		return nil, fmt.Errorf("choose the server with --admin unix://PATH. There are:%s", listed(paths))
 	}
 	return admin.New(paths[0]), nil
+}
+
+// listed has a line for each admin socket, with its server.
+func listed(paths []string) (lines string) {
+	for _, path := range paths {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		s, err := admin.New(path).Self(ctx)
+		cancel()
+		is := fmt.Sprintf("the server at %s, process %d", show.Harmless(s.URL), s.PID)
+		if err != nil {
+			is = "it does not answer"
+		}
+		lines += fmt.Sprintf("\n  unix://%s: %s", show.Harmless(path), is)
+	}
+	return lines
 }
 
 // adminCommand returns a command that asks the admin socket.
@@ -179,8 +199,10 @@ func copyAnswer(ctx context.Context, w io.Writer, c *admin.Client, path string) 
 		return err
 	}
 	defer answer.Close()
-	_, err = io.Copy(w, answer)
-	return err
+	if _, err = io.Copy(w, answer); err != nil {
+		return c.Broken(err)
+	}
+	return nil
 }
 
 func newAdminActors(o *operator) *cobra.Command {
@@ -259,21 +281,50 @@ A server without a holder reads what can change without a start, and tells what 
 		if err != nil {
 			return err
 		}
-		text, err := c.Reload(ctx)
+		going, err := c.Reload(ctx)
+		text := going.Text
 		if err == nil && before.HolderProcess != nil {
-			text, err = awaitUpgrade(ctx, &before, c.Info)
-			switch {
-			case text != "":
-				text = "reloaded: " + text
-			case err == nil:
-				err = errors.New("the server was asked to read its settings again, and does not say how that ended: its log may say more")
-			}
+			text, err = awaitReload(ctx, &before, c)
 		}
-		if err == nil {
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+		switch {
+		case err != nil && going.Wrong != "":
+			return fmt.Errorf("%w: %s", err, show.Harmless(going.Wrong))
+		case err != nil:
+			return err
 		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
 		return err
 	})
+}
+
+// elsewhere is how long a server that is being replaced may not answer at its admin socket.
+const elsewhere = 8 * time.Second
+
+var errGone = errors.New("the server does not answer at this admin socket any more: it has ended, or its settings name another address now, and with it another socket")
+
+// awaitReload waits until a reload has ended, and says how.
+func awaitReload(ctx context.Context, before *protocol.ServerInfoResult, c *admin.Client) (text string, err error) {
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	heard := time.Now()
+	text, err = awaitUpgrade(ctx, before, func(ctx context.Context) (protocol.ServerInfoResult, error) {
+		info, err := c.Info(ctx)
+		if err == nil {
+			heard = time.Now()
+		} else if time.Since(heard) > elsewhere {
+			giveUp(errGone)
+		}
+		return info, err
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case text != "":
+		return "reloaded: " + text, nil
+	case context.Cause(ctx) == errGone:
+		return "", errGone
+	}
+	return "", errors.New("the server was asked to read its settings again, and does not say how that ended: its log may say more")
 }
 
 func newAdminDrain(o *operator) *cobra.Command {
@@ -282,16 +333,25 @@ func newAdminDrain(o *operator) *cobra.Command {
 		Use:   "drain [flags]",
 		Short: "Let the server end: no new sessions, those there may finish",
 		Long: `Has the server open no session from now on. Its clients are told that their sessions end after --for. A session that
-its client closes before is gone. The server ends, with exit code 0, when no session is left. /readyz says no from the beginning.`,
+its client closes before is gone. The server ends, with exit code 0, when no session is left. /readyz says no from the beginning. Commands that look, or end
+something, work until then. Another drain changes the time.`,
 		Example: `  troupe admin drain --for 30m --wait
   troupe admin drain --cancel`,
 	}, 0, func(ctx context.Context, cmd *cobra.Command, c *admin.Client, _ []string) error {
+		if lasts < 0 || lasts > admin.MaxDrain {
+			return wrong("--for %v: choose 0 to %v", lasts, admin.MaxDrain)
+		}
+		first, done := context.WithTimeout(ctx, adminTime)
+		defer done()
+		self, err := c.Self(first)
+		if err != nil {
+			return err
+		}
 		var d admin.Drain
-		var err error
 		if cancel {
-			d, err = c.Stay(ctx)
+			d, err = c.Stay(first)
 		} else {
-			d, err = c.Drain(ctx, lasts)
+			d, err = c.Drain(first, lasts)
 		}
 		if err == nil {
 			err = printDrain(cmd.OutOrStdout(), d)
@@ -299,40 +359,42 @@ its client closes before is gone. The server ends, with exit code 0, when no ses
 		if err != nil || !wait {
 			return err
 		}
-		return awaitDrain(ctx, cmd.OutOrStdout(), c)
+		return awaitDrain(ctx, cmd.OutOrStdout(), c, self.PID)
 	})
 	cmd.Flags().DurationVar(&lasts, "for", lasts, "the sessions may go on for `TIME`; 0: they end now")
 	cmd.Flags().BoolVar(&cancel, "cancel", false, "open sessions again, and let those there go on. Clients are not told")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the server has ended")
-	cmd.MarkFlagsMutuallyExclusive("cancel", "wait")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cancel && (wait || cmd.Flags().Changed("for")) {
+			return wrong("--cancel takes a drain back: leave --wait and --for out")
+		}
+		return nil
+	}
 	return cmd
 }
 
 func printDrain(w io.Writer, d admin.Drain) error {
+	sessions := fmt.Sprintf("%d sessions", d.Sessions)
+	if d.Sessions == 1 {
+		sessions = "1 session"
+	}
 	var err error
 	if d.Until == nil {
-		_, err = fmt.Fprintf(w, "not drained: %d sessions\n", d.Sessions)
+		_, err = fmt.Fprintf(w, "not draining: %s\n", sessions)
 	} else {
-		_, err = fmt.Fprintf(w, "drained until %s: %d sessions are left\n", d.Until.Format(time.RFC3339), d.Sessions)
+		_, err = fmt.Fprintf(w, "draining: %s, until %s (in %v)\n", sessions, d.Until.Local().Format(time.TimeOnly), max(time.Until(*d.Until), 0).Round(time.Second))
 	}
 	return err
 }
 
 // drainLook is how long awaitDrain waits between two looks.
-const drainLook = 200 * time.Millisecond
+const drainLook = 100 * time.Millisecond
 
-// awaitDrain waits until the server has ended. While the holder replaces the server, nobody answers for a moment.
-func awaitDrain(ctx context.Context, w io.Writer, c *admin.Client) error {
-	silent := 0
-	for silent < int(5*time.Second/drainLook) {
-		d, err := c.Drained(ctx)
-		switch {
-		case err != nil:
-			silent++
-		case d.Until == nil:
-			return errors.New("meanwhile somebody has taken the drain back, or started another server")
-		default:
-			silent = 0
+// awaitDrain waits until the process of the server, or of its holder, has ended. While the holder replaces the server, nobody answers for a moment.
+func awaitDrain(ctx context.Context, w io.Writer, c *admin.Client, pid int) error {
+	for syscall.Kill(pid, 0) != syscall.ESRCH {
+		if d, err := c.Drained(ctx); err == nil && d.Until == nil {
+			return errors.New("meanwhile somebody has taken the drain back")
 		}
 		if sleep(ctx, drainLook); ctx.Err() != nil {
 			return ctx.Err()
@@ -354,9 +416,26 @@ func newAdminProfile(o *operator) *cobra.Command {
 A profile may have what is in the memory of the server: it is for people whom you trust.`,
 		Example: `  troupe admin profile goroutine
   troupe admin profile profile --seconds 30 --output cpu.pprof`,
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				for _, p := range profiles {
+					if kind, _, _ := strings.Cut(p, "\t"); kind == args[0] {
+						return nil
+					}
+				}
+			}
+			return wrong("the arguments %q are given: choose goroutine, heap, allocs, threadcreate, profile or trace", args)
+		},
 		ValidArgs: profiles,
 	}, 0, func(ctx context.Context, cmd *cobra.Command, c *admin.Client, args []string) error {
+		if seconds < 1 || seconds > 600 {
+			return wrong("--seconds %d: choose 1 to 600", seconds)
+		}
+		if file == "" && args[0] != "goroutine" && term.IsTerminal(int(os.Stdout.Fd())) {
+			return wrong("a profile is for go tool pprof, and not for a terminal: write it to a file with --output")
+		}
+		ctx, cancel := context.WithTimeout(ctx, adminTime+time.Duration(seconds)*time.Second)
+		defer cancel()
 		path := admin.PathProfile + args[0]
 		switch args[0] {
 		case "goroutine":
@@ -371,7 +450,10 @@ A profile may have what is in the memory of the server: it is for people whom yo
 		if err != nil {
 			return err
 		}
-		return errors.Join(copyAnswer(ctx, f, c, path), f.Close())
+		if err = errors.Join(f.Chmod(0o600), copyAnswer(ctx, f, c, path), f.Close()); err != nil {
+			os.Remove(file)
+		}
+		return err
 	})
 	cmd.Flags().IntVar(&seconds, "seconds", seconds, "how many `SECONDS` profile and trace record")
 	cmd.Flags().StringVarP(&file, "output", "o", "", "write to `FILE`, which only you can read (default: stdout)")

@@ -108,6 +108,7 @@ func adminSocket(dir, url string) string {
 
 // operation is the sockets for those who operate a server.
 type operation struct {
+	path  string // of the admin socket; "": there is none
 	open  []door
 	close []func() error // of those that answer
 }
@@ -131,12 +132,14 @@ func (f *operateFlags) open(s *admin.Server, url string, first bool) (*operation
 			o.end()
 			return fmt.Errorf("--%s: %w", flag, err)
 		default:
-			s.Log.Error("nobody can operate the server, or watch it", "flag", flag, "err", err)
+			s.Log.Error("the server serves without a socket for operators", "flag", flag, "err", err)
+			s.Notes = append(s.Notes, fmt.Sprintf("nobody listens at --%s: %v", flag, err))
 		}
 		return nil
 	}
 	switch path := f.path(); {
 	case path != "":
+		o.path = path
 		l, err := transport.ListenUnix(path)
 		if err := add("admin", l, err, s.Handler(), true); err != nil {
 			return nil, err
@@ -145,10 +148,12 @@ func (f *operateFlags) open(s *admin.Server, url string, first bool) (*operation
 		dir, err := target.StateDir(os.Getenv)
 		var l net.Listener
 		if err == nil {
-			l, err = transport.ListenUnix(adminSocket(dir, url))
+			o.path = adminSocket(dir, url)
+			l, err = transport.ListenUnix(o.path)
 		}
 		if err != nil {
 			s.Log.Info("there is no socket for troupe admin: name one with --admin", "reason", err)
+			o.path = ""
 			break
 		}
 		o.open = append(o.open, door{l, s.Handler(), true})

@@ -371,7 +371,8 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	operation, err := o.operate.open(&admin.Server{
 		Troupe: troupe, Levels: levels, Log: log,
 		Stops:  func() bool { return stop.Err() != nil },
-		Reload: func() (string, error) { return o.reload(held, levels) },
+		Reload: func() (admin.Reloading, error) { return o.reload(held, levels) },
+		Self:   admin.Self{URL: listen, PID: held.PID(), Version: o.config.Version},
 	}, listen, held.First())
 	if err != nil {
 		return errors.Join(err, troupe.Kill())
@@ -387,7 +388,7 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 		if !held.First() {
 			collectLater()
 		}
-		log.Info("ready", "containment", troupe.Containment(), "files", soft)
+		log.Info("ready", "containment", troupe.Containment(), "files", soft, "admin", operation.path)
 		tell(sdnotify.Ready)
 		if manager.Every() > 0 {
 			go signs(over, manager.Every(), func() {
@@ -471,22 +472,34 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 }
 
 // reload has the holder start a server with the settings of now. Without a holder, reload reads them again.
-func (o *serveOptions) reload(held *hold.Server, levels *loglevel.Levels) (text string, err error) {
-	switch {
-	case held != nil:
-		return "the holder starts a server with the settings and the binary of now: this server goes on if that one does not work", held.Reload()
-	case o.settings.Text() == nil:
-		return "", errors.New("there is nothing to read again: the server has no file with settings (--config), and without a holder it cannot be replaced")
+func (o *serveOptions) reload(held *hold.Server, levels *loglevel.Levels) (going admin.Reloading, err error) {
+	if held != nil {
+		going.Text = "the holder starts a server with the settings and the binary of now: this server goes on if that one does not work"
+		if _, err := o.again(); err != nil {
+			going.Wrong = err.Error()
+		}
+		return going, held.Reload()
 	}
-	return o.readAgain(levels)
+	if o.settings.Text() == nil {
+		return going, errors.New("there is nothing to read again: the server has no file with settings (--config), and without a holder it cannot be replaced")
+	}
+	going.Text, err = o.readAgain(levels)
+	return going, err
+}
+
+// again returns the options by the settings of now, and says what is wrong with them.
+func (o *serveOptions) again() (now *serveOptions, err error) {
+	now = new(serveOptions)
+	if now.settings, err = o.settings.Again(now.source(), os.Environ()); err == nil {
+		err = now.settings.Locate(cmp.Or(now.check(), now.tryOpen()))
+	}
+	return now, err
 }
 
 // readAgain reads the settings of a server without a holder again. The log has the result, too.
 func (o *serveOptions) readAgain(levels *loglevel.Levels) (text string, err error) {
-	log, now := o.config.Log, new(serveOptions)
-	if now.settings, err = o.settings.Again(now.source(), os.Environ()); err == nil {
-		err = now.settings.Locate(cmp.Or(now.check(), now.tryOpen()))
-	}
+	log := o.config.Log
+	now, err := o.again()
 	if err != nil {
 		log.Error("the settings are wrong, and those from before stay in force", "err", err)
 		return "", fmt.Errorf("the settings are wrong, and those from before stay in force: %w", err)

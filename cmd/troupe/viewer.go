@@ -162,6 +162,9 @@ func newViewer(command string, flags viewFlags, proxy bool) *viewer {
 	return v
 }
 
+// expiresSoon is the least time before the end of a session that is worth a line: at a shutdown of the server the end itself follows at once.
+const expiresSoon = 5 * time.Second
+
 // options returns the options of a client that tells the person about its link.
 func (v *viewer) options() client.Options {
 	if path := os.Getenv("TROUPE_TOKEN_FILE"); target.OthersMay(0o006, path) {
@@ -182,6 +185,11 @@ func (v *viewer) options() client.Options {
 		},
 		Lost:    func(error) { v.cut(0) },
 		Resumed: v.con.SetBack,
+		Expiring: func(in time.Duration, reason string) {
+			if in >= expiresSoon && !strings.HasPrefix(reason, "it has ") { // no owner: that is no news for who watches
+				go v.con.Note("the session ends in %v, at %s: %s", in.Round(time.Second), time.Now().Add(in).Format(time.TimeOnly), show.Harmless(reason))
+			}
+		},
 	}
 }
 

@@ -80,7 +80,7 @@ func OtherProcess(id, instance string) *protocol.Error {
 var ErrEvicted = protocol.Errorf(protocol.KindEvicted, protocol.CodeObserver, "this connection has lost the session: only the session's owner may go on")
 
 // ErrLeaving refuses a new session while the server is drained.
-var ErrLeaving = protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "the server is being drained and opens no session").Advise("use another server")
+var ErrLeaving = protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "the server is being drained and opens no session").Advise("use another server, or wait until this one has been started again")
 
 // ErrShutdown refuses a new session while the server shuts down.
 var ErrShutdown = protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "the server is shutting down and opens no session")

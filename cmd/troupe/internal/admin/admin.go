@@ -33,11 +33,29 @@ type Server struct {
 	Levels *loglevel.Levels
 	// Stops reports whether the server shuts down. Any goroutine may call Stops.
 	Stops func() bool
-	// Reload reads the settings again, or has the holder start another server. The text says what happens. Any goroutine may call Reload.
-	Reload func() (text string, err error)
+	// Reload reads the settings again, or has the holder start another server. Any goroutine may call Reload.
+	Reload func() (Reloading, error)
 	Log    *slog.Logger
+	// Self tells which server this is.
+	Self Self
+	// Notes are what operators should know besides.
+	Notes []string
 
 	probe probe
+}
+
+// Reloading is the answer to PathReload.
+type Reloading struct {
+	Text string `json:"text"` // what happens
+	// Wrong is what this server finds wrong with the settings of now; "": nothing. A new binary may find something else.
+	Wrong string `json:"wrong,omitempty"`
+}
+
+// Self is the answer to PathSelf.
+type Self struct {
+	URL     string `json:"url"`
+	PID     int    `json:"pid"` // of the holder, if there is one
+	Version string `json:"version"`
 }
 
 // Paths of the administration. The first three are also on the address for Prometheus.
@@ -45,6 +63,7 @@ const (
 	PathHealth  = "/healthz"
 	PathReady   = "/readyz"
 	PathMetrics = "/metrics"
+	PathSelf    = "/self"
 	PathInfo    = "/info"
 	PathActors  = "/actors"
 	PathLog     = "/log"
@@ -68,6 +87,7 @@ const (
 // Handler answers everything.
 func (s *Server) Handler() http.Handler {
 	m := s.mux()
+	m.HandleFunc("GET "+PathSelf, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.Self) })
 	m.HandleFunc("GET "+PathInfo, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.Troupe.Info()) })
 	m.HandleFunc("GET "+PathActors, func(w http.ResponseWriter, r *http.Request) { answer(w, http.StatusOK, s.Troupe.Actors(r.Context())) })
 	m.HandleFunc("GET "+PathLog, s.levels)
@@ -79,7 +99,21 @@ func (s *Server) Handler() http.Handler {
 	m.HandleFunc("GET "+PathProfile, pprof.Index)
 	m.HandleFunc("GET "+PathProfile+"profile", pprof.Profile)
 	m.HandleFunc("GET "+PathProfile+"trace", pprof.Trace)
-	return m
+	return inTime(m)
+}
+
+// Deadline is the header with the time after which a request is not to be done any more: its client has given up. (RFC 3339)
+const Deadline = "Troupe-Deadline"
+
+// inTime refuses what comes too late, as it does when the server was stopped meanwhile.
+func inTime(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if until, err := time.Parse(time.RFC3339Nano, r.Header.Get(Deadline)); err == nil && time.Now().After(until) {
+			refuse(w, http.StatusRequestTimeout, errors.New("the request came too late, and nothing was done"))
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // Public answers what programs that watch ask: metrics, health and readiness.
@@ -154,7 +188,7 @@ type Readiness struct {
 // readiness says whether new clients are welcome.
 func (s *Server) readiness(ctx context.Context) Readiness {
 	info := s.Troupe.Info()
-	r := Readiness{Reasons: []string{}, Notes: append([]string{}, info.Notes...)}
+	r := Readiness{Reasons: []string{}, Notes: append(append([]string{}, info.Notes...), s.Notes...)}
 	full := func(what, limit string, used, most int64) {
 		if used >= most {
 			r.Reasons = append(r.Reasons, fmt.Sprintf("there are %d %s, and %s is %d", used, what, limit, most))
@@ -217,18 +251,17 @@ func (s *Server) setLevels(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, err)
 		return
 	}
-	s.Log.Info("logs other levels until the next server", "levels", s.Levels)
+	s.Log.Info("the levels of the log are others, until a reload or a restart", "levels", s.Levels.String())
 	s.levels(w, r)
 }
 
 func (s *Server) reload(w http.ResponseWriter, _ *http.Request) {
-	text, err := s.Reload()
+	going, err := s.Reload()
 	if err != nil {
 		refuse(w, http.StatusUnprocessableEntity, err)
 		return
 	}
-	w.WriteHeader(http.StatusAccepted)
-	fmt.Fprintln(w, text)
+	answer(w, http.StatusAccepted, going)
 }
 
 // Drain is the answer to PathDrain.
@@ -245,25 +278,29 @@ func (s *Server) drained(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, d)
 }
 
-// maxDrain is the longest time for a drain.
-const maxDrain = 365 * 24 * time.Hour
+// MaxDrain is the longest time for a drain.
+const MaxDrain = 365 * 24 * time.Hour
 
 func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
 	lasts, err := time.ParseDuration(r.URL.Query().Get("for"))
-	if err == nil && (lasts < 0 || lasts > maxDrain) {
-		err = fmt.Errorf("%v is not between 0 and %v", lasts, maxDrain)
+	if err == nil && (lasts < 0 || lasts > MaxDrain) {
+		err = fmt.Errorf("%v is not between 0 and %v", lasts, MaxDrain)
 	}
 	if err != nil {
 		refuse(w, http.StatusBadRequest, fmt.Errorf("say how long the sessions may go on, such as %s?for=10m: %w", PathDrain, err))
 		return
 	}
 	until := time.Now().Add(lasts)
-	s.Log.Info("is drained: it opens no session, those there may go on for a time, and it ends with the last one", "until", until.Format(time.RFC3339))
+	s.Log.Info("opens no session from now on, and ends with the last one that is there", "until", until.Format(time.RFC3339))
 	s.leave(w, r, until)
 }
 
 func (s *Server) stay(w http.ResponseWriter, r *http.Request) {
-	s.Log.Info("is not drained any more")
+	if s.Troupe.Drained().IsZero() {
+		s.drained(w, r)
+		return
+	}
+	s.Log.Info("opens sessions again")
 	s.leave(w, r, time.Time{})
 }
 

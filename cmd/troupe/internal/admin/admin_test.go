@@ -37,7 +37,7 @@ func operated(t *testing.T, c actors.Config) (*Server, *Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Troupe: troupe, Levels: new(loglevel.Levels), Stops: func() bool { return false }, Reload: func() (string, error) { return "reads", nil }, Log: log}
+	s := &Server{Troupe: troupe, Levels: new(loglevel.Levels), Stops: func() bool { return false }, Reload: func() (Reloading, error) { return Reloading{Text: "reads"}, nil }, Log: log}
 	path := filepath.Join(t.TempDir(), "admin.sock")
 	l, err := transport.ListenUnix(path)
 	if err != nil {
@@ -80,7 +80,7 @@ func TestOperate(t *testing.T) {
 	if _, err := c.Levels(ctx, "loud"); err == nil || !strings.Contains(err.Error(), `"loud"`) || s.Levels.String() != "warn,session=debug" {
 		t.Errorf("levels %q, %v", s.Levels, err)
 	}
-	if text, err := c.Reload(ctx); err != nil || text != "reads" {
+	if text, err := c.Reload(ctx); err != nil || text != (Reloading{Text: "reads"}) {
 		t.Errorf("%q, %v", text, err)
 	}
 	answer, err := c.Do(ctx, "GET", PathMetrics, "")
@@ -203,5 +203,21 @@ func TestMetricsAddress(t *testing.T) {
 		if err := CheckMetrics(url); (err == nil) != ok {
 			t.Errorf("%s: %v", url, err)
 		}
+	}
+}
+
+// A request whose client has given up is not done: a server that was stopped would else be drained when nobody waits for that any more.
+func TestTooLate(t *testing.T) {
+	s, c := operated(t, actors.Config{})
+	r := httptest.NewRequest("POST", PathDrain+"?for=1h", nil)
+	r.Header.Set(Deadline, time.Now().Add(-time.Second).Format(time.RFC3339Nano))
+	w := httptest.NewRecorder()
+	if s.Handler().ServeHTTP(w, r); w.Code != http.StatusRequestTimeout || !s.Troupe.Drained().IsZero() {
+		t.Errorf("%d %s, drained until %v", w.Code, w.Body, s.Troupe.Drained())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := c.Drain(ctx, time.Hour); err != nil || s.Troupe.Drained().IsZero() {
+		t.Errorf("in time: %v", err)
 	}
 }

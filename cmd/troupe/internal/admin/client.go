@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors"
@@ -61,12 +62,12 @@ func (c *Client) Do(ctx context.Context, method, path, body string) (io.ReadClos
 	if err != nil {
 		return nil, err
 	}
+	if until, ok := ctx.Deadline(); ok {
+		request.Header.Set(Deadline, until.Format(time.RFC3339Nano))
+	}
 	answer, err := c.http.Do(request)
 	if err != nil {
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err
-		}
-		return nil, fmt.Errorf("the admin socket %s: %w", c.path, err)
+		return nil, c.Broken(err)
 	}
 	if answer.StatusCode >= http.StatusBadRequest {
 		defer answer.Body.Close()
@@ -77,6 +78,20 @@ func (c *Client) Do(ctx context.Context, method, path, body string) (io.ReadClos
 		return nil, &StatusError{answer.StatusCode, strings.TrimSpace(string(text))}
 	}
 	return answer.Body, nil
+}
+
+// Broken says what has become of a request, or of its answer.
+func (c *Client) Broken(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the server at the admin socket %s does not answer: perhaps it is stopped (SIGSTOP), or hangs", c.path)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return fmt.Errorf("the server at the admin socket %s has ended meanwhile", c.path)
+	}
+	return fmt.Errorf("the admin socket %s: %w", c.path, err)
 }
 
 // text returns the body of an answer without the last newline.
@@ -133,9 +148,14 @@ func (c *Client) Levels(ctx context.Context, text string) (string, error) {
 	return c.text(ctx, http.MethodPut, PathLog, text)
 }
 
-// Reload has the server read its settings again. The text says what happens.
-func (c *Client) Reload(ctx context.Context) (string, error) {
-	return c.text(ctx, http.MethodPost, PathReload, "")
+// Reload has the server read its settings again.
+func (c *Client) Reload(ctx context.Context) (Reloading, error) {
+	return value[Reloading](ctx, c, http.MethodPost, PathReload)
+}
+
+// Self tells which server answers.
+func (c *Client) Self(ctx context.Context) (Self, error) {
+	return value[Self](ctx, c, http.MethodGet, PathSelf)
 }
 
 // Drained returns how far a drain has come.

@@ -245,6 +245,14 @@ func (s *Server) State() State {
 	return State{s.holder.PID(), s.number, s.last, s.gap, s.since, s.holder.Refused()}
 }
 
+// PID returns the process of the holder, or of this server if it has none.
+func (s *Server) PID() int {
+	if s == nil {
+		return os.Getpid()
+	}
+	return s.holder.PID()
+}
+
 // Reload asks the holder for the next server, with the settings and the binary of now, as SIGHUP to the holder does.
 func (s *Server) Reload() error { return syscall.Kill(s.holder.PID(), syscall.SIGHUP) }
 
