@@ -102,7 +102,7 @@ func listed(paths []string) (lines string) {
 	return lines
 }
 
-// adminCommand returns a command that asks the admin socket.
+// command returns a command that asks the admin socket, for limit at most; 0: do has limits of its own.
 func (o *operator) command(cmd *cobra.Command, limit time.Duration, do func(context.Context, *cobra.Command, *admin.Client, []string) error) *cobra.Command {
 	if cmd.Args == nil {
 		cmd.Args = cobra.NoArgs
@@ -413,7 +413,7 @@ func newAdminProfile(o *operator) *cobra.Command {
 		Use:   "profile [flags] KIND",
 		Short: "Record a profile for go tool pprof, or the stacks of all goroutines",
 		Long: `Records a profile of the server. KIND is goroutine (stacks of all goroutines, as text), heap, allocs, threadcreate, profile (of the CPU) or trace.
-A profile may have what is in the memory of the server: it is for people whom you trust.`,
+A profile has the names of functions, and no contents of memory.`,
 		Example: `  troupe admin profile goroutine
   troupe admin profile profile --seconds 30 --output cpu.pprof`,
 		Args: func(_ *cobra.Command, args []string) error {
