@@ -60,6 +60,10 @@ func tagOf(f *pflag.Flag, text string) string {
 	switch f.Value.Type() {
 	case "int", "int64":
 		return "!!int"
+	case "bytes":
+		if strings.Trim(text, "-0123456789") == "" {
+			return "!!int"
+		}
 	case "float64":
 		if !strings.ContainsAny(text, ".eE") {
 			return "!!int"
