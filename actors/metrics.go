@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"iter"
 	"math"
 	"strings"
 	"sync"
@@ -33,30 +34,22 @@ func (e emitter) value(v float64, labels ...string) {
 
 func (e emitter) counter(c *meters.Counter, labels ...string) { e.value(float64(c.Load()), labels...) }
 
-// family emits a series for each label of f, also for those of always that were never counted: a rate over a series that begins with 1 is 0.
-func (e emitter) family(f *meters.Family, always ...string) {
+// family emits a series for each label of f, as each does.
+func (e emitter) family(f *meters.Family, always ...string) { each(e, f.All(), always) }
+
+// states emits a series for each state of s, as each does.
+func (e emitter) states(s *meters.States, always ...string) { each(e, s.All(), always) }
+
+// each emits a series for each label of all, and for the labels of always that all lacks: a rate over a series that begins with 1 is 0.
+func each[N uint64 | int64](e emitter, all iter.Seq2[string, N], always []string) {
 	seen := make(map[string]bool)
-	for label, n := range f.All() {
+	for label, n := range all {
 		seen[label] = true
 		e.value(float64(n), label)
 	}
 	for _, label := range always {
 		if !seen[label] {
 			e.value(0, label)
-		}
-	}
-}
-
-// states emits a series for each state of s, also for those of always without a thing.
-func (e emitter) states(s *meters.States, always ...string) {
-	seen := make(map[string]bool)
-	for state, n := range s.All() {
-		seen[state] = true
-		e.value(float64(n), state)
-	}
-	for _, state := range always {
-		if !seen[state] {
-			e.value(0, state)
 		}
 	}
 }
@@ -201,15 +194,8 @@ var metrics = []metric{
 		to.value(gap)
 	}},
 
-	{"exec_server_processes_active", "As exec-server: programs of processes that run now.", nil, gauge, func(e *env.Env, to emitter) {
-		n := int64(0)
-		for state, k := range e.Meters.Processes.All() {
-			if state == string(protocol.StateRunning) {
-				n = k
-			}
-		}
-		to.value(float64(n))
-	}},
+	{"exec_server_processes_active", "As exec-server: programs of processes that run now.", nil, gauge,
+		now(func(e *env.Env) int64 { return e.Meters.Processes.In(string(protocol.StateRunning)) })},
 	{"exec_server_processes_finished_total", "As exec-server: troupe_runs_finished_total.", []string{"result"}, counts,
 		func(e *env.Env, to emitter) { to.family(&e.Meters.Finished, results...) }},
 }

@@ -5,7 +5,6 @@ package tests
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -39,13 +38,7 @@ func TestPrometheus(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
-	p := exec.Command(prometheus, "--config.file", filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address)
+	p := exec.Command(prometheus, "--config.file", filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", "127.0.0.1:0")
 	log := &tap{}
 	p.Stderr = log
 	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -54,6 +47,8 @@ func TestPrometheus(t *testing.T) {
 	}
 	defer func() { p.Process.Kill(); p.Wait() }()
 	eventually(t, "Prometheus", func() bool { return strings.Contains(log.String(), "Server is ready to receive web requests") })
+	_, after, _ := strings.Cut(log.String(), `msg="Listening on" address=`)
+	address, _, _ := strings.Cut(after, "\n")
 
 	load := exec.Command(s.cmd.Path, "load", "--url", s.url, "--metrics", metrics, "--sessions", "4", "--processes", "4", "--duration", "6s", "--ramp", "1s")
 	load.Env = s.cmd.Env

@@ -199,10 +199,8 @@ func copyAnswer(ctx context.Context, w io.Writer, c *admin.Client, path string) 
 		return err
 	}
 	defer answer.Close()
-	if _, err = io.Copy(w, answer); err != nil {
-		return c.Broken(err)
-	}
-	return nil
+	_, err = io.Copy(w, answer)
+	return err
 }
 
 func newAdminActors(o *operator) *cobra.Command {
@@ -374,10 +372,7 @@ something, work until then. Another drain changes the time.`,
 }
 
 func printDrain(w io.Writer, d admin.Drain) error {
-	sessions := fmt.Sprintf("%d sessions", d.Sessions)
-	if d.Sessions == 1 {
-		sessions = "1 session"
-	}
+	sessions := show.Count(int(d.Sessions), "session")
 	var err error
 	if d.Until == nil {
 		_, err = fmt.Fprintf(w, "not draining: %s\n", sessions)

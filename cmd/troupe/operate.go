@@ -81,7 +81,7 @@ func (f *operateFlags) check() error {
 		return fmt.Errorf("--admin %q: write unix://PATH, or %s. Whoever can connect there has the rights of the server, so there are no other addresses", f.admin, noAdmin)
 	}
 	if f.metrics != "" {
-		if err := admin.CheckMetrics(f.metrics); err != nil {
+		if _, err := admin.MetricsAddress(f.metrics); err != nil {
 			return fmt.Errorf("--metrics-listen %w", err)
 		}
 	}

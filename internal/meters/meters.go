@@ -107,15 +107,21 @@ func (s *States) Move(from, to string) {
 }
 
 func (s *States) add(state string, n int64) {
-	if state == "" {
-		return
+	if state != "" {
+		s.of(state).Add(n)
 	}
+}
+
+func (s *States) of(state string) *atomic.Int64 {
 	c, ok := s.all.Load(state)
 	if !ok {
 		c, _ = s.all.LoadOrStore(state, new(atomic.Int64))
 	}
-	c.(*atomic.Int64).Add(n)
+	return c.(*atomic.Int64)
 }
+
+// In returns how many things are in a state.
+func (s *States) In(state string) int64 { return s.of(state).Load() }
 
 // All yields the states in which there was a thing at some time.
 func (s *States) All() iter.Seq2[string, int64] {

@@ -359,16 +359,21 @@ func (p *place) Close() error {
 	return p.Conn.Close()
 }
 
-// CheckMetrics says why a server cannot listen for Prometheus at url, as far as the address says.
-func CheckMetrics(url string) error {
+// MetricsAddress returns the address to listen at for Prometheus, from http://IP:PORT, perhaps with PathMetrics.
+func MetricsAddress(url string) (netip.AddrPort, error) {
 	host, ok := strings.CutPrefix(url, "http://")
-	if _, err := netip.ParseAddrPort(strings.TrimSuffix(host, PathMetrics)); !ok || err != nil {
-		return fmt.Errorf("%q: write http://IP:PORT", url)
+	at, err := netip.ParseAddrPort(strings.TrimSuffix(host, PathMetrics))
+	if !ok || err != nil {
+		return netip.AddrPort{}, fmt.Errorf("%q: write http://IP:PORT", url)
 	}
-	return nil
+	return at, nil
 }
 
-// ListenMetrics listens at http://IP:PORT.
+// ListenMetrics listens at a URL of MetricsAddress.
 func ListenMetrics(url string) (net.Listener, error) {
-	return net.Listen("tcp", strings.TrimSuffix(strings.TrimPrefix(url, "http://"), PathMetrics))
+	at, err := MetricsAddress(url)
+	if err != nil {
+		return nil, err
+	}
+	return net.Listen("tcp", at.String())
 }

@@ -67,7 +67,7 @@ func (c *Client) Do(ctx context.Context, method, path, body string) (io.ReadClos
 	}
 	answer, err := c.http.Do(request)
 	if err != nil {
-		return nil, c.Broken(err)
+		return nil, c.broken(err)
 	}
 	if answer.StatusCode >= http.StatusBadRequest {
 		defer answer.Body.Close()
@@ -77,11 +77,26 @@ func (c *Client) Do(ctx context.Context, method, path, body string) (io.ReadClos
 		}
 		return nil, &StatusError{answer.StatusCode, strings.TrimSpace(string(text))}
 	}
-	return answer.Body, nil
+	return answered{answer.Body, c}, nil
 }
 
-// Broken says what has become of a request, or of its answer.
-func (c *Client) Broken(err error) error {
+// answered is the body of an answer. Its errors say what has become of the answer.
+type answered struct {
+	io.ReadCloser
+	of *Client
+}
+
+// Read implements io.Reader.
+func (b answered) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = b.of.broken(err)
+	}
+	return n, err
+}
+
+// broken says what has become of a request, or of its answer.
+func (c *Client) broken(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
