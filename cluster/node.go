@@ -1,0 +1,61 @@
+// Package cluster makes servers behind one address act as one.
+package cluster
+
+import (
+	"context"
+	"time"
+)
+
+// A Node is a server of the cluster, as the others know it.
+type Node struct {
+	// ID is of an incarnation: it is another one whenever the programs of the last cannot have survived. The ids of sessions begin with it.
+	ID string `json:"id"`
+	// Name is of the machine, and is in the certificate of the node.
+	Name    string `json:"name"`
+	Address string `json:"address"` // HOST:PORT, where other nodes reach the node
+	Version string `json:"version"`
+
+	Labels   map[string]string `json:"labels,omitempty"`
+	Draining bool              `json:"draining,omitempty"` // the node opens no session
+	Load     Load              `json:"load"`
+	// Accounts is what identities use on the node, of those that use a good part of their limits.
+	Accounts map[string]Account `json:"accounts,omitempty"`
+}
+
+// Load is how full a node is. Of each pair, the second is the most there may be, and 0 means no bound.
+type Load struct {
+	Sessions    int64 `json:"sessions"`
+	MaxSessions int64 `json:"maxSessions"`
+	Processes   int64 `json:"processes"` // that run; a node has no bound of its own
+
+	CPU       float64 `json:"cpu"`         // the tasks that run or wait, of each processor: 1 is a processor's worth
+	Memory    int64   `json:"memoryBytes"` // in use on the machine, or in its cgroup
+	MaxMemory int64   `json:"maxMemoryBytes"`
+	Files     int64   `json:"files"` // descriptors of the server
+	MaxFiles  int64   `json:"maxFiles"`
+}
+
+// An Account is what an identity uses on a node.
+type Account struct {
+	Sessions  int `json:"sessions,omitempty"`
+	Processes int `json:"processes,omitempty"`
+}
+
+// News are changes of the membership.
+type News struct {
+	Nodes []Node   // joined, or have changed
+	Gone  []string // the ids of nodes that have left
+	All   bool     // Nodes are all that there are: who is not among them has left
+	// Err says why the membership cannot be asked; nil: it can. The cluster goes on with what it knows.
+	Err error
+}
+
+// A Membership knows which nodes there are.
+type Membership interface {
+	// Run makes a node a member, and calls news with all that changes, on one goroutine, until ctx is done. Then the node is no
+	// member. The news have the node itself, too. Run asks self for the node whenever changed has a token, and at the start.
+	Run(ctx context.Context, self func() Node, changed <-chan struct{}, news func(News))
+}
+
+// Gone is how long a member may be silent before the others are told that it is gone, at least: a third more may pass until they know.
+const Gone = 2 * time.Second
