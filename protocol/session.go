@@ -61,6 +61,9 @@ type InitializeParams struct {
 	// Session sets up a new session; ignored when resuming.
 	Session SessionOptions `json:"session,omitzero"`
 
+	// Placement says which server of a cluster gets a new session; ignored when resuming. (Ours.)
+	Placement *Placement `json:"placement,omitempty"`
+
 	// Token is the bearer token of a client at a socket with length-prefixed frames. See TokenIn.
 	Token string `json:"token,omitempty"`
 }
@@ -71,6 +74,16 @@ func (p InitializeParams) Validate() error {
 		return errors.New("resumeFrom needs resumeSessionId: a new session has nothing to replay")
 	}
 	return nil
+}
+
+// Placement is a wish for the server of a new session, in a cluster. Without wishes, the cluster looks for room. A wish that no server meets is refused. (Ours.)
+type Placement struct {
+	// Labels are those that the server has to have: at most 16, of at most 63 bytes each.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Node is the name of the server.
+	Node string `json:"node,omitempty"`
+	// Key keeps sessions together: those with the same key go to the same server, as long as it is there and has room. At most 256 bytes.
+	Key string `json:"key,omitempty"`
 }
 
 // TokenIn returns the request id and the member token of a frame of codec c, if the frame is a request

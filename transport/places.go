@@ -131,6 +131,8 @@ func (t *tally) look(now time.Time) {
 	for v := range t.places {
 		heard := time.Unix(0, v.heard.Load())
 		switch {
+		case v.handed && now.Sub(heard) > DefaultPingEvery+askAfter && !v.waits():
+			t.silent++
 		case v.ask == nil:
 		case heard.After(v.asked): // the last Ping was answered
 			if now.Sub(heard) >= askAfter {

@@ -89,6 +89,12 @@ type ServerOptions struct {
 	// own address, and with the connections that nobody has accepted yet. Listen closes all of Kept.
 	Kept map[string]*os.File
 
+	// Relays makes each websocket a Relayable.
+	Relays bool
+
+	// Relay makes the server one for other servers. Door does not count then. Nil: clients connect.
+	Relay *Relay
+
 	// Given is an open socket of a service manager. Listen serves this socket, if it has the address of the server. The file of a unix socket is not
 	// the server's to remove. Listen closes Given, and Check does not. Nil: there is none.
 	Given *os.File
@@ -445,6 +451,8 @@ type handler struct {
 	ready    func() bool
 	upgrader websocket.Upgrader
 	settings settings
+	relays   bool
+	relay    *Relay
 	refused  func(by RefusedBy, remote, reason string)
 	accept   func(Conn)
 }
@@ -464,6 +472,8 @@ func newHandler(o *ServerOptions, unix bool) *handler {
 	}
 	return &handler{
 		refused:  refused,
+		relays:   o.Relays,
+		relay:    o.Relay,
 		unix:     unix,
 		origins:  o.AllowOrigins,
 		visitors: newVisitors(o),
@@ -499,6 +509,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	switch path := r.URL.Path; {
+	case h.relay != nil && path != "/":
+		h.relay.Other(w, r, r.Context().Value(wireKey{}).(wire).tlsState())
 	case path == "/", path == "/rpc" && h.unix: // app-server's clients ask for /rpc on a unix socket
 		h.upgrade(w, r)
 	case path == "/healthz":
@@ -527,7 +539,16 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	}
 	wire := r.Context().Value(wireKey{}).(wire)
 	v, shown := wire.state().visitor, auth.Visitor{Header: r.Header, TLS: wire.tlsState()}
-	if err := h.receive(wire, v, &shown); err != nil {
+	remote := ""
+	if h.relay != nil {
+		about, name, err := h.relay.Client(r, wire.tlsState())
+		if err != nil {
+			h.refused(ByCredential, name, err.Error())
+			turnAway(w, err)
+			return
+		}
+		v.relayed, v.identity, remote = &about, about.Identity, name
+	} else if err := h.receive(wire, v, &shown); err != nil {
 		turnAway(w, err)
 		return
 	}
@@ -541,6 +562,10 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		ws.Close()
 		return
 	}
+	if remote != "" {
+		c.remote = remote
+	}
+	wire.state().record.on = h.relays
 	v.shows(shown, func(err error) { h.expel(c, v, err) })
 	v.opens(func(reason string) { c.end(CloseTryLater, reason, false) }, func() { c.keeping.Reset(0) })
 	go h.accept(c) // on a new goroutine, so that HTTP frees its buffers when ServeHTTP returns
@@ -581,6 +606,10 @@ func (h *handler) expel(c interface {
 
 // turnAway answers a client that may not connect. (exec-server wire §1.)
 func turnAway(w http.ResponseWriter, err error) {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		http.Error(w, refused.Text, refused.Status)
+		return
+	}
 	if _, ok := errors.AsType[*auth.Refusal](err); ok {
 		w.Header().Set("WWW-Authenticate", "Bearer") // RFC 9110 §11.6.1
 		http.Error(w, err.Error(), http.StatusUnauthorized)

@@ -23,6 +23,7 @@ func newTLSWire(w *streamWire, config *tls.Config, refused func(by RefusedBy, re
 
 func (w *tlsWire) Read(p []byte) (int, error) {
 	n, err := w.read(w.conn, p)
+	w.record.add(p[:n])
 	if err != nil && err != io.EOF && w.refused != nil && !w.conn.ConnectionState().HandshakeComplete {
 		w.refused(ByTLS, w.RemoteAddr().String(), err.Error())
 		w.refused = nil
@@ -33,6 +34,9 @@ func (w *tlsWire) Read(p []byte) (int, error) {
 func (w *tlsWire) Write(p []byte) (int, error) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
+	if w.handed {
+		return 0, errClosed
+	}
 	return w.conn.Write(p)
 }
 
@@ -52,6 +56,8 @@ func (w *tlsWire) writev(a, b []byte) (int, error) {
 	}
 	return n, err
 }
+
+func (w *tlsWire) below() Stream { return w.conn }
 
 // attempts is 1: after a Write that was cut off by its deadline, tls.Conn writes nothing more.
 func (w *tlsWire) attempts() int { return 1 }

@@ -71,6 +71,7 @@ type visitor struct {
 	waits func() bool // reports whether bytes of the visitor wait to be read
 
 	identity auth.Identity // fixed by seat; zero: the server asks for no credential
+	relayed  *About        // fixed before the connection opens: what the server that relays the client knows of the client; nil: no server does
 	spare    *fullError    // fixed by seat: the limit that is used up, so only a client that resumes may use the connection. Nil: none
 
 	heard    atomic.Int64 // when bytes came last, in nanoseconds since 1970
@@ -80,6 +81,8 @@ type visitor struct {
 	gone  bool
 	ask   func()    // sends a Ping and does not block; nil: the connection has no Pings
 	asked time.Time // when the server asked last
+	// handed: another server serves the connection, and pings the client.
+	handed bool
 
 	// In the lobby. Guarded by of.mu.
 	in    *list.Element // nil: no stranger
@@ -152,6 +155,9 @@ func (v *visitor) leave() {
 func (v *visitor) about(a About) About {
 	if v == nil {
 		return a
+	}
+	if v.relayed != nil {
+		return *v.relayed
 	}
 	a.Peer, a.Identity = v.peer(), v.identity
 	if v.spare != nil {

@@ -50,6 +50,7 @@ type webSocket struct {
 
 	// Owned by the reader.
 	message assembly
+	peeked  bool // message has the message that ReadMessage returns next
 	err     error
 	onPong  func([]byte)
 
@@ -121,6 +122,11 @@ func (c *webSocket) Subprotocol() string { return c.ws.Subprotocol() }
 func (c *webSocket) ReadMessage() ([]byte, error) {
 	if c.err != nil {
 		return nil, c.err
+	}
+	if c.peeked {
+		c.peeked = false
+		c.wire.state().record.take()
+		return c.message.buf, nil
 	}
 	c.message.begin()
 	err := c.read()

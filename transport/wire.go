@@ -31,6 +31,8 @@ type wire interface {
 	attempts() int
 	// tlsState returns the state of TLS after the handshake; nil without TLS.
 	tlsState() *tls.ConnectionState
+	// below returns the connection that carries the websocket: the one inside TLS, if there is TLS.
+	below() Stream
 	// linger closes the connection when the other side has closed it, or after lingerFor.
 	linger()
 }
@@ -74,16 +76,22 @@ func newClientWire(c net.Conn) (*streamWire, error) {
 }
 
 func (w *streamWire) Read(p []byte) (int, error) {
-	if w.direct == nil {
-		return w.read(w.stream, p)
+	from := net.Conn(w.stream)
+	if w.direct != nil {
+		from = w.direct
 	}
-	return w.read(w.direct, p)
+	n, err := w.read(from, p)
+	w.record.add(p[:n])
+	return n, err
 }
 
 // Write is called once for each of gorilla's control frames, and on a client once for each frame.
 func (w *streamWire) Write(p []byte) (int, error) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
+	if w.handed {
+		return 0, errClosed
+	}
 	return w.stream.Write(p)
 }
 
@@ -97,6 +105,7 @@ func (w *streamWire) Close() error {
 func (w *streamWire) writev(a, b []byte) (int, error) { return w.direct.writev(a, b) }
 func (w *streamWire) attempts() int                   { return silenceParts }
 func (w *streamWire) tlsState() *tls.ConnectionState  { return nil }
+func (w *streamWire) below() Stream                   { return w.stream }
 func (w *streamWire) linger()                         { w.lingerOn(w.stream) }
 
 // A link is the state that a wire adds to its connection.
@@ -114,6 +123,8 @@ type link struct {
 	closing atomic.Bool
 	heard   atomic.Uint64 // counts the Reads that got bytes
 	writing sync.Mutex    // held while a frame is written
+	handed  bool          // guarded by writing: another server writes the frames
+	record  record        // owned by the reader
 }
 
 func (l *link) state() *link { return l }

@@ -101,6 +101,11 @@ type Config struct {
 	// the sessions, and MaxProcesses the processes of each session, including those that can still
 	// be read after their end. 0 means 10,000 each.
 	MaxConnections, MaxSessions, MaxProcesses int
+	// Node is the id of this server in a cluster: the ids of its sessions are Node, a dot and 128 random bits. Lost returns why there is no session with an id,
+	// if that is known; "": the session has ended. Any goroutine may call Lost, which must not block. "" and nil: there is no cluster.
+	Node string
+	Lost func(session string) string
+
 	// MaxSessionsEach bounds the sessions of each identity. Without credentials it bounds the sessions of
 	// each address (of each user, at a unix socket). 0 or negative means no bound but MaxSessions.
 	//

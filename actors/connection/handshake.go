@@ -77,6 +77,10 @@ func (c *connection) initialize(ctx actor.Context, in inbound, g greeting.Greeti
 		c.fail(in, err)
 		return
 	}
+	if g.Placement != nil && c.env.Node == "" && g.ResumeSessionID == nil {
+		c.fail(in, protocol.WrongParams("placement is for a cluster, and this server is alone: leave placement out"))
+		return
+	}
 	m := message.Attach{Role: g.Role, Takeover: g.Takeover, Options: g.Session, From: c.ownerKey(), Identity: c.about.Identity}
 	if g.ResumeSessionID != nil {
 		if m.SessionID = *g.ResumeSessionID; m.SessionID == "" {

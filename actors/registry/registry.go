@@ -3,6 +3,8 @@ package registry
 
 import (
 	"cmp"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -200,7 +202,7 @@ func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
 			ctx.RequestWithCustomSender(to, m.Attach, m.Sender)
 			return
 		}
-		ctx.Send(m.Sender, m.Failed(wireerr.UnknownSession(m.SessionID)))
+		ctx.Send(m.Sender, m.Failed(r.unknown(m.SessionID)))
 	case r.draining:
 		ctx.Send(m.Sender, m.Failed(wireerr.ErrShutdown))
 	case m.Role != "" && m.Role != protocol.RoleOwner:
@@ -212,6 +214,27 @@ func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
 		}
 		r.want(ctx, m)
 	}
+}
+
+// newID returns the id of a new session: nobody can guess it.
+func (r *registry) newID() string {
+	if r.env.Node == "" {
+		return uuid.NewString()
+	}
+	random := make([]byte, 16)
+	rand.Read(random) // never fails
+	return r.env.Node + "." + hex.EncodeToString(random)
+}
+
+// unknown refuses a session that this server does not have.
+func (r *registry) unknown(id string) *protocol.Error {
+	err := wireerr.UnknownSession(id)
+	if r.env.Lost != nil {
+		if why := r.env.Lost(id); why != "" {
+			return err.Advise("%s", why)
+		}
+	}
+	return err
 }
 
 // mayExist reports whether a session exists for a client, as far as the registry knows. The session itself decides:
@@ -246,7 +269,7 @@ func (r *registry) want(ctx actor.Context, m message.AttachRequest) {
 		ctx.Send(m.Sender, m.Failed(err))
 		return
 	}
-	id := uuid.NewString()
+	id := r.newID()
 	r.openings.add(id, m)
 	r.wanted = append(r.wanted, session.Options{
 		ID:       id,
