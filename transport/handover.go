@@ -32,6 +32,9 @@ type Stream interface {
 type Relay struct {
 	// Client returns who is at the other end of a websocket, and the address of the client for the log. The error is a *RefusedError.
 	Client func(r *http.Request, from *tls.ConnectionState) (about About, remote string, err error)
+	// Still returns why a server may relay no longer; nil: it may. The server asks again after each change of Edition.
+	Still   func(from *tls.ConnectionState) error
+	Edition func() uint64
 	// Other answers all other requests. They have no Origin.
 	Other func(w http.ResponseWriter, r *http.Request, from *tls.ConnectionState)
 }

@@ -23,13 +23,16 @@ var (
 // shows keeps the credential with which v was let in. end is called at most once.
 func (v *visitor) shows(credential auth.Visitor, end func(error)) {
 	s := v.of
-	if s.door == nil || v.identity.Guest != nil { // the session of a guest ends the connection, with the reason
+	if s.door == nil && s.relay == nil || s.relay == nil && v.identity.Guest != nil { // the session of a guest ends the connection, with the reason
 		return
 	}
 	if credential.Header != nil { // the rest of the request is not kept
 		credential.Header = http.Header{"Authorization": credential.Header["Authorization"]}
 	}
 	v.shown, v.end, v.until = credential, end, v.identity.Until
+	if s.relay != nil {
+		v.until = time.Time{} // the server that relays looks
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if v.gone {
@@ -59,7 +62,13 @@ func (s *visitors) look(now time.Time) {
 	all := slices.Collect(maps.Keys(s.held))
 	s.mu.Unlock()
 
-	edition, issuers := s.door.Edition(), auth.Issuers(s.tls)
+	var edition uint64
+	var issuers *x509.CertPool
+	if s.relay != nil {
+		edition = s.relay.Edition()
+	} else {
+		edition, issuers = s.door.Edition(), auth.Issuers(s.tls)
+	}
 	changed := edition != s.edition || issuers != s.issuers
 	s.edition, s.issuers = edition, issuers
 	for _, v := range all {
@@ -82,6 +91,14 @@ func (s *visitors) look(now time.Time) {
 
 // check returns why the connection has to end; nil: it may go on, or the server cannot tell at present.
 func (v *visitor) check(issuers *x509.CertPool, now time.Time) error {
+	if relay := v.of.relay; relay != nil {
+		err := relay.Still(v.shown.TLS)
+		v.sure = err == nil
+		if err != nil {
+			return &auth.Refusal{Text: err.Error()}
+		}
+		return nil
+	}
 	shown := v.shown
 	shown.Issuers = issuers
 	id, err := v.of.door.Identify(shown, now)

@@ -25,6 +25,7 @@ import (
 
 const (
 	maxHeaderBytes = 16 << 10
+	maxRelayHeader = 1 << 20 // with all identities that a client may observe
 
 	// A server's connection keeps these buffers for its whole life. They are small because most
 	// connections are idle and large messages bypass them: ReadMessage reads into an assembly, and
@@ -157,7 +158,7 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 		Handler:                      s.handler,
 		ReadTimeout:                  DefaultHandshakeTimeout, // also for the first byte, and between requests
 		WriteTimeout:                 DefaultHandshakeTimeout,
-		MaxHeaderBytes:               maxHeaderBytes,
+		MaxHeaderBytes:               s.handler.maxHeader(),
 		DisableGeneralOptionsHandler: true, // the general handler would answer before ServeHTTP checks Origin
 		ConnState:                    connState,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -242,7 +243,7 @@ func checkAddress(url string, o *ServerOptions) error {
 	if err != nil {
 		return fmt.Errorf("invalid websocket --listen URL `%s`; expected `ws://IP:PORT`\nit has no names, because a name can mean any address: %w", url, err)
 	}
-	if !o.Insecure && o.Door == nil && !addr.Addr().IsLoopback() {
+	if !o.Insecure && o.Door == nil && o.Relay == nil && !addr.Addr().IsLoopback() {
 		return fmt.Errorf("refusing to start non-loopback websocket listener %s without auth; configure `--ws-auth capability-token` or `--ws-auth signed-bearer-token`\nwhoever reaches %s could run programs here: ask for credentials (troupe serve -h), choose a loopback address, or allow it with --insecure", addr, url)
 	}
 	return nil
@@ -497,6 +498,14 @@ func newHandler(o *ServerOptions, unix bool) *handler {
 			memory:       o.Memory,
 		},
 	}
+}
+
+// maxHeader is the size of the largest head of a request, in bytes.
+func (h *handler) maxHeader() int {
+	if h.relay != nil {
+		return maxRelayHeader
+	}
+	return maxHeaderBytes
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

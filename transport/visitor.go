@@ -27,6 +27,7 @@ type visitors struct {
 	early  time.Duration // how long a stranger without a websocket may owe its next step
 	limits [bounds]int   // 0: no limit
 	door   *auth.Door    // nil: everybody may connect
+	relay  *Relay        // nil: clients connect
 	tls    *tls.Config   // nil: no TLS
 	every  time.Duration // the time between two looks at the credentials
 	closed chan struct{} // closed when the server listens no more
@@ -50,6 +51,7 @@ func newVisitors(o *ServerOptions) *visitors {
 		early:   ripeAfter,
 		limits:  [bounds]int{max(o.MaxConnections, 0), max(o.MaxConnectionsEach, 0), max(o.MaxConnectionsEachAddress, 0)},
 		door:    o.Door,
+		relay:   o.Relay,
 		tls:     o.TLS,
 		every:   orDefault(o.CheckEvery, DefaultCheckEvery),
 		closed:  make(chan struct{}),

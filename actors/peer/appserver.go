@@ -115,3 +115,6 @@ func (appServer) FileError(err error, e *protocol.Error) {
 		e.Code = protocol.CodeInternal
 	}
 }
+
+// Greetings reads initialize of the app-server's wire.
+func Greetings() greeting.Dialect { return appServer{} }

@@ -50,6 +50,7 @@ type serveOptions struct {
 	log          logFlags
 	operate      operateFlags
 	trace        traceFlags
+	cluster      clusterFlags
 	exitWhenIdle time.Duration // 0: never
 	// As the options of transport.ServerOptions with these names.
 	maxConnectionsEach, maxConnectionsEachAddress int
@@ -137,7 +138,7 @@ func newServe() *cobra.Command {
 
 // check returns an error if the flags contradict each other, and completes the options.
 func (o *serveOptions) check() error {
-	if err := cmp.Or(o.audit.check(), o.checkLimits(), o.log.check(), o.operate.check(), o.trace.check()); err != nil {
+	if err := cmp.Or(o.audit.check(), o.checkLimits(), o.log.check(), o.operate.check(), o.trace.check(), o.cluster.check()); err != nil {
 		return err
 	}
 	if at := o.settings.FromFile("listen"); at != "" && o.stdio() {
@@ -184,7 +185,7 @@ func (o *serveOptions) secretFiles() (all []string) {
 		socket = ""
 	}
 	// With a writable /tmp, a program could also change the directory of the user's own server.
-	for _, path := range append([]string{target.Dir(os.Getenv), o.settings.Path(), o.users, o.policy, o.config.StateDir, socket, o.operate.path(), o.audit.file()}, o.credentials.files()...) {
+	for _, path := range append([]string{target.Dir(os.Getenv), o.settings.Path(), o.users, o.policy, o.config.StateDir, socket, o.operate.path(), o.audit.file(), o.cluster.files.Key, o.cluster.files.CA, o.cluster.files.Revoked}, o.credentials.files()...) {
 		if path == "" {
 			continue
 		}
@@ -209,6 +210,9 @@ func (o *serveOptions) tryOpen() error {
 	}
 	if !o.stdio() {
 		err = transport.Check(o.listen, &transport.ServerOptions{Insecure: o.insecure, Door: door, TLS: tlsConfig, Framed: o.framing == "length", Given: o.given})
+	}
+	if err == nil && o.cluster.members != "" {
+		_, err = o.cluster.open(o, nil, slog.New(slog.DiscardHandler))
 	}
 	return cmp.Or(err, actors.Check(o.config), o.audit.mayOpen())
 }
@@ -302,6 +306,13 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	if door != nil {
 		o.config.Shares = door.Shares
 	}
+	node, err := o.cluster.open(o, held, log)
+	if err != nil {
+		return err
+	}
+	if node != nil {
+		o.config.Node, o.config.Lost = node.ID(), node.Lost
+	}
 	if !o.stdio() {
 		s, err := transport.Listen(o.listen, &transport.ServerOptions{
 			AllowOrigins: o.allowOrigins,
@@ -320,8 +331,9 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 				troupe.CountRefused(string(by))
 			},
 			Memory: func() transport.Memory { return troupe.Memory() },
-			Kept:   held.Sockets(),
+			Kept:   o.cluster.others(held.Sockets()),
 			Given:  o.given,
+			Relays: node != nil,
 			Log:    log,
 		})
 		if err != nil {
@@ -364,6 +376,16 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	if err != nil {
 		return err
 	}
+	if node != nil {
+		if err := node.Join(troupe); err != nil {
+			return errors.Join(err, troupe.Kill())
+		}
+		defer node.Leave()
+		if err := node.Socket(held.KeepSocket); err != nil {
+			return errors.Join(err, troupe.Kill())
+		}
+	}
+	held.DropSockets()
 	listen := o.listen
 	if server != nil {
 		listen = server.URL()
@@ -418,7 +440,11 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 			troupe.Replaced(replacement(held.State()))
 		}
 		served := make(chan error, 1)
-		go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c, c.About()) }) }()
+		accept := func(c transport.Conn) { troupe.Accept(c, c.About()) }
+		if node != nil {
+			accept = node.Accept
+		}
+		go func() { served <- server.Serve(accept) }()
 		go held.Answer(troupe.RoundTrip)
 		ready()
 		switch last {

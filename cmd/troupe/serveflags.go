@@ -116,6 +116,17 @@ func (o *serveOptions) sections() (all []settings.Section) {
 	f.StringVar(&o.trace.endpoint, "trace-endpoint", "", "`URL` of a collector of OpenTelemetry (OTLP over HTTP), such as http://127.0.0.1:4318: it gets a span for each start, session and resume (default: nobody traces)")
 	f.Float64Var(&o.trace.ratio, "trace-ratio", 1, "which part of the traces is sent, from 0 to 1, unless a client has decided: a client that traces names its trace in the member trace of its requests")
 
+	f = section("Cluster: several servers behind one address (docs/CLUSTER.md)")
+	f.StringVar(&o.cluster.members, "cluster", "", "`HOW` this node knows the others: etcd://HOST:PORT,HOST:PORT/PREFIX (etcds with TLS, by the certificate of the node), static:HOST:PORT,HOST:PORT, or dns:HOST:PORT with an address for each node (default: this server is alone)")
+	f.StringVar(&o.cluster.advertise, "advertise", "", "`HOST:PORT` where the other nodes reach this one")
+	f.StringVar(&o.cluster.listen, "cluster-listen", "", "`IP:PORT` to listen at for the other nodes (default: the port of --advertise, at its address or at all)")
+	f.StringVar(&o.cluster.node, "node", "", "`NAME` of this node, as in its certificate (default: the name of the machine)")
+	f.StringArrayVar(&o.cluster.labels, "node-label", nil, "`KEY=VALUE` that clients may ask for, such as gpu=a100; may be repeated")
+	f.StringVar(&o.cluster.files.Certificate, "cluster-cert", "", "PEM `FILE` with the certificate of this node, for its name, as a server and as a client. The file is read at each connection")
+	f.StringVar(&o.cluster.files.Key, "cluster-key", "", "PEM `FILE` with the key of --cluster-cert")
+	f.StringVar(&o.cluster.files.CA, "cluster-ca", "", "PEM `FILE` with the issuers of the certificates of nodes: whoever has one of their certificates is a node, and may act for every identity")
+	f.StringVar(&o.cluster.files.Revoked, "cluster-revoked", "", "`FILE` with a revocation list (CRL) of an issuer: nodes with these certificates are cut off within seconds")
+
 	f = section("Limits of an identity (without credentials: of an address)")
 	f.IntVar(&o.maxConnectionsEach, "max-connections-each", 0, "how many connections an identity may have, or without credentials an address; 0: no limit of its own")
 	f.IntVar(&o.maxConnectionsEachAddress, "max-connections-each-address", 0, "how many connections an address, or a user of a unix socket, may have; 0: no limit of its own")

@@ -41,6 +41,8 @@ type Guest struct {
 	Session string // the only session that exists for the guest
 	Host    string // the identity that opened the session
 	Types   bool   // the guest may write to stdin, and resize
+	// Token is that of a guest whom only another node of the cluster can check. Session is then the id of that node, and a dot. "": the guest was checked.
+	Token string `json:"-"`
 }
 
 // Same reports whether i and o are the same client with the same roles.

@@ -101,13 +101,15 @@ var ErrLost = errors.New("the holder of this server has ended, and the programs 
 
 // A Server is the side of a server to its holder. A nil Server is that of a server without a holder.
 type Server struct {
-	holder  conn
-	number  int                 // of the server, from 1
-	last    string              // how the last server has ended
-	ended   time.Time           // when
-	gap     time.Duration       // set by Serves: how long there was no server
-	since   time.Time           // set by Serves: when this one began to serve
-	sockets map[string]*os.File // of the last server
+	holder      conn
+	number      int // of the server, from 1
+	incarnation string
+	last        string              // how the last server has ended
+	ended       time.Time           // when
+	gap         time.Duration       // set by Serves: how long there was no server
+	since       time.Time           // set by Serves: when this one began to serve
+	sockets     map[string]*os.File // of the last server
+	kept        map[string]bool     // the names of sockets of this server
 
 	settings []byte // of the last server
 
@@ -147,21 +149,41 @@ func (s *Server) Sockets() map[string]*os.File {
 	return s.sockets
 }
 
-// KeepSocket has the holder keep a listening socket for the next server, in place of the sockets of the last server.
+// KeepSocket has the holder keep a listening socket for the next server.
 func (s *Server) KeepSocket(name string, fd int) error {
 	if s == nil {
 		return nil
 	}
-	if err := s.holder.Keep(own, map[string]int{socketName + name: fd}); err != nil {
-		return err
+	if s.kept == nil {
+		s.kept = make(map[string]bool)
+	}
+	s.kept[name] = true
+	return s.holder.Keep(own, map[string]int{socketName + name: fd})
+}
+
+// DropSockets has the holder close the sockets of the last server at which this one does not listen.
+func (s *Server) DropSockets() {
+	if s == nil {
+		return
 	}
 	for old := range s.sockets {
-		if old != name {
+		if !s.kept[old] {
 			s.holder.Drop(own, socketName+old) // after an error the holder has ended: see Gone
 		}
 	}
-	return nil
 }
+
+// Incarnation returns a word that is the same for all servers of a holder, and differs from those of all other holders; "": there is no holder, and
+// programs end with this process.
+func (s *Server) Incarnation() string {
+	if s == nil {
+		return ""
+	}
+	return s.incarnation
+}
+
+// incarnationVariable is the environment variable with Incarnation. Programs do not inherit it.
+const incarnationVariable = "TROUPE_INCARNATION"
 
 // takeSockets takes the sockets out of the files that the holder has kept.
 func takeSockets(files map[string]int) map[string]*os.File {

@@ -19,6 +19,9 @@ import (
 // trial is true if a holder runs this program to find out whether it can serve. anew: the holder has another version.
 var trial, anew bool
 
+// incarnation is what the holder has passed to this server; "": there is no holder.
+var incarnation string
+
 // lacks says what this system lacks for a holder; nil: nothing, or nobody wants a holder.
 var lacks error
 
@@ -30,6 +33,8 @@ func init() {
 	if len(os.Args) < 2 || os.Args[1] != "serve" {
 		return
 	}
+	incarnation = os.Getenv(incarnationVariable)
+	os.Unsetenv(incarnationVariable)
 	// No program of the same user may attach to this process: the holder and each server have the descriptors of all programs, and a trial reads secrets.
 	protect := func() { unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) } // fails for bad arguments only
 	version, ok := holder.Trial()
@@ -93,6 +98,17 @@ func (s *Server) KeepSettings(text []byte, failed func(error)) {
 	}
 }
 
+// newIncarnation returns 8 random letters and digits. Not crypto/rand, which a holder would keep in memory.
+func newIncarnation() string {
+	const digits = "abcdefghijklmnopqrstuvwxyz234567"
+	random := make([]byte, 8)
+	unix.Getrandom(random, 0) // fails only before the machine has gathered randomness at its start, for larger buffers
+	for i, b := range random {
+		random[i] = digits[b%32]
+	}
+	return string(random)
+}
+
 // setName names the main thread, as ps shows the process.
 func setName(name string) {
 	text, _ := unix.ByteSliceFromString(name) // a name of Go's has no zero byte
@@ -101,6 +117,10 @@ func setName(name string) {
 
 // hold is a holder, and returns its exit code. state is of the holder that this process was before; 0: it was none.
 func hold(state int) int {
+	if state == 0 || incarnation == "" { // "": of an earlier version
+		incarnation = newIncarnation()
+	}
+	os.Setenv(incarnationVariable, incarnation)
 	manager, err := sdnotify.Take() // before os.Environ
 	if err != nil {
 		log("%v", err)
@@ -191,7 +211,7 @@ func Attach() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{holder: h, number: h.Number, last: h.Last, ended: h.Ended}
+	s := &Server{holder: h, number: h.Number, incarnation: incarnation, last: h.Last, ended: h.Ended}
 	s.Keeper, s.Found = h, h.Found
 	for _, f := range h.Found {
 		if f.ID != own {

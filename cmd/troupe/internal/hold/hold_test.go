@@ -52,6 +52,7 @@ func TestKeepSocket(t *testing.T) {
 	if err := s.KeepSocket("ws://b", 0); err != nil {
 		t.Fatal(err)
 	}
+	s.DropSockets()
 	for _, f := range s.Sockets() {
 		f.Close()
 	}
@@ -109,9 +110,10 @@ func TestWithoutHolder(t *testing.T) {
 	if err := s.KeepSocket("ws://a", 0); err != nil {
 		t.Error(err)
 	}
+	s.DropSockets()
 	s.Stops()
 	s.Answer(nil)
-	if last, _ := s.Serves(); last != "" || !s.First() || s.Sockets() != nil || s.Requests() != nil || s.Gone() != nil {
+	if last, _ := s.Serves(); last != "" || !s.First() || s.Sockets() != nil || s.Requests() != nil || s.Gone() != nil || s.Incarnation() != "" {
 		t.Errorf("last %q, first %v, sockets %v", last, s.First(), s.Sockets())
 	}
 }

@@ -1,0 +1,355 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/connection/greeting"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/internal/identity"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// Options say what a node is. All fields but Labels, Incarnation and Kept are set.
+type Options struct {
+	Name string // of the node: as in its certificate
+	// Incarnation tells the node from those of the same name before: lower-case letters and digits. "": a random one, because programs end with this process.
+	Incarnation string
+	Address     string // HOST:PORT, where other nodes reach this one
+	Listen      string // IP:PORT, where this one listens
+	Labels      map[string]string
+	Version     string
+	MaxSessions int
+
+	Membership func(*Cluster) (Membership, error)
+	Files      Files
+	Dialect    greeting.Dialect
+	Log        *slog.Logger
+
+	// Transport completes the options of the port for other nodes, as those of the port for clients.
+	Transport func(*transport.ServerOptions)
+}
+
+// Own is the server of this node: an *actors.Troupe.
+type Own interface {
+	Accept(message.Conn, identity.About)
+	Info() protocol.ServerInfoResult
+	Drain(until time.Time)
+	Drained() time.Time
+}
+
+// Cluster is the part of a node in its cluster. Any goroutine may call the methods.
+type Cluster struct {
+	// Fixed by New.
+	o           Options
+	id          string
+	credentials *credentials
+	changed     chan struct{} // has a token after a change of this node
+
+	// Fixed by Join.
+	own  Own
+	port *transport.Server
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	Meters Meters
+
+	mu     sync.Mutex
+	known  map[string]*member // by id, with this node
+	synced chan struct{}      // closed when known is complete for the first time
+	failed error              // why the membership cannot be asked; nil: it can
+	cables map[*cable]string  // to which node each goes
+}
+
+// Meters count what the gateway of a node does.
+type Meters struct {
+	Relayed  atomic.Uint64 // connections that went to another node
+	Refused  atomic.Uint64 // sessions for which no node had room
+	Failed   atomic.Uint64 // attempts to reach another node
+	Up, Down atomic.Uint64 // bytes from clients to other nodes, and back
+}
+
+// A member is a node that is known.
+type member struct {
+	Node
+	sent int64     // sessions sent there since its last report
+	left time.Time // when the membership lost it; zero: it is there
+	lost bool      // nobody answers there for it any more: its programs have ended, or are out of reach
+}
+
+// keptFor is how long a node that has left is remembered, and maxLeft how many such nodes are.
+const (
+	keptFor = time.Hour
+	maxLeft = 1000
+)
+
+// New returns a node that is no member yet. The ids of its server's sessions begin with ID.
+func New(o Options) (*Cluster, error) {
+	if !validName(o.Name) {
+		return nil, fmt.Errorf("the name of a node has 1 to %d lower-case letters, digits and hyphens, and a letter or digit at both ends: %q", longestName, o.Name)
+	}
+	credentials, err := o.Files.open(o.Name, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	if o.Incarnation == "" {
+		o.Incarnation = strings.ToLower(rand.Text())[:8]
+	}
+	return &Cluster{
+		o: o, id: o.Name + "-" + o.Incarnation, credentials: credentials, changed: make(chan struct{}, 1),
+		known: make(map[string]*member), synced: make(chan struct{}), cables: make(map[*cable]string),
+	}, nil
+}
+
+// ID returns the id of this node.
+func (c *Cluster) ID() string { return c.id }
+
+// longestName is the length of the longest name of this node, in bytes.
+const longestName = 40
+
+func validName(name string) bool {
+	inner := strings.Trim(name, "-")
+	return name != "" && len(name) <= longestName && len(inner) == len(name) &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+// nameOf returns the name in the id of a node.
+func nameOf(id string) string {
+	name, _ := id[:max(strings.LastIndexByte(id, '-'), 0)], 0
+	return name
+}
+
+// nodeOf returns the node in the id of a session; "": the session is of a server without a cluster.
+func nodeOf(session string) string { return session[:max(strings.LastIndexByte(session, '.'), 0)] }
+
+// Join makes this node a member, and serves other nodes.
+func (c *Cluster) Join(own Own) error {
+	c.own = own
+	o := &transport.ServerOptions{
+		TLS:   c.credentials.server(),
+		Relay: &transport.Relay{Client: c.introduced, Other: c.answer, Still: c.credentials.check, Edition: c.credentials.edition},
+		Log:   c.o.Log,
+	}
+	c.o.Transport(o)
+	members, err := c.o.Membership(c)
+	if err != nil {
+		return err
+	}
+	if c.port, err = transport.Listen("wss://"+c.o.Listen, o); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	c.done.Go(func() { c.port.Serve(func(conn transport.Conn) { own.Accept(conn, conn.About()) }) })
+	c.done.Go(func() { members.Run(ctx, c.self, c.changed, c.news) })
+	c.done.Go(func() { c.look(ctx) })
+	return nil
+}
+
+// Socket is as that of a transport.Server, for the port for other nodes.
+func (c *Cluster) Socket(keep func(name string, fd int) error) error { return c.port.Socket(keep) }
+
+// Leave ends the membership and the port, and cuts the connections of clients to other nodes. Leave waits until all has ended.
+func (c *Cluster) Leave() {
+	c.stop()
+	c.port.Close()
+	c.mu.Lock()
+	cables := slices.Collect(maps.Keys(c.cables))
+	c.mu.Unlock()
+	for _, cable := range cables {
+		cable.cut()
+	}
+	c.done.Wait()
+}
+
+// self is this node as it is now.
+func (c *Cluster) self() Node {
+	info := c.own.Info()
+	load := machine()
+	load.Sessions, load.MaxSessions, load.Processes = info.Sessions, int64(c.o.MaxSessions), int64(info.Children)
+	return Node{ID: c.id, Name: c.o.Name, Address: c.o.Address, Version: c.o.Version, Labels: c.o.Labels, Draining: !c.own.Drained().IsZero(), Load: load}
+}
+
+// lookEvery is the time between two looks at the load of this node, and at the credentials of the others.
+const lookEvery = time.Second
+
+// look tells the membership of changes of this node, and cuts connections to nodes whose certificate was revoked.
+func (c *Cluster) look(ctx context.Context) {
+	told, edition := c.self(), c.credentials.edition()
+	for tick := time.Tick(lookEvery); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		}
+		if now := c.self(); reportWorthy(told, now) {
+			told = now
+			select {
+			case c.changed <- struct{}{}:
+			default:
+			}
+		}
+		if now := c.credentials.edition(); now != edition {
+			edition = now
+			c.cutIf(func(cable *cable, _ string) bool { return cable.still() != nil })
+		}
+	}
+}
+
+// news takes what the membership tells.
+func (c *Cluster) news(n News) {
+	var left []Node
+	c.mu.Lock()
+	if n.Err != nil {
+		if c.failed == nil {
+			c.o.Log.Warn("the cluster goes on with what it knows: nobody tells which nodes there are", "err", n.Err)
+		}
+		c.failed = n.Err
+		c.mu.Unlock()
+		return
+	}
+	c.failed = nil
+	now := time.Now()
+	there := make(map[string]bool)
+	for _, node := range n.Nodes {
+		there[node.ID] = true
+		m := c.known[node.ID]
+		if m == nil || !m.left.IsZero() {
+			c.o.Log.Info("a node is there", "node", node.ID, "address", node.Address, "version", node.Version)
+		}
+		c.known[node.ID] = &member{Node: node}
+	}
+	for id, m := range c.known {
+		switch {
+		case !m.left.IsZero() && now.Sub(m.left) > keptFor:
+			delete(c.known, id)
+		case id == c.id || !m.left.IsZero():
+		case n.All && !there[id] || slices.Contains(n.Gone, id):
+			m.left = now
+			left = append(left, m.Node)
+		}
+	}
+	c.forget()
+	if n.All {
+		select {
+		case <-c.synced:
+		default:
+			close(c.synced)
+		}
+	}
+	c.mu.Unlock()
+	for _, node := range left {
+		c.o.Log.Warn("a node has left", "node", node.ID, "address", node.Address)
+		go c.verify(node)
+	}
+}
+
+// forget forgets the nodes that have left the longest ago, beyond maxLeft. The caller holds mu.
+func (c *Cluster) forget() {
+	for len(c.known) > maxLeft {
+		oldest := ""
+		for id, m := range c.known {
+			if !m.left.IsZero() && (oldest == "" || m.left.Before(c.known[oldest].left)) {
+				oldest = id
+			}
+		}
+		if oldest == "" {
+			return
+		}
+		delete(c.known, oldest)
+	}
+}
+
+const (
+	// verifyTime is how long a node that has left may take to answer: it may live, and have lost only who tells of it.
+	verifyTime = 400 * time.Millisecond
+	// verifyEvery is the time between two looks at such a node.
+	verifyEvery = time.Second
+)
+
+// verify asks a node that has left, until it does not answer any more: then it is lost, and connections to it end. So a node that cannot reach the
+// membership keeps its clients, as long as this node reaches it.
+func (c *Cluster) verify(n Node) {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), verifyTime)
+		_, err := c.ask(ctx, n)
+		cancel()
+		c.mu.Lock()
+		m := c.known[n.ID]
+		over := m == nil || m.left.IsZero()
+		if !over && err != nil {
+			m.lost, over = true, true
+			c.o.Log.Warn("a node is lost, and its sessions with it", "node", n.ID, "err", err)
+		}
+		c.mu.Unlock()
+		if err != nil {
+			c.cutIf(func(_ *cable, to string) bool { return to == n.ID })
+		}
+		if over {
+			return
+		}
+		time.Sleep(verifyEvery)
+	}
+}
+
+// cutIf cuts cables.
+func (c *Cluster) cutIf(yes func(c *cable, to string) bool) {
+	c.mu.Lock()
+	var all []*cable
+	for cable, to := range c.cables {
+		if yes(cable, to) {
+			all = append(all, cable)
+		}
+	}
+	c.mu.Unlock()
+	for _, cable := range all {
+		cable.cut()
+	}
+}
+
+// Lost says why there is no session with an id: its node is lost. "": it is not known to be.
+func (c *Cluster) Lost(session string) string {
+	node := nodeOf(session)
+	if node == "" || node == c.id {
+		return ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch m := c.known[node]; {
+	case m == nil:
+		return fmt.Sprintf("its node %s is none of this cluster, and its programs have ended with it", printable(node))
+	case m.lost:
+		return fmt.Sprintf("its node %s is lost since %s: its programs have ended, or nobody can reach them", node, m.left.UTC().Format(time.RFC3339))
+	}
+	return ""
+}
+
+func printable(id string) string {
+	if len(id) > longestName+20 {
+		id = id[:longestName+20] + "…"
+	}
+	return fmt.Sprintf("%q", id)
+}
+
+// Nodes returns all nodes that are there, sorted by name.
+func (c *Cluster) Nodes() []Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []Node
+	for _, m := range c.known {
+		if m.left.IsZero() {
+			all = append(all, m.Node)
+		}
+	}
+	slices.SortFunc(all, func(a, b Node) int { return strings.Compare(a.ID, b.ID) })
+	return all
+}

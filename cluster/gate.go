@@ -1,0 +1,306 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/connection/greeting"
+	"github.com/b6f6fdd7/troupe/internal/identity"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+const (
+	// reachTime is how long another node may take to take a client.
+	reachTime = 3 * time.Second
+	// syncTime is how long a client waits for the first news of the membership.
+	syncTime = 5 * time.Second
+	// maxReason is the length of the longest answer of another node that is passed on, in bytes.
+	maxReason = 1 << 10
+)
+
+// Accept serves a connection of a client: by this server, or by the node of the session that the client names, or by a node with room for a new one.
+func (c *Cluster) Accept(conn transport.Conn) {
+	relayable, ok := conn.(transport.Relayable)
+	if !ok {
+		c.own.Accept(conn, conn.About())
+		return
+	}
+	codec, about := codecOf(conn.Subprotocol()), conn.About()
+	frame, err := relayable.Peek(protocol.MaxGreeting)
+	if err != nil {
+		conn.Close(transport.CloseLost, "") // Peek has sent the reason
+		return
+	}
+	g, wrong := greeting.Read(codec, frame, &about, c.o.Dialect)
+	if wrong != nil { // the answer is the same on each node
+		c.own.Accept(conn, about)
+		return
+	}
+	c.route(relayable, g, about, func(e *protocol.Error) { refuse(conn, codec, frame, e) })
+}
+
+// codecOf returns the codec of a subprotocol.
+func codecOf(subprotocol string) protocol.Codec {
+	if subprotocol == transport.SubprotocolMsgpack {
+		return protocol.Msgpack
+	}
+	return protocol.JSON
+}
+
+// refuse answers initialize with an error.
+func refuse(conn transport.Conn, codec protocol.Codec, frame []byte, e *protocol.Error) {
+	m, err := codec.Decode(frame)
+	if err == nil {
+		var answer []byte
+		if answer, err = codec.AppendFailure(nil, m.ID, e); err == nil {
+			conn.WriteMessage(answer, codec == protocol.Msgpack)
+			conn.Flush()
+		}
+	}
+	conn.Close(transport.CloseTryLater, e.Message)
+}
+
+// route finds the node for a client, and has the client served there.
+func (c *Cluster) route(conn transport.Relayable, g greeting.Greeting, about identity.About, refuse func(*protocol.Error)) {
+	session, token := "", ""
+	if g.ResumeSessionID != nil {
+		session = *g.ResumeSessionID
+	}
+	if guest := about.Identity.Guest; guest != nil {
+		session, token = guest.Session, guest.Token
+	}
+	intro := introduction{From: c.id, Remote: conn.RemoteAddr() + " by " + c.o.Name, About: about, Token: token, Opens: g.ResumeSessionID == nil && about.Identity.Guest == nil}
+	if !intro.Opens {
+		switch node, why := c.nodeFor(nodeOf(session)); {
+		case why != "":
+			conn.Close(transport.CloseTryLater, why)
+		case node.ID == "":
+			c.own.Accept(conn, about)
+		default:
+			c.resume(conn, node, intro)
+		}
+		return
+	}
+	order, err := c.choose(g)
+	if err != nil {
+		c.Meters.Refused.Add(1)
+		refuse(err)
+		return
+	}
+	for _, node := range order {
+		if node.ID == c.id {
+			c.sent(node.ID)
+			c.own.Accept(conn, about)
+			return
+		}
+		to, err := c.reach(conn, node, intro)
+		if err == nil {
+			c.sent(node.ID)
+			c.relay(conn, node, to)
+			return
+		}
+		c.o.Log.Info("a node takes no new session", "node", node.ID, "err", err)
+	}
+	c.Meters.Refused.Add(1)
+	conn.Close(transport.CloseTryLater, "no node with room answered: connect again")
+}
+
+// nodeFor returns the node with an id; none: this server answers, also that there is no such session. why says why nobody can tell now.
+func (c *Cluster) nodeFor(id string) (node Node, why string) {
+	if id == c.id || id == "" {
+		return Node{}, ""
+	}
+	select {
+	case <-c.synced:
+	case <-time.After(syncTime):
+		return Node{}, "this node does not know the others yet: connect again"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch m := c.known[id]; {
+	case m == nil && c.failed != nil:
+		return Node{}, "the node of the session may have joined, and nobody can be asked: connect again"
+	case m == nil || m.lost:
+		return Node{}, ""
+	default:
+		return m.Node, ""
+	}
+}
+
+// resume has a session's own node serve the client.
+func (c *Cluster) resume(conn transport.Relayable, node Node, intro introduction) {
+	to, err := c.reach(conn, node, intro)
+	if err == nil {
+		c.relay(conn, node, to)
+		return
+	}
+	c.o.Log.Info("a client cannot reach the node of its session", "node", node.ID, "err", err)
+	refused, _ := errors.AsType[*transport.RefusedError](err)
+	switch {
+	case refused == nil:
+		conn.Close(transport.CloseTryLater, fmt.Sprintf("node %s does not answer: connect again", node.Name))
+	case refused.Status == statusOther: // another incarnation answers at its address
+		c.gone(node.ID)
+		c.own.Accept(conn, conn.About())
+	default:
+		conn.Close(transport.ClosePolicy, refused.Text)
+	}
+}
+
+// gone records that a node is lost: another one is at its address.
+func (c *Cluster) gone(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.known[id]; m != nil && !m.lost {
+		m.left, m.lost = time.Now(), true
+	}
+}
+
+// choose returns the nodes for a new session, the best first.
+func (c *Cluster) choose(g greeting.Greeting) ([]Node, *protocol.Error) {
+	var wish Wish
+	if p := g.Placement; p != nil {
+		wish = Wish{Labels: p.Labels, Node: p.Node, Key: p.Key}
+		if err := wish.Validate(); err != nil {
+			return nil, protocol.WrongParams("placement: %v", err)
+		}
+	} else if g.Client == nil && g.Session.Ephemeral { // a look, or a command of a client: it needs no room
+		return []Node{{ID: c.id}}, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.known) == 0 { // nobody has told yet
+		return []Node{{ID: c.id}}, nil
+	}
+	nodes := make([]Node, 0, len(c.known))
+	for _, m := range c.known {
+		if m.left.IsZero() {
+			nodes = append(nodes, m.Node)
+		}
+	}
+	order, err := choose(nodes, wish, c.id, func(id string) int64 { return c.known[id].sent }, mathrand.IntN)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "%v", err)
+	}
+	return order, nil
+}
+
+// sent counts a session that was sent to a node.
+func (c *Cluster) sent(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.known[id]; m != nil {
+		m.sent++
+	}
+}
+
+// A reached is a connection to another node that takes a client.
+type reached struct {
+	*tls.Conn
+	first []byte // what the node has sent already
+}
+
+// reach opens a connection to a node, and introduces a client.
+func (c *Cluster) reach(conn transport.Conn, node Node, intro introduction) (*reached, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTime)
+	defer cancel()
+	r, err := c.dial(ctx, conn.Subprotocol(), node, intro)
+	if err != nil {
+		c.Meters.Failed.Add(1)
+	}
+	return r, err
+}
+
+func (c *Cluster) dial(ctx context.Context, subprotocol string, node Node, intro introduction) (*reached, error) {
+	d := tls.Dialer{NetDialer: new(net.Dialer), Config: c.credentials.client(node.Name)}
+	raw, err := d.DialContext(ctx, "tcp", node.Address)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", node.ID, err)
+	}
+	conn := raw.(*tls.Conn)
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	first, err := c.introduce(conn, subprotocol, node, intro)
+	if !stop() {
+		err = fmt.Errorf("node %s: %w", node.ID, context.Cause(ctx))
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &reached{conn, first}, nil
+}
+
+// introduce makes a connection to a node that of a client. It returns what the node has sent after its answer.
+func (c *Cluster) introduce(conn *tls.Conn, subprotocol string, node Node, intro introduction) ([]byte, error) {
+	intro.To = node.ID
+	state := conn.ConnectionState()
+	header, err := intro.seal(&state, c.credentials.now())
+	if err != nil {
+		return nil, err
+	}
+	key := make([]byte, 16)
+	rand.Read(key) // never fails
+	var head strings.Builder
+	fmt.Fprintf(&head, "GET / HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n", node.Name, base64.StdEncoding.EncodeToString(key))
+	if subprotocol != "" {
+		fmt.Fprintf(&head, "Sec-WebSocket-Protocol: %s\r\n", subprotocol)
+	}
+	fmt.Fprintf(&head, "%s: %s\r\n\r\n", headerClient, header)
+	if _, err := io.WriteString(conn, head.String()); err != nil {
+		return nil, fmt.Errorf("node %s: %w", node.ID, err)
+	}
+	in := bufio.NewReaderSize(conn, maxReason)
+	answer, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", node.ID, err)
+	}
+	if answer.StatusCode != http.StatusSwitchingProtocols {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, maxReason))
+		return nil, fmt.Errorf("node %s: %w", node.ID, &transport.RefusedError{Status: answer.StatusCode, Text: strings.TrimSpace(string(text))})
+	}
+	first, _ := in.Peek(in.Buffered())
+	return first, nil
+}
+
+// relay carries the bytes of a client to another node, until both have ended.
+func (c *Cluster) relay(conn transport.Relayable, node Node, to *reached) {
+	about := conn.About()
+	c.o.Log.Debug("relays a client", "remote", conn.RemoteAddr(), "identity", about.Identity.Name, "node", node.ID)
+	stream, read := conn.HandOver()
+	cable := &cable{client: stream, node: to.Conn, up: &c.Meters.Up, down: &c.Meters.Down, still: func() error {
+		state := to.ConnectionState()
+		return c.credentials.check(&state)
+	}}
+	c.mu.Lock()
+	c.cables[cable] = node.ID
+	lost := c.known[node.ID] != nil && c.known[node.ID].lost
+	c.mu.Unlock()
+	c.Meters.Relayed.Add(1)
+	if lost {
+		cable.cut()
+	}
+	_, err := to.Write(read)
+	if err == nil && len(to.first) > 0 {
+		_, err = stream.Write(to.first)
+	}
+	if err != nil {
+		cable.cut()
+	}
+	to.first = nil
+	cable.run()
+	c.mu.Lock()
+	delete(c.cables, cable)
+	c.mu.Unlock()
+}
