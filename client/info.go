@@ -42,3 +42,14 @@ func (c *Client) Has(capability string) bool {
 
 // Limits returns the server's limits, as of the last connection.
 func (c *Client) Limits() protocol.Limits { return c.lastHello().Limits }
+
+// Nodes returns the nodes of the cluster of the server. A server that is alone refuses (errors.ErrUnsupported).
+func (c *Client) Nodes(ctx context.Context) (protocol.ClusterNodesResult, error) {
+	return ask[protocol.ClusterNodesResult](ctx, c, protocol.MethodClusterNodes, protocol.Empty{})
+}
+
+// DrainNode has a node of the cluster open no session from now on, or takes that back. Only operators may.
+func (c *Client) DrainNode(ctx context.Context, params protocol.ClusterDrainParams) error {
+	_, err := ask[protocol.Empty](ctx, c, protocol.MethodClusterDrain, params)
+	return err
+}

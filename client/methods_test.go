@@ -186,6 +186,12 @@ func TestClientHasAllMethods(t *testing.T) {
 	if _, err := c.ServerEvents(ctx, protocol.ServerEventsParams{}); err != nil {
 		t.Error(err)
 	}
+	if _, err := c.Nodes(ctx); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("the nodes of a server that is alone: %v", err)
+	}
+	if err := c.DrainNode(ctx, protocol.ClusterDrainParams{Node: "a"}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("drain a node of a server that is alone: %v", err)
+	}
 	eventually(t, "the acknowledgement of the output", func() bool { return slices.Contains(h.methods(), protocol.MethodSessionAck) })
 	if err := c.CloseSession(ctx); err != nil {
 		t.Error(err)

@@ -78,6 +78,11 @@ func (o *Options) beside() bool { return o.Observe || o.Control }
 // protocol.DetailInfo also their usage, viewers, and why they are quiet. With "" List is nil. With
 // DetailProcesses only the members of ProcessInfo are set.
 func (c *Client) Sessions(ctx context.Context, detail protocol.Detail) ([]protocol.SessionDetails, error) {
-	list, err := ask[protocol.SessionDetailsResult](ctx, c, protocol.MethodSessionList, protocol.SessionListParams{Detail: detail}) // the other results have fewer members
+	list, err := c.SessionList(ctx, protocol.SessionListParams{Detail: detail})
 	return list.Sessions, err
+}
+
+// SessionList is Sessions with all that session/list takes and tells.
+func (c *Client) SessionList(ctx context.Context, params protocol.SessionListParams) (protocol.SessionDetailsResult, error) {
+	return ask[protocol.SessionDetailsResult](ctx, c, protocol.MethodSessionList, params) // the other results have fewer members
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/connection/greeting"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
@@ -34,6 +35,7 @@ type Options struct {
 	Files      Files
 	Dialect    greeting.Dialect
 	Log        *slog.Logger
+	Audit      *audit.Log // nil: nothing is recorded
 
 	// Transport completes the options of the port for other nodes, as those of the port for clients.
 	Transport func(*transport.ServerOptions)
@@ -338,18 +340,4 @@ func printable(id string) string {
 		id = id[:longestName+20] + "…"
 	}
 	return fmt.Sprintf("%q", id)
-}
-
-// Nodes returns all nodes that are there, sorted by name.
-func (c *Cluster) Nodes() []Node {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var all []Node
-	for _, m := range c.known {
-		if m.left.IsZero() {
-			all = append(all, m.Node)
-		}
-	}
-	slices.SortFunc(all, func(a, b Node) int { return strings.Compare(a.ID, b.ID) })
-	return all
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/connection/greeting"
+	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
@@ -89,7 +90,7 @@ func (c *Cluster) route(conn transport.Relayable, g greeting.Greeting, about ide
 		case node.ID == "":
 			c.own.Accept(conn, about)
 		default:
-			c.resume(conn, node, intro)
+			c.resume(conn, node, session, intro)
 		}
 		return
 	}
@@ -108,7 +109,7 @@ func (c *Cluster) route(conn transport.Relayable, g greeting.Greeting, about ide
 		to, err := c.reach(conn, node, intro)
 		if err == nil {
 			c.sent(node.ID)
-			c.relay(conn, node, to)
+			c.relay(conn, node, "", to)
 			return
 		}
 		c.o.Log.Info("a node takes no new session", "node", node.ID, "err", err)
@@ -140,10 +141,10 @@ func (c *Cluster) nodeFor(id string) (node Node, why string) {
 }
 
 // resume has a session's own node serve the client.
-func (c *Cluster) resume(conn transport.Relayable, node Node, intro introduction) {
+func (c *Cluster) resume(conn transport.Relayable, node Node, session string, intro introduction) {
 	to, err := c.reach(conn, node, intro)
 	if err == nil {
-		c.relay(conn, node, to)
+		c.relay(conn, node, session, to)
 		return
 	}
 	c.o.Log.Info("a client cannot reach the node of its session", "node", node.ID, "err", err)
@@ -275,9 +276,10 @@ func (c *Cluster) introduce(conn *tls.Conn, subprotocol string, node Node, intro
 }
 
 // relay carries the bytes of a client to another node, until both have ended.
-func (c *Cluster) relay(conn transport.Relayable, node Node, to *reached) {
+func (c *Cluster) relay(conn transport.Relayable, node Node, session string, to *reached) {
 	about := conn.About()
 	c.o.Log.Debug("relays a client", "remote", conn.RemoteAddr(), "identity", about.Identity.Name, "node", node.ID)
+	c.o.Audit.Put(audit.ConnectionRelayed{Who: audit.Who{Identity: about.Identity.Name, Account: about.Identity.Account()}, Remote: conn.RemoteAddr(), Node: node.ID, Asked: audit.Text(session)})
 	stream, read := conn.HandOver()
 	cable := &cable{client: stream, node: to.Conn, up: &c.Meters.Up, down: &c.Meters.Down, still: func() error {
 		state := to.ConnectionState()

@@ -362,6 +362,7 @@ func TestAppendFails(t *testing.T) {
 var wireTypes = []any{
 	Error{}, Empty{}, NoParams{},
 	InitializeParams{}, InitializeResult{}, EnvironmentInfo{}, EnvironmentStatusResult{},
+	ClusterNodesResult{}, ClusterNode{}, ClusterDrainParams{}, Placement{},
 	SessionInfoResult{}, SessionListParams{}, SessionListResult{}, SessionSummary{}, SessionProcessesResult{}, SessionProcesses{}, SessionDetailsResult{}, SessionDetails{}, ServerInfoResult{}, AboutServer{}, HolderInfo{}, Replacement{}, HolderProcess{}, RefusedUpgrade{}, ServerEventsParams{}, ServerEventsResult{}, ServerEvent{}, SessionCloseParams{}, SessionUpdateParams{}, SessionAckParams{}, SessionShareParams{}, SessionShareResult{}, SessionSharesResult{}, ShareInfo{}, SessionUnshareParams{}, SessionUnshareResult{}, SessionEvictedNotification{}, SessionExpiringNotification{},
 	ProcessStartParams{}, ProcessStartResult{}, ProcessReadParams{}, ProcessReadResult{}, ReadEvent{}, ProcessSubscribeParams{},
 	ProcessWriteParams{}, ProcessWriteResult{}, ProcessCloseStdinParams{}, ProcessResizeParams{}, ProcessSignalParams{},

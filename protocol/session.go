@@ -349,6 +349,8 @@ type SessionInfoResult struct {
 // SessionListParams says how much to tell of each session. (Ours.)
 type SessionListParams struct {
 	Detail Detail `json:"detail,omitempty"`
+	// Here leaves out the sessions of other nodes of the cluster.
+	Here bool `json:"here,omitempty"`
 }
 
 // Detail says what session/list tells of processes. Absent means nothing. (Ours.)
@@ -365,6 +367,8 @@ func (d Detail) Validate() error { return oneOf(d, DetailProcesses, DetailInfo) 
 // SessionListResult has the sessions that the client may observe, the oldest first. (Ours.)
 type SessionListResult struct {
 	Sessions []SessionSummary `json:"sessions"`
+	// Unanswered are the names of the nodes of a cluster that did not answer: their sessions are left out.
+	Unanswered []string `json:"unanswered,omitempty"`
 }
 
 // SessionSummary describes a session for a client that need not be attached. (Ours.)
@@ -388,6 +392,8 @@ type SessionSummary struct {
 // SessionProcessesResult is SessionListResult for DetailProcesses. (Ours.)
 type SessionProcessesResult struct {
 	Sessions []SessionProcesses `json:"sessions"`
+	// Unanswered are the names of the nodes of a cluster that did not answer: their sessions are left out.
+	Unanswered []string `json:"unanswered,omitempty"`
 }
 
 // SessionProcesses is a session with its processes. (Ours.)
@@ -400,6 +406,8 @@ type SessionProcesses struct {
 // SessionDetailsResult is SessionListResult for DetailInfo. (Ours.)
 type SessionDetailsResult struct {
 	Sessions []SessionDetails `json:"sessions"`
+	// Unanswered are the names of the nodes of a cluster that did not answer: their sessions are left out.
+	Unanswered []string `json:"unanswered,omitempty"`
 }
 
 // SessionDetails is a session with the state of its processes. (Ours.)

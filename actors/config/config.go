@@ -2,6 +2,7 @@
 package config
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -101,10 +102,8 @@ type Config struct {
 	// the sessions, and MaxProcesses the processes of each session, including those that can still
 	// be read after their end. 0 means 10,000 each.
 	MaxConnections, MaxSessions, MaxProcesses int
-	// Node is the id of this server in a cluster: the ids of its sessions are Node, a dot and 128 random bits. Lost returns why there is no session with an id,
-	// if that is known; "": the session has ended. Any goroutine may call Lost, which must not block. "" and nil: there is no cluster.
-	Node string
-	Lost func(session string) string
+	// Cluster has the other servers behind the address of this one; nil: this server is alone.
+	Cluster Cluster
 
 	// MaxSessionsEach bounds the sessions of each identity. Without credentials it bounds the sessions of
 	// each address (of each user, at a unix socket). 0 or negative means no bound but MaxSessions.
@@ -179,6 +178,20 @@ type Config struct {
 
 	// Faults is for the tests of this module: other modules can make none but the zero value, which does nothing.
 	Faults faults.Hooks
+}
+
+// Cluster is what a server knows of the other servers of its cluster, the nodes. Any goroutine may call the methods. Those without a context must not block.
+type Cluster interface {
+	// ID is the id of this node: the ids of its sessions are ID, a dot and 128 random bits.
+	ID() string
+	// Lost returns why there is no session with an id, if that is known; "": the session has ended.
+	Lost(session string) string
+	// Members returns the nodes.
+	Members() protocol.ClusterNodesResult
+	// Drain has a node open no session, or takes that back.
+	Drain(ctx context.Context, p protocol.ClusterDrainParams) error
+	// Sessions returns the sessions of all other nodes that a client may observe.
+	Sessions(ctx context.Context, client identity.About, detail protocol.Detail) protocol.SessionDetailsResult
 }
 
 // WithDefaults returns c with the default in each zero field.

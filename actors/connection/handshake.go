@@ -77,7 +77,7 @@ func (c *connection) initialize(ctx actor.Context, in inbound, g greeting.Greeti
 		c.fail(in, err)
 		return
 	}
-	if g.Placement != nil && c.env.Node == "" && g.ResumeSessionID == nil {
+	if g.Placement != nil && c.env.Cluster == nil && g.ResumeSessionID == nil {
 		c.fail(in, protocol.WrongParams("placement is for a cluster, and this server is alone: leave placement out"))
 		return
 	}

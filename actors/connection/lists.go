@@ -66,7 +66,7 @@ func (c *connection) list(ctx actor.Context) {
 	})
 	switch params := params.(type) {
 	case protocol.SessionListParams:
-		ls.now = lists.OfSessions(params, answerer{pid: c.troupe}, footprint)
+		ls.now = lists.OfSessions(params, answerer{pid: c.troupe}, c.env.Cluster != nil && !params.Here && c.guest == "", footprint)
 	case protocol.ProcessListParams:
 		ids := make(map[string]bool, len(params.ProcessIDs)) // as sets: a client may send long lists
 		for _, id := range params.ProcessIDs {
@@ -116,10 +116,13 @@ func (c *connection) goOnListing(ctx actor.Context) {
 func (c *connection) askForList(ctx actor.Context, ask lists.Ask[answerer]) {
 	var params any
 	switch ask.What {
+	case lists.Nodes:
+		c.askNodes(ctx, ask)
+		return
 	case lists.Sessions:
 		params = message.SessionListRequest{Identity: c.about.Identity}
 	case lists.Summary:
-		params = message.SummaryRequest{Identity: c.about.Identity, Started: c.lists.now.Details()}
+		params = message.SummaryRequest{Identity: c.about.Identity, Started: c.lists.now.Detail() != ""}
 	case lists.Description:
 		params = message.DescribeRequest{}
 	case lists.Inspection:

@@ -20,6 +20,10 @@ var methods = []Section{
 		{Name: protocol.MethodServerInfo, Handler: handles(ignored, (*connection).tellServer).Gives(protocol.ServerInfoResult{}, protocol.AboutServer{}), Observer: Reads},
 		{Name: protocol.MethodServerEvents, Handler: handles(optional, (*connection).readEvents).Gives(protocol.ServerEventsResult{}), Observer: Reads, Guests: anyGuest},
 	}},
+	{Family: ExecFamily, About: "cluster", Methods: []Method{
+		{Name: protocol.MethodClusterNodes, Handler: handles(ignored, (*connection).listNodes).Gives(protocol.ClusterNodesResult{}), Observer: Reads},
+		{Name: protocol.MethodClusterDrain, Handler: handles(Params, (*connection).drainNode).Gives(protocol.Empty{}), Server: true, Repeat: RepeatsNotAtAll, Record: ByHandler},
+	}},
 	{Family: ExecFamily, About: "session", Methods: []Method{
 		{Name: protocol.MethodSessionInfo, Handler: ofSession(ignored[message.SessionInfoRequest]).Gives(protocol.SessionInfoResult{}), Observer: Reads, Guests: anyGuest},
 		{Name: protocol.MethodSessionList, Handler: handles(optional, (*connection).listSessions).Gives(protocol.SessionListResult{}, protocol.SessionProcessesResult{}, protocol.SessionDetailsResult{}), Observer: Reads, Guests: anyGuest, Server: true},

@@ -114,7 +114,7 @@ func TestGuestsOfMethods(t *testing.T) {
 		anyGuest: {"initialize", "initialized", "environment/status", "session/info", "session/list", "process/list", "group/list",
 			"process/read", "process/subscribe", "process/wait", "process/info", "server/events"},
 		typists: {"process/write", "process/resize"},
-		noGuest: {"environment/info", "server/info", "session/close", "session/update", "session/ack", "session/share", "session/shares", "session/unshare",
+		noGuest: {"environment/info", "server/info", "cluster/nodes", "cluster/drain", "session/close", "session/update", "session/ack", "session/share", "session/shares", "session/unshare",
 			"process/start", "process/signal", "process/terminate", "process/closeStdin", "process/restart", "process/setRestart",
 			"group/start", "group/stop",
 			"fs/readFile", "fs/open", "fs/readBlock", "fs/writeBlock", "fs/close", "fs/writeFile", "fs/createDirectory", "fs/getMetadata",

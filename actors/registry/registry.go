@@ -218,19 +218,19 @@ func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
 
 // newID returns the id of a new session: nobody can guess it.
 func (r *registry) newID() string {
-	if r.env.Node == "" {
+	if r.env.Cluster == nil {
 		return uuid.NewString()
 	}
 	random := make([]byte, 16)
 	rand.Read(random) // never fails
-	return r.env.Node + "." + hex.EncodeToString(random)
+	return r.env.Cluster.ID() + "." + hex.EncodeToString(random)
 }
 
 // unknown refuses a session that this server does not have.
 func (r *registry) unknown(id string) *protocol.Error {
 	err := wireerr.UnknownSession(id)
-	if r.env.Lost != nil {
-		if why := r.env.Lost(id); why != "" {
+	if r.env.Cluster != nil {
+		if why := r.env.Cluster.Lost(id); why != "" {
 			return err.Advise("%s", why)
 		}
 	}

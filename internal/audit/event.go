@@ -67,6 +67,20 @@ type (
 		Remote string `json:"remote,omitempty"`
 		Reason Text   `json:"reason"`
 	}
+	// ConnectionRelayed is a connection that another node of the cluster serves: its record has the other events.
+	ConnectionRelayed struct {
+		Who
+		Remote string `json:"remote"`
+		Node   string `json:"node"`            // its id
+		Asked  Text   `json:"asked,omitempty"` // the session of resumeSessionId
+	}
+	// NodeDrain has a node of the cluster open no session, or takes that back.
+	NodeDrain struct {
+		Who
+		Node       Text   `json:"node"`
+		DurationMs uint64 `json:"durationMs,omitempty"`
+		Cancel     bool   `json:"cancel,omitempty"`
+	}
 	// ConnectionEnded follows each ConnectionAccepted.
 	ConnectionEnded struct {
 		Who
@@ -224,6 +238,8 @@ func (e ProcessRefused) kind() kind   { return kind{"process.refused", e.Tried} 
 func (ProcessEnded) kind() kind       { return kind{"process.ended", true} }
 func (Request) kind() kind            { return kind{"request", false} }
 func (e FileChange) kind() kind       { return kind{"file.change", e.Error == ""} }
+func (ConnectionRelayed) kind() kind  { return kind{"connection.relayed", false} }
+func (NodeDrain) kind() kind          { return kind{"node.drain", true} }
 func (HTTPRequest) kind() kind        { return kind{"http.request", true} }
 func (ProgramStart) kind() kind       { return kind{"program.start", false} }
 func (Lost) kind() kind               { return kind{"audit.lost", true} }

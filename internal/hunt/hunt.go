@@ -194,6 +194,8 @@ var methods = map[string]func(h *Hunt) any{
 	protocol.MethodEnvironmentInfo:   func(h *Hunt) any { return obj{} },
 	protocol.MethodEnvironmentStatus: func(h *Hunt) any { return obj{} },
 	protocol.MethodServerInfo:        func(h *Hunt) any { return obj{} },
+	protocol.MethodClusterNodes:      func(h *Hunt) any { return obj{} },
+	protocol.MethodClusterDrain:      func(h *Hunt) any { return obj{"node": h.process(), "forMs": h.IntN(3)} },
 	protocol.MethodServerEvents: func(h *Hunt) any {
 		return pick(h, obj{}, obj{"afterUs": 0}, obj{"waitMs": 20}, obj{"afterUs": 1 << 52, "waitMs": 20}, obj{"afterUs": 0, "last": 1 + h.IntN(300)}, obj{"instance": h.process(), "waitMs": 20})
 	},

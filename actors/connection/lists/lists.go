@@ -40,6 +40,7 @@ const (
 	Summary                 // a session: about itself. Summarized, or nil if it is not listed
 	Description             // a process: about itself. protocol.ProcessInfo
 	Inspection              // a process: everything about itself. protocol.ProcessInfoResult
+	Nodes                   // the other nodes of the cluster: their sessions. Elsewhere
 )
 
 // Summarized is the answer of a session.
@@ -47,6 +48,9 @@ type Summarized[A any] struct {
 	protocol.SessionSummary
 	Processes []Ask[A] // its processes, To and Name alone
 }
+
+// Elsewhere is the answer of the other nodes of a cluster.
+type Elsewhere protocol.SessionDetailsResult
 
 // process is the answer of a process.
 type process struct {
@@ -62,6 +66,7 @@ type session[A any] struct {
 	protocol.SessionSummary
 	ask  []Ask[A]  // processes to ask
 	list []process // nil: none are listed
+	told bool      // another node has told everything
 }
 
 // Listing is a process/list or a session/list.
@@ -77,8 +82,9 @@ type Listing[A any] struct {
 	err       *protocol.Error
 	processes []process
 	sessions  []*session[A]
-	turn      int // of sessions: whose processes are asked now; -1: sessions are being asked
-	bytes     int // of the processes of sessions that have had their turn
+	silent    []string // nodes that did not answer
+	turn      int      // of sessions: whose processes are asked now; -1: sessions are being asked
+	bytes     int      // of the processes of sessions that have had their turn
 	done      bool
 }
 
@@ -92,9 +98,13 @@ func OfProcesses[A any](p protocol.ProcessListParams, processes []Ask[A]) *Listi
 	return l
 }
 
-// OfSessions returns the Listing of a session/list. all knows which sessions there are. size returns about how much memory a value takes, in bytes.
-func OfSessions[A any](p protocol.SessionListParams, all A, size func(any) int) *Listing[A] {
-	return &Listing[A]{detail: p.Detail, size: size, turn: -1, ask: []Ask[A]{{To: all, What: Sessions}}}
+// OfSessions returns the Listing of a session/list. all knows which sessions there are, and in a cluster the other nodes know theirs. size returns about how much memory a value takes, in bytes.
+func OfSessions[A any](p protocol.SessionListParams, all A, cluster bool, size func(any) int) *Listing[A] {
+	l := &Listing[A]{detail: p.Detail, size: size, turn: -1, ask: []Ask[A]{{To: all, What: Sessions}}}
+	if cluster {
+		l.ask = append(l.ask, Ask[A]{What: Nodes})
+	}
+	return l
 }
 
 // Next returns whom to ask now, if there is anybody.
@@ -116,6 +126,8 @@ func (l *Listing[A]) Answer(a Ask[A], answer any, err *protocol.Error) {
 		l.add(a, process{name: a.Name, more: &answer})
 	case Summarized[A]:
 		l.sessions = append(l.sessions, &session[A]{SessionSummary: answer.SessionSummary, ask: answer.Processes})
+	case Elsewhere:
+		l.elsewhere(answer)
 	case []A:
 		for _, to := range answer {
 			l.ask = append(l.ask, Ask[A]{To: to, What: Summary})
@@ -126,6 +138,18 @@ func (l *Listing[A]) Answer(a Ask[A], answer any, err *protocol.Error) {
 	}
 	l.left--
 	l.goOn()
+}
+
+// elsewhere adds the sessions of other nodes.
+func (l *Listing[A]) elsewhere(e Elsewhere) {
+	l.silent = e.Unanswered
+	for _, is := range e.Sessions {
+		s := &session[A]{SessionSummary: is.SessionSummary, told: true}
+		if !is.ListOmitted {
+			s.list = mapped(is.List, func(p protocol.ProcessInfoResult) process { return process{info: p.ProcessInfo, more: &p} })
+		}
+		l.sessions = append(l.sessions, s)
+	}
 }
 
 // add adds a process, unless the params of a process/list do not choose it.
@@ -149,10 +173,9 @@ func (l *Listing[A]) goOn() {
 func (l *Listing[A]) nextSession() bool {
 	if l.turn < 0 {
 		l.sortSessions()
-	} else {
-		list := l.sessions[l.turn].list
-		slices.SortFunc(list, byName)
-		l.bytes += l.size(list)
+	} else if s := l.sessions[l.turn]; !s.told {
+		slices.SortFunc(s.list, byName)
+		l.bytes += l.size(s.list)
 	}
 	l.turn++
 	if l.turn >= len(l.sessions) || l.bytes >= maxBytes {
@@ -161,6 +184,10 @@ func (l *Listing[A]) nextSession() bool {
 	s, what := l.sessions[l.turn], Description
 	if l.detail == protocol.DetailInfo {
 		what = Inspection
+	}
+	if s.told {
+		l.bytes += l.size(s.list)
+		return true
 	}
 	s.list = make([]process, 0, len(s.ask))
 	for _, a := range s.ask {
@@ -175,8 +202,8 @@ func (l *Listing[A]) sortSessions() {
 	})
 }
 
-// Details reports whether the list tells of the processes of sessions.
-func (l *Listing[A]) Details() bool { return l.detail != "" }
+// Detail is what the list tells of the processes of sessions; "": nothing.
+func (l *Listing[A]) Detail() protocol.Detail { return l.detail }
 
 // Done returns the result or the error for the client, once everybody has answered.
 func (l *Listing[A]) Done() (result any, err *protocol.Error, ok bool) {
@@ -192,17 +219,17 @@ func (l *Listing[A]) result() any {
 		slices.SortFunc(l.processes, byName)
 		return protocol.ProcessListResult{Processes: infos(l.processes)}
 	case l.detail == protocol.DetailProcesses:
-		return protocol.SessionProcessesResult{Sessions: mapped(l.sessions, func(s *session[A]) protocol.SessionProcesses {
+		return protocol.SessionProcessesResult{Unanswered: l.silent, Sessions: mapped(l.sessions, func(s *session[A]) protocol.SessionProcesses {
 			return protocol.SessionProcesses{SessionSummary: s.SessionSummary, List: infos(s.list), ListOmitted: s.list == nil}
 		})}
 	case l.detail == protocol.DetailInfo:
-		return protocol.SessionDetailsResult{Sessions: mapped(l.sessions, func(s *session[A]) protocol.SessionDetails {
+		return protocol.SessionDetailsResult{Unanswered: l.silent, Sessions: mapped(l.sessions, func(s *session[A]) protocol.SessionDetails {
 			list := mapped(s.list, func(p process) protocol.ProcessInfoResult { return *p.more })
 			return protocol.SessionDetails{SessionSummary: s.SessionSummary, List: list, ListOmitted: s.list == nil}
 		})}
 	}
 	l.sortSessions()
-	return protocol.SessionListResult{Sessions: mapped(l.sessions, func(s *session[A]) protocol.SessionSummary { return s.SessionSummary })}
+	return protocol.SessionListResult{Unanswered: l.silent, Sessions: mapped(l.sessions, func(s *session[A]) protocol.SessionSummary { return s.SessionSummary })}
 }
 
 func infos(list []process) []protocol.ProcessInfo {

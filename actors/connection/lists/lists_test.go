@@ -25,7 +25,7 @@ func drain(l *Listing[string], answer func(Ask[string]) (any, *protocol.Error)) 
 // sessions come without their processes.
 func TestDetailsAreBounded(t *testing.T) {
 	size := func(list any) int { return maxBytes / 2 * min(len(list.([]process)), 1) }
-	l := OfSessions(protocol.SessionListParams{Detail: protocol.DetailProcesses}, "all", size)
+	l := OfSessions(protocol.SessionListParams{Detail: protocol.DetailProcesses}, "all", false, size)
 	answer := func(a Ask[string]) (any, *protocol.Error) {
 		switch a.What {
 		case Sessions:
