@@ -52,7 +52,7 @@ func (f *clusterFlags) check() (err error) {
 		}
 	}
 	if f.files.Certificate == "" || f.files.Key == "" || f.files.CA == "" {
-		return errors.New("--cluster needs --cluster-cert, --cluster-key and --cluster-ca: troupe cluster-certs makes them")
+		return errors.New("--cluster needs --cluster-cert, --cluster-key and --cluster-ca: troupe node-certs makes them")
 	}
 	f.parsed = make(map[string]string)
 	for _, label := range f.labels {

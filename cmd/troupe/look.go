@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -66,7 +67,11 @@ func lookOnce(ctx context.Context, t *target.Flags, detail protocol.Detail, hold
 	}
 	defer c.Close()
 	s := &sight{target: t, clients: make(map[string]*client.Client)}
-	if s.sessions, err = c.Sessions(ctx, detail); err == nil && holder {
+	list, err := c.SessionList(ctx, protocol.SessionListParams{Detail: detail})
+	if s.sessions = list.Sessions; len(list.Unanswered) > 0 {
+		fmt.Fprintf(os.Stderr, "troupe: these nodes do not answer, and their sessions are left out: %s\n", show.Harmless(strings.Join(list.Unanswered, ", ")))
+	}
+	if err == nil && holder {
 		s.holder, err = holderOf(ctx, c)
 	}
 	return s, err

@@ -89,7 +89,7 @@ and go on without a client. Commands start your own server on this machine when 
 	group("Act", newSend(t), newSignal(t), newStop(t), newKill(t), newStart(t), newRestart(t), newWait(t), newResize(t), newSessions(t))
 	group("Sets of programs", newUp(t), newDown(t), newConfig())
 	group("Files of the server", newCp(t), newLs(t), newCat(t), newStat(t), newRm(t))
-	group("Server", serverCommands(t)...)
+	group("Server", append(serverCommands(t), newNodes(t), newDrain(t))...)
 	root.AddCommand(newMan(), newVersion())
 	addCompletion(root, t)
 	plainArguments(root)

@@ -68,7 +68,7 @@ var errNeedsLinux = errors.New("a server needs Linux: on Windows, troupe has onl
 
 // serverCommands returns the commands of a server, which say why Windows has none.
 func serverCommands(*target.Flags) (all []*cobra.Command) {
-	for _, name := range []string{"server", "serve", "admin", "doctor", "load"} {
+	for _, name := range []string{"server", "serve", "admin", "node-certs", "doctor", "load"} {
 		all = append(all, &cobra.Command{
 			Use:                name,
 			Short:              "Not on Windows: a server needs Linux",
