@@ -149,6 +149,10 @@ type Options struct {
 	// survive a cut.
 	Ephemeral bool
 
+	// Placement says which server of a cluster gets a new session. A server without a cluster refuses it. Nil: the cluster looks
+	// for room.
+	Placement *protocol.Placement
+
 	// Dialer opens each connection: the first, and later connections to resume. Nil dials the url.
 	Dialer func(context.Context) (transport.Conn, error)
 

@@ -424,7 +424,7 @@ func (c *Client) introduction() protocol.InitializeParams {
 	case c.opts.Session != "":
 		p.ResumeSessionID, p.Takeover = &c.opts.Session, c.opts.Takeover
 	default:
-		p.Session = c.opts.newSession()
+		p.Session, p.Placement = c.opts.newSession(), c.opts.Placement
 	}
 	for id, proc := range c.processes {
 		if proc.closed || !proc.started && proc.last > 0 { // of Attach, and the process may have no such seq

@@ -20,8 +20,8 @@ func (o *Options) check() error {
 		return errors.New("client: Observe without Session: set the id of the session to observe")
 	case o.Control && o.Session == "":
 		return errors.New("client: Control without Session: set the id of the session to control")
-	case o.Session != "" && (o.Ephemeral || o.KeepRunning || o.SessionName != ""):
-		return errors.New("client: SessionName, Ephemeral and KeepRunning are for a new session: leave Session out, or change it with UpdateSession")
+	case o.Session != "" && (o.Ephemeral || o.KeepRunning || o.SessionName != "" || o.Placement != nil):
+		return errors.New("client: SessionName, Ephemeral, KeepRunning and Placement are for a new session: leave Session out, or change it with UpdateSession")
 	case o.Ephemeral && (o.KeepRunning || o.DetachedTTL != 0):
 		return errors.New("client: Ephemeral contradicts KeepRunning and DetachedTTL: an ephemeral session ends with its connection")
 	case o.Control && o.Takeover:

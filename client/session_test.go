@@ -15,6 +15,7 @@ func TestRolesAreChecked(t *testing.T) {
 		"Observe and Control":     {Observe: true, Control: true, Session: "s1"},
 		"Control and Takeover":    {Control: true, Takeover: true, Session: "s1"},
 		"are for a new session":   {Session: "s1", SessionName: "x"},
+		"Placement are for a new": {Session: "s1", Placement: new(protocol.Placement)},
 		"Ephemeral contradicts":   {Ephemeral: true, KeepRunning: true},
 	} {
 		o.Dialer = newFake(programs).dial
@@ -22,6 +23,21 @@ func TestRolesAreChecked(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
+}
+
+// The wish for a server goes with the first initialize: a client comes back to the server of its session.
+func TestPlacement(t *testing.T) {
+	f := newFake(programs)
+	resumed := make(chan bool, 1)
+	connect(t, f, &Options{Placement: &protocol.Placement{Labels: map[string]string{"zone": "a"}, Node: "n1", Key: "k"}, Resumed: func() { resumed <- true }})
+	f.lock(func() { f.conn.Close(1006, "cut") })
+	<-resumed
+	f.lock(func() {
+		first, second := f.hellos[0].Placement, f.hellos[1].Placement
+		if first == nil || first.Labels["zone"] != "a" || first.Node != "n1" || first.Key != "k" || second != nil {
+			t.Errorf("placements %+v and %+v", first, second)
+		}
+	})
 }
 
 // A controller joins the session again after a cut: it takes the session from nobody.
