@@ -92,7 +92,7 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	}
 	c, shutdown, err := r.dial(server)
 	if err != nil {
-		return r.failed(err)
+		return r.failed(r.advisePlacement(err))
 	}
 	defer shutdown()
 	r.client.Store(c)
@@ -184,6 +184,7 @@ func (r *runner) nameIsFree(c *client.Client) error {
 // dial connects to the server, and opens the session or joins it.
 func (r *runner) dial(server func(user string) (dialer, func(), error)) (c *client.Client, shutdown func(), err error) {
 	o := r.options()
+	o.Placement = r.placement
 	if r.here {
 		dial, shutdown, err := server(r.user)
 		if err != nil {
@@ -337,6 +338,15 @@ func (r *runner) endBroken(cmd *client.Cmd) {
 func newName(program string) string {
 	base := strings.TrimLeft(filepath.Base(program), ".-/")
 	return base + "-" + strings.ToLower(rand.Text()[:4])
+}
+
+// advisePlacement names the flags in the refusal of a placement.
+func (r *runFlags) advisePlacement(err error) error {
+	refused, ok := errors.AsType[*protocol.Error](err)
+	if !ok || r.placement == nil || !strings.HasPrefix(refused.Message, "placement") {
+		return err
+	}
+	return fmt.Errorf("--label, --node and --placement-key: %w", refused)
 }
 
 // advise adds to why, the message about err, which flag of troupe run may help.

@@ -31,6 +31,10 @@ type runFlags struct {
 	name      string // the id of the process; "": made from the program
 	session   string // start in this session, as a controller
 
+	labels    []string            // KEY=VALUE
+	node, key string              // --placement-key
+	placement *protocol.Placement // of the three, by complete; nil: nothing is wished
+
 	cwd     string
 	env     []string // key=value
 	envFile []string
@@ -83,6 +87,9 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.ephemeral, "ephemeral", false, "end the program with this command: SIGHUP goes to the program, and it ends 30 s after this command is gone")
 	fs.StringVar(&o.name, "name", "", "call the process `NAME` for attach, logs and so on; default: the program's name and four letters")
 	fs.StringVar(&o.session, "session", "", "start in this `SESSION`, beside its owner: its name, its id, or the beginning of its id")
+	fs.StringArrayVar(&o.labels, "label", nil, "in a cluster, run on a server with the label `KEY=VALUE`; repeatable")
+	fs.StringVar(&o.node, "node", "", "in a cluster, run on the server with this `NAME`")
+	fs.StringVar(&o.key, "placement-key", "", "in a cluster, run on the server of the others with the same `KEY`, as long as it has room")
 	fs.BoolVar(&o.here, "here", false, "run without a server, as a child of this command: the program always ends with it")
 
 	fs.StringVar(&o.cwd, "cwd", "", "run in `DIR`; default: the current directory, or on another machine the server's, or the home if the\nserver has users. There ~ and ~/DIR are below the home of the user: quote them ('~/src')")
@@ -175,6 +182,12 @@ func (o *runFlags) complete(fs *pflag.FlagSet, args []string) (err error) {
 		o.tty = yes
 	case refused:
 		o.tty = no
+	}
+	if o.placement, err = spec.Placement(o.labels, o.node, o.key); err != nil {
+		return fmt.Errorf("--label: %w", err)
+	}
+	if o.placement != nil && (o.here || o.session != "") {
+		return errors.New("--label, --node and --placement-key choose the server of a new session: leave them out with --here and --session")
 	}
 	var fromFiles []string
 	for _, path := range o.envFile {

@@ -1,5 +1,5 @@
 // Package spec reads what people write on a command line about the start of a program: restarts, limits,
-// readiness and environment files.
+// readiness, environment files, and the server in a cluster.
 package spec
 
 import (
@@ -212,4 +212,26 @@ func EnvFile(text string, lookup func(string) (string, bool)) (env []string, err
 		env = append(env, kv)
 		return err
 	})
+}
+
+// Placement reads labels, each KEY=VALUE, and returns the wish for the server of a new session. nil: nothing is wished.
+func Placement(labels []string, node, key string) (*protocol.Placement, error) {
+	if len(labels) == 0 && node == "" && key == "" {
+		return nil, nil
+	}
+	p := &protocol.Placement{Node: node, Key: key}
+	for _, label := range labels {
+		name, value, ok := strings.Cut(label, "=")
+		if !ok || name == "" || value == "" {
+			return nil, fmt.Errorf("%q is not a label: write KEY=VALUE, such as zone=a", label)
+		}
+		if old, twice := p.Labels[name]; twice && old != value {
+			return nil, fmt.Errorf("the label %s is both %s and %s: no server has both", name, old, value)
+		}
+		if p.Labels == nil {
+			p.Labels = make(map[string]string)
+		}
+		p.Labels[name] = value
+	}
+	return p, nil
 }

@@ -107,3 +107,21 @@ func TestEnvFile(t *testing.T) {
 		}
 	}
 }
+
+func TestPlacement(t *testing.T) {
+	if p, err := Placement(nil, "", ""); p != nil || err != nil {
+		t.Errorf("no wish: %+v, %v", p, err)
+	}
+	p, err := Placement([]string{"zone=a", "gpu=a=b", "zone=a"}, "n1", "k")
+	if err != nil || len(p.Labels) != 2 || p.Labels["zone"] != "a" || p.Labels["gpu"] != "a=b" || p.Node != "n1" || p.Key != "k" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for _, wrong := range []string{"zone", "=a", "zone=", ""} {
+		if _, err := Placement([]string{wrong}, "", ""); err == nil || !strings.Contains(err.Error(), "write KEY=VALUE") {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+	if _, err := Placement([]string{"zone=a", "zone=b"}, "", ""); err == nil || !strings.Contains(err.Error(), "both a and b") {
+		t.Error(err)
+	}
+}
