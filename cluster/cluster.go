@@ -16,6 +16,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/identity"
+	"github.com/b6f6fdd7/troupe/internal/share"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -35,7 +36,8 @@ type Options struct {
 	Files      Files
 	Dialect    greeting.Dialect
 	Log        *slog.Logger
-	Audit      *audit.Log // nil: nothing is recorded
+	Audit      *audit.Log  // nil: nothing is recorded
+	Shares     *share.Book // the tokens of guests; nil: there are none
 
 	// Transport completes the options of the port for other nodes, as those of the port for clients.
 	Transport func(*transport.ServerOptions)
@@ -106,10 +108,21 @@ func New(o Options) (*Cluster, error) {
 	if o.Incarnation == "" {
 		o.Incarnation = strings.ToLower(rand.Text())[:8]
 	}
-	return &Cluster{
+	c := &Cluster{
 		o: o, id: o.Name + "-" + o.Incarnation, credentials: credentials, changed: make(chan struct{}, 1),
 		known: make(map[string]*member), synced: make(chan struct{}), cables: make(map[*cable]string),
-	}, nil
+	}
+	if o.Shares != nil {
+		o.Shares.Node, o.Shares.Elsewhere = c.id, c.knows
+	}
+	return c, nil
+}
+
+// knows reports whether another node of this id is there.
+func (c *Cluster) knows(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return id != c.id && c.known[id] != nil && !c.known[id].lost
 }
 
 // ID returns the id of this node.

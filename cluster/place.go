@@ -101,7 +101,7 @@ func choose(nodes []Node, w Wish, self string, sent func(id string) int64, rando
 		if w.Key != "" {
 			c.score = n.rank(w.Key)
 		} else {
-			c.score = n.Load.used() + share(sent(n.ID), n.Load.bound())
+			c.score = n.Load.used() + shareOf(sent(n.ID), n.Load.bound())
 		}
 		order = append(order, c)
 	}
@@ -201,12 +201,12 @@ func (n *Node) rank(key string) float64 {
 // descriptors. The CPU makes no node full: programs there are slow and still run.
 func (l Load) full() bool {
 	return l.MaxSessions > 0 && l.Sessions >= l.MaxSessions ||
-		share(l.Memory, l.MaxMemory) > fullShare || share(l.Files, l.MaxFiles) > fullShare
+		shareOf(l.Memory, l.MaxMemory) > fullShare || shareOf(l.Files, l.MaxFiles) > fullShare
 }
 
 // used returns the largest used share: of the sessions, the memory, the descriptors, the CPU. It may be above 1.
 func (l Load) used() float64 {
-	return max(share(l.Sessions, l.bound()), share(l.Memory, l.MaxMemory), share(l.Files, l.MaxFiles), l.CPU)
+	return max(shareOf(l.Sessions, l.bound()), shareOf(l.Memory, l.MaxMemory), shareOf(l.Files, l.MaxFiles), l.CPU)
 }
 
 // bound returns how many sessions there may be, for comparisons.
@@ -221,7 +221,7 @@ func (l Load) bound() int64 {
 func (l Load) weight() int { return int(min(l.bound(), 1<<20)) }
 
 // share returns a part of a bound. Without a bound it is 0.
-func share(part, bound int64) float64 {
+func shareOf(part, bound int64) float64 {
 	if bound <= 0 {
 		return 0
 	}
@@ -338,8 +338,8 @@ func (n *Node) obstacle() string {
 		return "is being drained"
 	case l.MaxSessions > 0 && l.Sessions >= l.MaxSessions:
 		return fmt.Sprintf("has %d of %d sessions", l.Sessions, l.MaxSessions)
-	case share(l.Memory, l.MaxMemory) > fullShare:
-		return fmt.Sprintf("uses %.1f %% of its memory, may use %.0f", 100*share(l.Memory, l.MaxMemory), 100*fullShare)
+	case shareOf(l.Memory, l.MaxMemory) > fullShare:
+		return fmt.Sprintf("uses %.1f %% of its memory, may use %.0f", 100*shareOf(l.Memory, l.MaxMemory), 100*fullShare)
 	default:
 		return fmt.Sprintf("uses %d of %d descriptors, may use %.0f %%", l.Files, l.MaxFiles, 100*fullShare)
 	}

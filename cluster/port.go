@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/identity"
+	"github.com/b6f6fdd7/troupe/transport/auth"
 )
 
 // Paths of the port for other nodes. The websockets of clients are at /.
@@ -32,6 +33,13 @@ func (c *Cluster) introduced(r *http.Request, from *tls.ConnectionState) (about 
 		if self := c.self(); self.Draining || self.Load.full() {
 			return about, i.Remote, refusal(statusFull, "node %s takes no new session", c.o.Name)
 		}
+	}
+	if i.Token != "" {
+		guest, ok := c.o.Shares.Check(i.Token, time.Now())
+		if !ok {
+			return about, i.Remote, refusal(statusNoToken, "%v", auth.ErrToken)
+		}
+		i.About.Identity = guest
 	}
 	return i.About, i.Remote, nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/session/access"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/identity"
-	"github.com/b6f6fdd7/troupe/internal/share"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/google/uuid"
 )
@@ -199,7 +198,7 @@ func (s *session) share(r request, p protocol.SessionShareParams) (any, *protoco
 	if err := wireerr.BadName("name", p.Name); err != nil {
 		return nil, err
 	}
-	token, digest := share.NewToken()
+	token, digest := book.NewToken()
 	now := time.Now()
 	made := access.Share{ID: uuid.NewString(), Name: p.Name, Access: p.Access, Digest: digest, Created: now, Until: now.Add(lasts)}
 	if err := s.access.Share(made); err != nil {

@@ -100,7 +100,7 @@ func (f *clusterFlags) open(o *serveOptions, held *hold.Server, log *slog.Logger
 	return cluster.New(cluster.Options{
 		Name: f.node, Incarnation: held.Incarnation(), Address: f.advertise, Listen: f.listen, Labels: f.parsed,
 		Version: o.config.Version, MaxSessions: o.config.MaxSessions,
-		Membership: f.membership, Files: f.files, Dialect: peer.Greetings(), Log: log, Audit: o.config.Audit,
+		Membership: f.membership, Files: f.files, Dialect: peer.Greetings(), Log: log, Audit: o.config.Audit, Shares: o.config.Shares,
 		Transport: func(t *transport.ServerOptions) {
 			url := "wss://" + f.listen
 			if file := held.Sockets()[url]; file != nil {

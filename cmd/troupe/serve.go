@@ -303,15 +303,15 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 		return err
 	}
 	o.config.Audit = record
+	if door != nil {
+		o.config.Shares = door.Shares
+	}
 	node, err := o.cluster.open(o, held, log)
 	if err != nil {
 		return err
 	}
 	if node != nil {
 		o.config.Cluster = node
-	}
-	if door != nil {
-		o.config.Shares = door.Shares
 	}
 	if !o.stdio() {
 		s, err := transport.Listen(o.listen, &transport.ServerOptions{

@@ -20,7 +20,7 @@ const prefix = "troupe_share_"
 // IsToken reports whether a bearer token has the form of a token of this package.
 func IsToken(token string) bool { return strings.HasPrefix(token, prefix) }
 
-var tokens = regexp.MustCompile(prefix + `[0-9A-Za-z_-]+`)
+var tokens = regexp.MustCompile(prefix + `[0-9A-Za-z._-]+`)
 
 // Redact returns text without the tokens in it.
 func Redact(text []byte) []byte {
@@ -33,10 +33,20 @@ func Redact(text []byte) []byte {
 // A Digest is the SHA-256 of a token. The server keeps no token.
 type Digest [sha256.Size]byte
 
-// NewToken returns a token of 260 random bits, and its digest.
-func NewToken() (string, Digest) {
-	token := prefix + rand.Text() + rand.Text()
+// NewToken returns a token of 260 random bits for sessions of the book, and its digest. In a cluster, the token names the node.
+func (b *Book) NewToken() (string, Digest) {
+	token := prefix
+	if b.Node != "" {
+		token += b.Node + "."
+	}
+	token += rand.Text() + rand.Text()
 	return token, sha256.Sum256([]byte(token))
+}
+
+// nodeOf returns the node in a token; "": there is none.
+func nodeOf(token string) string {
+	token = strings.TrimPrefix(token, prefix)
+	return token[:max(strings.LastIndexByte(token, '.'), 0)]
 }
 
 // A Book has the guests of all sessions by the digests of their tokens. Each session adds its shares, and
@@ -45,6 +55,9 @@ func NewToken() (string, Digest) {
 type Book struct {
 	// Longest is how long a share may last. Fixed.
 	Longest time.Duration
+	// Node is the id of this server in a cluster, and Elsewhere reports whether another node has an id. Set before the book is used; "" and nil: there is no cluster.
+	Node      string
+	Elsewhere func(node string) bool
 
 	mu     sync.Mutex
 	guests map[Digest]entry
@@ -74,9 +87,20 @@ func (b *Book) Remove(d Digest) {
 	delete(b.guests, d)
 }
 
-// Guest returns who has a token; ok is false if the token is not valid. The time that Guest takes tells
-// something about the digest of the token at most, and nothing about other tokens.
+// Guest returns who has a token; ok is false if the token is not valid. Who has a token of another node may have any: Guest.Token of the
+// identity is set, and that node has to Check it.
 func (b *Book) Guest(token string, now time.Time) (guest identity.Identity, ok bool) {
+	if guest, ok = b.Check(token, now); ok || b == nil || b.Elsewhere == nil {
+		return guest, ok
+	}
+	if node := nodeOf(token); node != b.Node && b.Elsewhere(node) {
+		return identity.Identity{Name: "share:of another node", Guest: &identity.Guest{Session: node + ".", Token: token}}, true
+	}
+	return guest, false
+}
+
+// Check is Guest for tokens of this book. The time that Check takes tells something about the digest of the token at most, and nothing about other tokens.
+func (b *Book) Check(token string, now time.Time) (guest identity.Identity, ok bool) {
 	if b == nil {
 		return guest, false
 	}

@@ -11,8 +11,8 @@ import (
 func TestBook(t *testing.T) {
 	b, now := NewBook(time.Hour), time.Now()
 	guest := identity.Identity{Name: "share:1", Guest: &identity.Guest{Session: "s"}}
-	token, digest := NewToken()
-	other, otherDigest := NewToken()
+	token, digest := b.NewToken()
+	other, otherDigest := b.NewToken()
 	if !IsToken(token) || token == other || digest == otherDigest || len(token) != len(prefix)+52 {
 		t.Fatalf("%s, %s", token, other)
 	}
@@ -44,7 +44,7 @@ func TestBook(t *testing.T) {
 }
 
 func TestRedact(t *testing.T) {
-	token, _ := NewToken()
+	token, _ := new(Book).NewToken()
 	for text, want := range map[string]string{
 		"":                          "",
 		"nothing":                   "nothing",
@@ -56,5 +56,32 @@ func TestRedact(t *testing.T) {
 		if got != want || strings.Contains(got, token[len(prefix):len(prefix)+7]) {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
+	}
+}
+
+// A token of another node of a cluster is that node's to check, and a book takes no other node's token for its own.
+func TestTokensOfOtherNodes(t *testing.T) {
+	now := time.Now()
+	a, b := NewBook(time.Hour), NewBook(time.Hour)
+	a.Node, b.Node = "a-1", "b-1"
+	b.Elsewhere = func(node string) bool { return node == "a-1" }
+	token, digest := a.NewToken()
+	a.Add(digest, identity.Identity{Name: "share:1", Guest: &identity.Guest{Session: "a-1.x"}}, now.Add(time.Hour))
+	if got, ok := b.Guest(token, now); !ok || got.Guest.Token != token || got.Guest.Session != "a-1." {
+		t.Errorf("at the other node: %+v, %v", got, ok)
+	}
+	if got, ok := a.Guest(token, now); !ok || got.Guest.Token != "" || got.Guest.Session != "a-1.x" {
+		t.Errorf("at its node: %+v, %v", got, ok)
+	}
+	if _, ok := b.Check(token, now); ok {
+		t.Error("another node has checked the token")
+	}
+	for _, wrong := range []string{prefix + "c-1.ABC", prefix + "b-1.ABC", prefix + "ABC"} {
+		if _, ok := b.Guest(wrong, now); ok {
+			t.Errorf("%s is let in", wrong)
+		}
+	}
+	if text := string(Redact([]byte("token " + token + " end"))); strings.Contains(text, token[len(prefix):]) {
+		t.Errorf("redacted: %s", text)
 	}
 }

@@ -498,7 +498,7 @@ func TestDoorForGuests(t *testing.T) {
 	for name, more := range map[string]Door{
 		"tokens": {Bearer: tokens}, "certificates": {Certificates: CommonName}, "users": {UnixUsers: true}, "all": {Bearer: tokens, Certificates: CommonName, UnixUsers: true},
 	} {
-		token, digest := share.NewToken()
+		token, digest := new(share.Book).NewToken()
 		door := more
 		door.Shares, door.Roles = share.NewBook(time.Hour), roles
 		visitor := Visitor{Header: http.Header{"Authorization": {"Bearer " + token}}, TLS: verified, UID: &uid}
