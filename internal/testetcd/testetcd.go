@@ -1,0 +1,154 @@
+// Package testetcd runs etcd for tests.
+package testetcd
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/needs"
+)
+
+// A Server is an etcd of one process. It ends with the test.
+type Server struct {
+	Endpoint string // for clients: unix:///PATH
+	Socket   string // PATH
+
+	t         testing.TB
+	directory string
+	http      *http.Client
+	cmd       *exec.Cmd
+}
+
+// Start starts an etcd, and waits until it answers. It skips the test if no etcd is installed.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	needs.Program(t, "etcd")
+	// Not t.TempDir, which has the name of the test: the path of a socket has 107 bytes at most.
+	directory, err := os.MkdirTemp("", "etcd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{t: t, directory: directory, Socket: filepath.Join(directory, "client:1")}
+	s.Endpoint = "unix://" + s.Socket
+	s.http = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", s.Socket)
+	}}}
+	t.Cleanup(func() {
+		s.Kill()
+		os.RemoveAll(directory)
+	})
+	s.Run()
+	return s
+}
+
+// Run starts etcd again after Kill, with the data that it had.
+func (s *Server) Run() {
+	s.t.Helper()
+	// etcd takes the host of a unix URL for a path in its working directory, and needs a port in it.
+	const client, peer = "unix://client:1", "unix://peer:1"
+	cmd := exec.Command("etcd", "--name=test", "--data-dir=data", "--logger=zap", "--log-level=error",
+		"--listen-client-urls="+client, "--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer)
+	cmd.Dir = s.directory
+	log, err := os.OpenFile(filepath.Join(s.directory, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.cmd = cmd
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		answer, err := s.http.Get("http://etcd/health")
+		if err == nil {
+			answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			said, _ := os.ReadFile(log.Name())
+			s.t.Fatalf("etcd does not answer: %v\n%s", err, said)
+		}
+	}
+}
+
+// Kill ends etcd at once.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	s.cmd.Process.Kill()
+	s.cmd.Wait()
+	s.cmd = nil
+	for _, socket := range []string{"client:1", "peer:1"} {
+		os.Remove(filepath.Join(s.directory, socket))
+	}
+}
+
+// Pause stops etcd, which keeps its connections, until Continue.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Continue ends Pause.
+func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(signal syscall.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(signal); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Forget removes the data of a killed etcd.
+func (s *Server) Forget() {
+	s.t.Helper()
+	if err := os.RemoveAll(filepath.Join(s.directory, "data")); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// CPU returns the time that etcd has used since Run.
+func (s *Server) CPU() time.Duration {
+	s.t.Helper()
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(s.cmd.Process.Pid) + "/stat")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(after)
+	const state, utime, stime, ticks = 3, 14, 15, 100 // the numbers of fields in proc(5)
+	user, _ := strconv.Atoi(fields[utime-state])
+	system, _ := strconv.Atoi(fields[stime-state])
+	return time.Duration(user+system) * time.Second / ticks
+}
+
+// Metrics returns the metrics of etcd that have no label, by name.
+func (s *Server) Metrics() map[string]float64 {
+	s.t.Helper()
+	answer, err := s.http.Get("http://etcd/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	values := make(map[string]float64)
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), " "); ok {
+			if v, err := strconv.ParseFloat(value, 64); err == nil {
+				values[name] = v
+			}
+		}
+	}
+	return values
+}
