@@ -128,6 +128,9 @@ func (c *Cluster) knows(id string) bool {
 // ID returns the id of this node.
 func (c *Cluster) ID() string { return c.id }
 
+// Log returns the log of Options.
+func (c *Cluster) Log() *slog.Logger { return c.o.Log }
+
 // longestName is the length of the longest name of this node, in bytes.
 const longestName = 40
 

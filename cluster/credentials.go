@@ -162,6 +162,14 @@ func (c *credentials) client(name string) *tls.Config {
 	return config
 }
 
+// TLS returns a configuration for other servers whose certificates have the issuers of nodes. It shows the certificate of this node.
+func (c *Cluster) TLS() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, RootCAs: c.credentials.now().issuers,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c.credentials.now().own, nil },
+	}
+}
+
 // algorithm is how the key of a certificate signs; 0: not at all.
 func algorithm(c *x509.Certificate) x509.SignatureAlgorithm {
 	switch c.PublicKey.(type) {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/peer"
 	"github.com/b6f6fdd7/troupe/cluster"
+	"github.com/b6f6fdd7/troupe/cluster/etcd"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -80,16 +82,60 @@ func (f *clusterFlags) engine() (func(*cluster.Cluster) (cluster.Membership, err
 				return nil, fmt.Errorf("--cluster %s: %q: write static:HOST:PORT,HOST:PORT, with the addresses of --advertise", f.members, at)
 			}
 		}
-		return func(c *cluster.Cluster) (cluster.Membership, error) { return cluster.Static(c.Ask, addresses), nil }, nil
+		return f.peers(func(context.Context) ([]string, error) { return addresses, nil }), nil
 	case "dns":
-		if host, port, err := net.SplitHostPort(rest); err != nil || host == "" || port == "" {
+		host, port, err := net.SplitHostPort(rest)
+		if err != nil || host == "" || port == "" {
 			return nil, fmt.Errorf("--cluster %s: write dns:HOST:PORT, where HOST has an address for each node", f.members)
 		}
-		return func(c *cluster.Cluster) (cluster.Membership, error) { return cluster.DNS(c.Ask, rest) }, nil
+		return f.peers(func(ctx context.Context) (addresses []string, err error) {
+			ips, err := net.DefaultResolver.LookupHost(ctx, host)
+			for _, ip := range ips {
+				addresses = append(addresses, net.JoinHostPort(ip, port))
+			}
+			return addresses, err
+		}), nil
 	case "etcd", "etcds":
-		return f.etcd()
+		return f.etcd(kind, strings.TrimPrefix(rest, "//"))
 	}
 	return nil, fmt.Errorf("--cluster %q: choose etcd://HOST:PORT, etcds://HOST:PORT, static:HOST:PORT,HOST:PORT or dns:HOST:PORT", f.members)
+}
+
+// peers returns what makes a membership without a server for it.
+func (f *clusterFlags) peers(addresses func(context.Context) ([]string, error)) func(*cluster.Cluster) (cluster.Membership, error) {
+	return func(c *cluster.Cluster) (cluster.Membership, error) {
+		return cluster.Peers{Addresses: addresses, Ask: c.Ask}, nil
+	}
+}
+
+// etcd returns what makes a membership in etcd. list is HOST:PORT,HOST:PORT/PREFIX.
+func (f *clusterFlags) etcd(kind, list string) (func(*cluster.Cluster) (cluster.Membership, error), error) {
+	hosts, prefix, found := strings.Cut(list, "/")
+	if found && prefix != "" {
+		prefix = "/" + prefix
+	}
+	scheme := "http://"
+	if kind == "etcds" {
+		scheme = "https://"
+	}
+	var endpoints []string
+	for at := range strings.SplitSeq(hosts, ",") {
+		if host, port, err := net.SplitHostPort(at); err != nil || host == "" || port == "" {
+			return nil, fmt.Errorf("--cluster %s: %q: write %s://HOST:PORT,HOST:PORT, perhaps with /PREFIX", f.members, at, kind)
+		}
+		endpoints = append(endpoints, scheme+at)
+	}
+	return func(c *cluster.Cluster) (cluster.Membership, error) {
+		o := etcd.Options{Endpoints: endpoints, Prefix: prefix, Log: c.Log()}
+		if kind == "etcds" {
+			o.TLS = c.TLS()
+		}
+		m, err := etcd.New(o)
+		if err != nil {
+			return nil, fmt.Errorf("--cluster %s: %w", f.members, err)
+		}
+		return m, nil
+	}, nil
 }
 
 // open returns the cluster of flags that check has accepted; nil: there is none.
@@ -119,8 +165,4 @@ func (f *clusterFlags) others(kept map[string]*os.File) map[string]*os.File {
 		}
 	}
 	return rest
-}
-
-func (f *clusterFlags) etcd() (func(*cluster.Cluster) (cluster.Membership, error), error) {
-	return nil, errors.New("etcd is not there yet")
 }
