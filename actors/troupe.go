@@ -243,6 +243,9 @@ type ActorInfo = env.ActorInfo
 // Info returns the answer to server/info of an operator.
 func (t *Troupe) Info() protocol.ServerInfoResult { return t.env.ServerInfo() }
 
+// Sessions returns how many sessions there are.
+func (t *Troupe) Sessions() int64 { return t.env.Counts.Sessions.Load() }
+
 // RoundTrip sends a message through the actors that every client needs, and returns when it has passed all of them, or the troupe has stopped. So a caller
 // that waits in vain has found a troupe that hangs. RoundTrip says nothing about a single connection, session or process.
 func (t *Troupe) RoundTrip() {

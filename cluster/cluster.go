@@ -26,8 +26,8 @@ type Options struct {
 	Name string // of the node: as in its certificate
 	// Incarnation tells the node from those of the same name before: lower-case letters and digits. "": a random one, because programs end with this process.
 	Incarnation string
-	Address     string // HOST:PORT, where other nodes reach this one
-	Listen      string // IP:PORT, where this one listens
+	Address     string // HOST:PORT, where other nodes reach this one; "": at Listen
+	Listen      string // IP:PORT, where this one listens; port 0: any
 	Labels      map[string]string
 	Version     string
 	MaxSessions int
@@ -47,6 +47,7 @@ type Options struct {
 type Own interface {
 	Accept(message.Conn, identity.About)
 	Info() protocol.ServerInfoResult
+	Sessions() int64 // that there are
 	Drain(until time.Time)
 	Drained() time.Time
 }
@@ -62,6 +63,7 @@ type Cluster struct {
 	// Fixed by Join.
 	own  Own
 	port *transport.Server
+	ctx  context.Context // until Leave
 	stop context.CancelFunc
 	done sync.WaitGroup
 
@@ -87,7 +89,29 @@ type member struct {
 	Node
 	sent int64     // sessions sent there since its last report
 	left time.Time // when the membership lost it; zero: it is there
-	lost bool      // nobody answers there for it any more: its programs have ended, or are out of reach
+	// lost is closed when nobody answers there for the node any more: its programs have ended, or are out of reach.
+	lost chan struct{}
+}
+
+// isLost reports whether the node is lost. The caller holds mu.
+func (m *member) isLost() bool {
+	select {
+	case <-m.lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// lose records that the node is lost. The caller holds mu.
+func (m *member) lose(now time.Time) {
+	if m.isLost() {
+		return
+	}
+	if m.left.IsZero() {
+		m.left = now
+	}
+	close(m.lost)
 }
 
 // keptFor is how long a node that has left is remembered, and maxLeft how many such nodes are.
@@ -122,7 +146,7 @@ func New(o Options) (*Cluster, error) {
 func (c *Cluster) knows(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return id != c.id && c.known[id] != nil && !c.known[id].lost
+	return id != c.id && c.known[id] != nil && !c.known[id].isLost()
 }
 
 // ID returns the id of this node.
@@ -165,11 +189,13 @@ func (c *Cluster) Join(own Own) error {
 	if c.port, err = transport.Listen("wss://"+c.o.Listen, o); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	c.stop = stop
+	if c.o.Address == "" {
+		c.o.Address = strings.TrimPrefix(c.port.URL(), "wss://")
+	}
+	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.done.Go(func() { c.port.Serve(func(conn transport.Conn) { own.Accept(conn, conn.About()) }) })
-	c.done.Go(func() { members.Run(ctx, c.self, c.changed, c.news) })
-	c.done.Go(func() { c.look(ctx) })
+	c.done.Go(func() { members.Run(c.ctx, c.self, c.changed, c.news) })
+	c.done.Go(c.look)
 	return nil
 }
 
@@ -201,11 +227,11 @@ func (c *Cluster) self() Node {
 const lookEvery = time.Second
 
 // look tells the membership of changes of this node, and cuts connections to nodes whose certificate was revoked.
-func (c *Cluster) look(ctx context.Context) {
+func (c *Cluster) look() {
 	told, edition := c.self(), c.credentials.edition()
 	for tick := time.Tick(lookEvery); ; {
 		select {
-		case <-ctx.Done():
+		case <-c.ctx.Done():
 			return
 		case <-tick:
 		}
@@ -244,7 +270,11 @@ func (c *Cluster) news(n News) {
 		if m == nil || !m.left.IsZero() {
 			c.o.Log.Info("a node is there", "node", node.ID, "address", node.Address, "version", node.Version)
 		}
-		c.known[node.ID] = &member{Node: node}
+		if m != nil && !m.isLost() {
+			m.Node, m.sent, m.left = node, 0, time.Time{}
+			continue
+		}
+		c.known[node.ID] = &member{Node: node, lost: make(chan struct{})}
 	}
 	for id, m := range c.known {
 		switch {
@@ -267,7 +297,7 @@ func (c *Cluster) news(n News) {
 	c.mu.Unlock()
 	for _, node := range left {
 		c.o.Log.Warn("a node has left", "node", node.ID, "address", node.Address)
-		go c.verify(node)
+		c.done.Go(func() { c.verify(node) }) // called by Run, before done is awaited
 	}
 }
 
@@ -298,14 +328,15 @@ const (
 // membership keeps its clients, as long as this node reaches it.
 func (c *Cluster) verify(n Node) {
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), verifyTime)
+		ctx, cancel := context.WithTimeout(c.ctx, verifyTime)
 		_, err := c.ask(ctx, n)
 		cancel()
 		c.mu.Lock()
 		m := c.known[n.ID]
-		over := m == nil || m.left.IsZero()
+		over := c.ctx.Err() != nil || m == nil || m.left.IsZero()
 		if !over && err != nil {
-			m.lost, over = true, true
+			m.lose(time.Now())
+			over = true
 			c.o.Log.Warn("a node is lost, and its sessions with it", "node", n.ID, "err", err)
 		}
 		c.mu.Unlock()
@@ -315,7 +346,10 @@ func (c *Cluster) verify(n Node) {
 		if over {
 			return
 		}
-		time.Sleep(verifyEvery)
+		select {
+		case <-c.ctx.Done():
+		case <-time.After(verifyEvery):
+		}
 	}
 }
 
@@ -345,7 +379,7 @@ func (c *Cluster) Lost(session string) string {
 	switch m := c.known[node]; {
 	case m == nil:
 		return fmt.Sprintf("its node %s is none of this cluster, and its programs have ended with it", printable(node))
-	case m.lost:
+	case m.isLost():
 		return fmt.Sprintf("its node %s is lost since %s: its programs have ended, or nobody can reach them", node, m.left.UTC().Format(time.RFC3339))
 	}
 	return ""

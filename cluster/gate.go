@@ -25,6 +25,8 @@ import (
 const (
 	// reachTime is how long another node may take to take a client.
 	reachTime = 3 * time.Second
+	// firstPause is the time between the first two attempts to reach a node. Each further pause is twice as long.
+	firstPause = 50 * time.Millisecond
 	// syncTime is how long a client waits for the first news of the membership.
 	syncTime = 5 * time.Second
 	// maxReason is the length of the longest answer of another node that is passed on, in bytes.
@@ -133,30 +135,55 @@ func (c *Cluster) nodeFor(id string) (node Node, why string) {
 	switch m := c.known[id]; {
 	case m == nil && c.failed != nil:
 		return Node{}, "the node of the session may have joined, and nobody can be asked: connect again"
-	case m == nil || m.lost:
+	case m == nil || m.isLost():
 		return Node{}, ""
 	default:
 		return m.Node, ""
 	}
 }
 
-// resume has a session's own node serve the client.
+// resume has a session's own node serve the client. If the node does not answer, resume tries again for reachTime: its server may be on the way, or the
+// membership may be about to tell that the node is lost.
 func (c *Cluster) resume(conn transport.Relayable, node Node, session string, intro introduction) {
-	to, err := c.reach(conn, node, intro)
-	if err == nil {
-		c.relay(conn, node, session, to)
-		return
+	for begun, pause := time.Now(), firstPause; ; pause *= 2 {
+		to, err := c.reach(conn, node, intro)
+		if err == nil {
+			c.relay(conn, node, session, to)
+			return
+		}
+		c.o.Log.Info("a client cannot reach the node of its session", "node", node.ID, "err", err)
+		if refused, ok := errors.AsType[*transport.RefusedError](err); ok && refused.Status != statusOther {
+			conn.Close(transport.ClosePolicy, refused.Text)
+			return
+		} else if ok { // another incarnation answers at its address
+			c.gone(node.ID)
+		}
+		if c.awaitLoss(node.ID, pause) {
+			c.own.Accept(conn, conn.About())
+			return
+		}
+		if time.Since(begun) > reachTime {
+			conn.Close(transport.CloseTryLater, fmt.Sprintf("node %s does not answer: connect again", node.Name))
+			return
+		}
 	}
-	c.o.Log.Info("a client cannot reach the node of its session", "node", node.ID, "err", err)
-	refused, _ := errors.AsType[*transport.RefusedError](err)
-	switch {
-	case refused == nil:
-		conn.Close(transport.CloseTryLater, fmt.Sprintf("node %s does not answer: connect again", node.Name))
-	case refused.Status == statusOther: // another incarnation answers at its address
-		c.gone(node.ID)
-		c.own.Accept(conn, conn.About())
-	default:
-		conn.Close(transport.ClosePolicy, refused.Text)
+}
+
+// awaitLoss reports whether a node is lost, or becomes so within a time.
+func (c *Cluster) awaitLoss(id string, within time.Duration) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	c.mu.Lock()
+	m := c.known[id]
+	c.mu.Unlock()
+	if m == nil {
+		return true
+	}
+	select {
+	case <-m.lost:
+		return true
+	case <-timer.C:
+		return false
 	}
 }
 
@@ -164,8 +191,8 @@ func (c *Cluster) resume(conn transport.Relayable, node Node, session string, in
 func (c *Cluster) gone(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if m := c.known[id]; m != nil && !m.lost {
-		m.left, m.lost = time.Now(), true
+	if m := c.known[id]; m != nil {
+		m.lose(time.Now())
 	}
 }
 
@@ -187,9 +214,14 @@ func (c *Cluster) choose(g greeting.Greeting) ([]Node, *protocol.Error) {
 	}
 	nodes := make([]Node, 0, len(c.known))
 	for _, m := range c.known {
-		if m.left.IsZero() {
-			nodes = append(nodes, m.Node)
+		if !m.left.IsZero() {
+			continue
 		}
+		n := m.Node
+		if n.ID == c.id { // as of now
+			n.Draining, n.Load.Sessions = !c.own.Drained().IsZero(), c.own.Sessions()
+		}
+		nodes = append(nodes, n)
 	}
 	order, err := choose(nodes, wish, c.id, func(id string) int64 { return c.known[id].sent }, mathrand.IntN)
 	if err != nil {
@@ -287,7 +319,8 @@ func (c *Cluster) relay(conn transport.Relayable, node Node, session string, to 
 	}}
 	c.mu.Lock()
 	c.cables[cable] = node.ID
-	lost := c.known[node.ID] != nil && c.known[node.ID].lost
+	m := c.known[node.ID]
+	lost := m != nil && m.isLost()
 	c.mu.Unlock()
 	c.Meters.Relayed.Add(1)
 	if lost {

@@ -30,7 +30,7 @@ func (c *Cluster) Members() protocol.ClusterNodesResult {
 	for _, m := range c.known {
 		l := m.Load
 		n := protocol.ClusterNode{
-			ID: m.ID, Name: m.Name, Self: m.ID == c.id, Address: m.Address, Version: m.Version, Labels: m.Labels, Draining: m.Draining, Lost: m.lost,
+			ID: m.ID, Name: m.Name, Self: m.ID == c.id, Address: m.Address, Version: m.Version, Labels: m.Labels, Draining: m.Draining, Lost: m.isLost(),
 			Sessions: l.Sessions, MaxSessions: l.MaxSessions, Processes: l.Processes, CPU: l.CPU,
 			MemoryBytes: l.Memory, MaxMemoryBytes: l.MaxMemory, Files: l.Files, MaxFiles: l.MaxFiles,
 		}
