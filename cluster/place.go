@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Wish is what a client asks of the node of its new session.
+// A Wish is a client's choice of the node for its new session.
 type Wish struct {
 	Labels map[string]string // the node has all of these
 	Node   string            // the name of the node; "": any
@@ -61,7 +61,7 @@ func validateLabel(s string) error {
 	return nil
 }
 
-// ErrNoRoom means that no node can take a new session with this Wish. Its text says what is missing.
+// ErrNoRoom means that no node can take a new session with this Wish. Its text says why.
 var ErrNoRoom = errors.New("no node has room")
 
 const (
@@ -71,7 +71,7 @@ const (
 	fullShare = 0.95
 	// unbounded is the bound of sessions by which a node without a bound is compared.
 	unbounded = 10_000
-	// tie is the difference of scores that does not matter. A session on the gateway's own node saves a hop for all its messages.
+	// tie is a difference of scores too small to matter. A session on the gateway's own node saves a hop for all its messages.
 	tie = 0.01
 )
 
@@ -82,12 +82,12 @@ const (
 //
 // Without a key, two random nodes compete, and the lower score wins. A node's chance to be drawn is proportional to its
 // MaxSessions, otherwise small nodes would be drawn too often. The score is the largest used share of the node
-// (Load.used), plus the share of its sessions that sent returns: the sessions that this gateway has sent to the node since
-// the node's last report. So a burst between two reports does not go to a single node. The node with the id self, where the
+// (Load.used), plus the sessions that this gateway has sent to the node since the node's last
+// report (sent), as a share of its MaxSessions. So a burst between two reports does not go to a single node. The node with the id self, where the
 // gateway runs, competes as well, and wins ties. The other nodes follow by score.
 //
-// With a key, the order is that of rendezvous hashing: each node has a rank of its own for the key. If a node leaves or is full, only
-// the keys that had the node as their first move. Nodes are ranked by their names, so keys return to a restarted node.
+// With a key, rendezvous hashing makes the order: each node has a rank of its own for the key. If a node leaves or is full, only
+// the keys whose first node it was move. Nodes are ranked by their names, so keys return to a restarted node.
 //
 // random returns a number from 0 to n-1.
 func choose(nodes []Node, w Wish, self string, sent func(id string) int64, random func(n int) int) ([]Node, error) {
@@ -121,7 +121,7 @@ func choose(nodes []Node, w Wish, self string, sent func(id string) int64, rando
 	return best, nil
 }
 
-// A candidate is a node that may get the session; the lowest score is the best.
+// A candidate is a node with room, the lowest score is the best.
 type candidate struct {
 	node  *Node
 	score float64
@@ -140,7 +140,7 @@ func compete(order []candidate, self string, random func(n int) int) int {
 	return best
 }
 
-// draw returns the index of a random candidate other than the one at except.
+// draw returns the index of a random candidate, but not except.
 func draw(order []candidate, except int, random func(n int) int) int {
 	total := 0
 	for i, c := range order {
@@ -167,7 +167,7 @@ func toFront(order []candidate, i int) {
 	order[0] = c
 }
 
-// fulfils says whether the node has all that the wish asks for.
+// fulfils says whether the node has the labels and the name of the wish.
 func (n *Node) fulfils(w Wish) bool {
 	if w.Node != "" && w.Node != n.Name {
 		return false
@@ -204,7 +204,7 @@ func (l Load) full() bool {
 		shareOf(l.Memory, l.MaxMemory) > fullShare || shareOf(l.Files, l.MaxFiles) > fullShare
 }
 
-// used returns the largest used share: of the sessions, the memory, the descriptors, the CPU. It may be above 1.
+// used returns the largest used share: of the sessions, the memory, the descriptors, the CPU. The CPU may be above 1.
 func (l Load) used() float64 {
 	return max(shareOf(l.Sessions, l.bound()), shareOf(l.Memory, l.MaxMemory), shareOf(l.Files, l.MaxFiles), l.CPU)
 }
@@ -220,7 +220,7 @@ func (l Load) bound() int64 {
 // weight is bound with a limit, so that sums of weights do not overflow.
 func (l Load) weight() int { return int(min(l.bound(), 1<<20)) }
 
-// share returns a part of a bound. Without a bound it is 0.
+// share returns a part of a bound. Without a bound the share is 0.
 func shareOf(part, bound int64) float64 {
 	if bound <= 0 {
 		return 0
@@ -234,7 +234,7 @@ const (
 	maxTermsShown = 4
 )
 
-// noRoom says in one line what a node would need to get a session with this wish.
+// noRoom says in one line why no node can fulfil the wish.
 func noRoom(nodes []Node, w Wish) error {
 	terms := w.terms()
 	var fulfil []*Node
@@ -283,7 +283,7 @@ type term struct {
 	text string
 }
 
-// terms returns what a wish asks of nodes.
+// terms returns the parts of a wish.
 func (w Wish) terms() (terms []term) {
 	if w.Node != "" {
 		terms = append(terms, term{Wish{Node: w.Node}, "the name " + shortened(w.Node)})
@@ -352,7 +352,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// shortened returns s for a message, with at most 64 bytes of it.
+// shortened returns s for a message, with at most 64 bytes.
 func shortened(s string) string {
 	const most = 64
 	if len(s) <= most {

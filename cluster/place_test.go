@@ -345,7 +345,7 @@ func TestValidateWish(t *testing.T) {
 	}
 }
 
-// Whatever the nodes and the wish are: only nodes that may get the session are chosen, none twice, and some if there are any.
+// With random nodes and wishes, choose returns nodes with room only, none twice, and some if there are any.
 func TestChooseOnlyNodesWithRoom(t *testing.T) {
 	label := rapid.MapOfN(rapid.SampledFrom([]string{"gpu", "zone"}), rapid.SampledFrom([]string{"a", "b"}), 0, 2)
 	rapid.Check(t, func(t *rapid.T) {

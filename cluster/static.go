@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Peers is a membership without a server for it: each node asks all addresses of a list for the nodes there. The list may be that of a
-// DNS name which has the addresses of all nodes, as that of a headless service of Kubernetes.
+// Peers is a membership without a server: each node asks all addresses of a list for the nodes there. The list may come from a DNS name
+// with the addresses of all nodes, such as a headless service of Kubernetes.
 //
-// A node that leaves says no goodbye: the others hear after Gone of its silence. An address that is no longer in the list is asked as long
-// as a node answers there, since a service takes a node out of its DNS name at the beginning of a drain. If no node answers and the list
-// cannot be asked either, this node is cut off: it knows the others until it can ask again.
+// A leaving node says no goodbye: the others hear after Gone of silence. An address no longer in the list is asked as long as a node answers
+// there, since a service takes a node out of its DNS name at the beginning of a drain. If no node answers and Addresses fails as well, the
+// own node is cut off, and keeps the others until it can ask again.
 type Peers struct {
-	// Addresses returns the addresses of all nodes, with or without this node. Run calls it at the start and every 2 s. It must end with
-	// ctx. An error is news, and the old list stays.
+	// Addresses returns the addresses of all nodes, with or without this node. Run calls it at the start and every 2 s. Addresses must end
+	// with ctx. An error is news, and the old list stays.
 	Addresses func(ctx context.Context) ([]string, error)
-	// Ask returns the node at an address. It must end with ctx. Each address has a goroutine that calls Ask.
+	// Ask returns the node at an address. Ask must end with ctx. Each address has a goroutine that calls Ask.
 	Ask func(ctx context.Context, address string) (Node, error)
-	// Every is the pause between two calls of Ask for an address, Timeout how long one may take. 0 means 500 ms and 1 s.
+	// Every is the pause between two calls of Ask for an address, Timeout how long a call may take. 0 means 500 ms and 1 s.
 	Every, Timeout time.Duration
 }
 
@@ -45,7 +45,7 @@ type asking struct {
 
 	self    Node
 	peers   map[string]*peer // by address
-	known   map[string]Node  // by id: the nodes that news has told, without self
+	known   map[string]Node  // by id: nodes told by news, without self
 	listed  time.Time        // when the last list without an error was asked for
 	failed  bool             // the last list has an error
 	checked time.Time        // when expire was last called
@@ -55,7 +55,7 @@ type asking struct {
 type peer struct {
 	stop   context.CancelFunc
 	listed bool
-	node   Node // that answered; without an id: none has, or it was silent for Gone
+	node   Node // the last answer; without an id: none yet, or silent for Gone
 	heard  time.Time
 }
 
@@ -65,7 +65,7 @@ type (
 		peer *peer
 		node Node
 	}
-	// A list comes from the goroutine that calls Addresses.
+	// A list comes from the goroutine of resolving.
 	list struct {
 		asked     time.Time
 		addresses []string
@@ -203,7 +203,7 @@ func (a *asking) expire() {
 		if now.Sub(p.heard) < Gone {
 			continue
 		}
-		// If all others fell silent together with this peer, the own node may be cut off. A list, asked after that, says that it is not.
+		// If all others fell silent together with this peer, the own node may be cut off, unless a later list could be asked.
 		if together := heard.Sub(p.heard) < 2*a.Every; together && a.listed.Before(heard) {
 			select {
 			case a.resolve <- struct{}{}:
@@ -220,7 +220,7 @@ func (a *asking) expire() {
 	a.tell()
 }
 
-// tell tells the difference between the nodes at the addresses and the nodes that were told.
+// tell tells the difference between the nodes at the addresses and the known nodes.
 func (a *asking) tell() {
 	there := make(map[string]*peer, len(a.peers))
 	for _, p := range a.peers {

@@ -152,7 +152,7 @@ func TestPeersAtAnAddress(t *testing.T) {
 	})
 }
 
-// A node that the list no longer has is known while it answers. Then nobody asks its address.
+// An unlisted node is known while it answers. Then nobody asks its address.
 func TestUnlistedPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStreet()

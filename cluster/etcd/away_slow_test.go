@@ -35,7 +35,7 @@ func TestEtcdIsAway(t *testing.T) {
 			for _, j := range all {
 				j.Await("an error", failed)
 			}
-			time.Sleep(2 * cluster.Gone) // leases of an etcd that goes on would end
+			time.Sleep(2 * cluster.Gone) // a running etcd would end all leases
 			away.back(s)
 			for _, j := range all {
 				j.Await("the news of all nodes", func(k membertest.Known) bool {

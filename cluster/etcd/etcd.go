@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/url"
@@ -39,13 +40,37 @@ const (
 // settle is a variable for tests.
 var settle = func() <-chan time.Time { return time.After(settleIn) }
 
-// New returns a membership in etcd. It connects in Run: an etcd that cannot be reached is news, no error of New.
+// New returns a membership in etcd. Run connects: an unreachable etcd is news, no error of New.
 func New(o Options) (cluster.Membership, error) {
 	o, err := o.checked()
 	if err != nil {
 		return nil, err
 	}
 	return membership{o}, nil
+}
+
+func (o Options) checked() (Options, error) {
+	if len(o.Endpoints) == 0 {
+		return o, errors.New("no endpoint of etcd is given, for example http://127.0.0.1:2379")
+	}
+	for _, e := range o.Endpoints {
+		if scheme, rest, ok := strings.Cut(e, "://"); !ok || rest == "" || scheme != "http" && scheme != "https" && scheme != "unix" {
+			return o, errors.New("endpoint of etcd " + e + ": must be http://HOST:PORT, https://HOST:PORT or unix:///PATH")
+		}
+	}
+	if (o.Username == "") != (o.Password == "") {
+		return o, errors.New("etcd needs both a user name and a password, or neither")
+	}
+	if o.Prefix == "" {
+		o.Prefix = Prefix
+	}
+	if !strings.HasSuffix(o.Prefix, "/") {
+		o.Prefix += "/"
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return o, nil
 }
 
 type membership struct{ o Options }
@@ -87,13 +112,13 @@ type run struct {
 
 	joined     bool            // the news with All of a first link have been told
 	registered time.Time       // by this link; zero: not yet
-	ignored    map[string]bool // keys whose value is no node, and which the log has
+	ignored    map[string]bool // logged keys whose value is no node
 }
 
 // errSilent means that etcd has not answered in time.
 var errSilent = errors.New("no answer")
 
-// link is a lease, and a connection that renews it, puts the node and watches the others.
+// link is a lease, and a connection to renew the lease, put the node and watch the others.
 type link struct {
 	*run
 	client *clientv3.Client
@@ -109,7 +134,7 @@ type link struct {
 	nodes map[string]cluster.Node // by key
 	watch clientv3.WatchChan
 	// settled is due when the other nodes have had the time to register again after an outage. Until then no node is told to be gone. Nil: not
-	// after an outage, or it was due.
+	// after an outage, or settled was due.
 	settled <-chan time.Time
 }
 
@@ -200,7 +225,7 @@ func (l *link) read(ctx context.Context) error {
 	}
 	l.news(cluster.News{Nodes: slices.Collect(maps.Values(l.nodes)), All: l.settled == nil})
 	l.joined = true
-	// WithRequireLeader: a server of etcd that has lost the others ends the watch, so that the next link is one to the others.
+	// WithRequireLeader: a server of etcd ends the watch when it has lost the others. The next link goes to the others.
 	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	silent := time.AfterFunc(answerIn, cancel) // Watch waits for etcd
 	l.watch = l.client.Watch(watch, l.o.Prefix, clientv3.WithPrefix(), clientv3.WithRev(all.Header.Revision+1))
@@ -210,7 +235,7 @@ func (l *link) read(ctx context.Context) error {
 	return nil
 }
 
-// decode puts a node into nodes. A value that is no node is ignored, and the last one stays.
+// decode puts a node into nodes. A value without a node is ignored, and the last node stays.
 func (l *link) decode(kv *mvccpb.KeyValue) (node cluster.Node, ok bool) {
 	key := string(kv.Key)
 	err := json.Unmarshal(kv.Value, &node)
@@ -266,7 +291,7 @@ func (l *link) serve(ctx context.Context, renewed <-chan error, goroutines *sync
 	}
 }
 
-// put starts to put the node, if it differs from what etcd has. The outcome goes to done.
+// put starts to put the node, unless etcd has it already. The outcome goes to done.
 func (l *link) put(ctx context.Context, done chan<- error, goroutines *sync.WaitGroup) error {
 	value, err := json.Marshal(l.self())
 	if err != nil || bytes.Equal(value, l.value) {
@@ -283,12 +308,12 @@ func (l *link) put(ctx context.Context, done chan<- error, goroutines *sync.Wait
 	return nil
 }
 
-// seen tells of what a watch has seen. ok is false after the end of the watch.
+// seen tells of the events of a watch. ok is false after the end of the watch.
 func (l *link) seen(ctx context.Context, w clientv3.WatchResponse, ok bool) error {
 	switch {
 	case !ok:
 		return errors.New("the watch has ended")
-	case w.CompactRevision != 0: // the events that this watch has not seen yet are gone
+	case w.CompactRevision != 0: // etcd has forgotten events that this watch has not seen yet
 		return l.read(ctx)
 	case w.Err() != nil:
 		return w.Err()
@@ -329,7 +354,7 @@ func (l *link) seen(ctx context.Context, w clientv3.WatchResponse, ok bool) erro
 func renew(ctx context.Context, client *clientv3.Client, lease clientv3.LeaseID) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Not client.KeepAlive, which renews once a second and tells nothing of an etcd that is silent.
+	// Not client.KeepAlive, which renews once a second and tells nothing of a silent etcd.
 	stream, err := pb.NewLeaseClient(client.ActiveConnection()).LeaseKeepAlive(ctx)
 	if err != nil {
 		return err
@@ -355,7 +380,7 @@ func renew(ctx context.Context, client *clientv3.Client, lease clientv3.LeaseID)
 	}
 }
 
-// silence makes errSilent of the error of a request that had no answer in time.
+// silence makes errSilent of the error of a request without an answer in time.
 func silence(request context.Context, err error) error {
 	if err != nil && errors.Is(request.Err(), context.DeadlineExceeded) {
 		return errSilent

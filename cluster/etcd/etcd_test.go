@@ -87,7 +87,7 @@ func has(ids ...string) func(membertest.Known) bool {
 
 func failed(k membertest.Known) bool { return k.Err != nil }
 
-// lines is a log that can be read while it is written.
+// lines is a log to read while others write.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -105,7 +105,7 @@ func (l *lines) count(s string) int {
 	return strings.Count(l.text.String(), s)
 }
 
-// A node that is back earlier than the others, after etcd has lost its data, does not tell them to be gone until they have had time to come back.
+// After etcd has lost its data, a node that is back first does not tell the others to be gone until they have had time to come back.
 func TestOthersComeBackLater(t *testing.T) {
 	s, settled := testetcd.Start(t), make(chan time.Time)
 	defer func(was func() <-chan time.Time) { settle = was }(settle)
@@ -147,7 +147,7 @@ func TestOthersComeBackLater(t *testing.T) {
 	})
 }
 
-// A process that was stopped has lost its lease, and registers again.
+// A stopped process loses its lease, and registers again.
 func TestLostLease(t *testing.T) {
 	s, log := testetcd.Start(t), &lines{}
 	m := newMembership(t, Options{Endpoints: []string{s.Endpoint}, Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -281,7 +281,7 @@ func TestCompaction(t *testing.T) {
 	if _, err := c.Compact(t.Context(), revision); err != nil {
 		t.Fatal(err)
 	}
-	l.nodes[Prefix+"b-1"] = cluster.Node{ID: "b-1"} // has left in what was compacted
+	l.nodes[Prefix+"b-1"] = cluster.Node{ID: "b-1"} // has left, and the event is compacted
 	l.watch = c.Watch(t.Context(), Prefix, clientv3.WithPrefix(), clientv3.WithRev(1))
 	w, ok := <-l.watch
 	if err := l.seen(t.Context(), w, ok); err != nil {

@@ -1,14 +1,13 @@
 // Package etcd keeps the membership of a cluster in etcd: a key for each node, with a lease. The node renews the lease. If the node is
 // silent, the lease ends, etcd deletes the key, and the other nodes hear of the deletion.
 //
-// A binary built with the tag noetcd has only the errors of this package, and is 9 MB smaller.
+// A binary built with the tag noetcd has only the errors of this package, and is 2 MB smaller (7 MB without
+// the tag grpcnotrace).
 package etcd
 
 import (
 	"crypto/tls"
-	"errors"
 	"log/slog"
-	"strings"
 )
 
 // Prefix is the default of Options.Prefix.
@@ -24,28 +23,4 @@ type Options struct {
 	// Username and Password of a user who may read and write keys with the Prefix. "": etcd asks for no user.
 	Username, Password string
 	Log                *slog.Logger // nil: slog.Default()
-}
-
-func (o Options) checked() (Options, error) {
-	if len(o.Endpoints) == 0 {
-		return o, errors.New("no endpoint of etcd is given, for example http://127.0.0.1:2379")
-	}
-	for _, e := range o.Endpoints {
-		if scheme, rest, ok := strings.Cut(e, "://"); !ok || rest == "" || scheme != "http" && scheme != "https" && scheme != "unix" {
-			return o, errors.New("endpoint of etcd " + e + ": must be http://HOST:PORT, https://HOST:PORT or unix:///PATH")
-		}
-	}
-	if (o.Username == "") != (o.Password == "") {
-		return o, errors.New("etcd needs both a user name and a password, or neither")
-	}
-	if o.Prefix == "" {
-		o.Prefix = Prefix
-	}
-	if !strings.HasSuffix(o.Prefix, "/") {
-		o.Prefix += "/"
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	return o, nil
 }

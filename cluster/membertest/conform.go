@@ -14,16 +14,16 @@ import (
 	"github.com/b6f6fdd7/troupe/cluster"
 )
 
-// A World is what a membership needs of its surroundings, for Conform.
+// A World is the surroundings of a membership, for Conform.
 type World interface {
-	// Membership returns the membership of a new member at an address. The member before it at this address has left.
+	// Membership returns the membership of a new member at an address. The last member at this address has left.
 	Membership(address string) cluster.Membership
 	// Cut cuts the member at an address off from all others, silently, until Heal.
 	Cut(address string)
 	Heal(address string)
 }
 
-// A Member is a node in a test, and what it knows.
+// A Member is a node in a test, with its knowledge.
 type Member struct {
 	t       testing.TB
 	address string
@@ -34,19 +34,19 @@ type Member struct {
 	mu    sync.Mutex
 	node  cluster.Node
 	known Known
-	calls int // of news that have not returned
+	calls int // of news, now
 	ended bool
 }
 
-// Known is what news have told a member.
+// Known has the sum of all news of a member.
 type Known struct {
 	Nodes map[string]cluster.Node // by id
 	Err   error                   // of the last news
 	All   int                     // how many news had All
-	Lost  []string                // ids of nodes that were known, and left
+	Lost  []string                // ids of nodes, once known, now gone
 }
 
-// Join runs a member with this id at an address of a membership. The end of the test ends it.
+// Join runs a member with this id at an address of a membership. The test must call Leave.
 func Join(t testing.TB, m cluster.Membership, address, id string) *Member {
 	ctx, cancel := context.WithCancel(context.Background())
 	j := &Member{t: t, address: address, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{}, 1),
@@ -100,7 +100,7 @@ func (j *Member) news(n cluster.News) {
 		j.t.Error("news after the end of Run")
 	}
 	j.mu.Unlock()
-	time.Sleep(time.Millisecond) // so that two calls at once are seen
+	time.Sleep(time.Millisecond) // so two calls at once are seen
 
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -129,10 +129,10 @@ func (j *Member) news(n cluster.News) {
 	}
 }
 
-// patience is for facts that become true, however slow the machine is.
+// patience is the time for facts to become true on the slowest machine.
 const patience = time.Minute
 
-// Await waits until f says true, and else says what was awaited.
+// Await waits until f says true, or fails the test.
 func (j *Member) Await(what string, f func(Known) bool) {
 	j.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {

@@ -1,4 +1,4 @@
-// Package membertest is for tests of clusters: a membership in memory whose members can be cut off, and a test that each membership passes.
+// Package membertest is for tests of clusters: a membership in memory whose members can be cut off, and a test for each membership.
 package membertest
 
 import (
@@ -19,11 +19,11 @@ type Hub struct {
 	mu      sync.Mutex
 	version int
 	nodes   map[string]entry
-	runs    map[chan struct{}]bool // tokens for the Runs that are not told yet
+	runs    map[chan struct{}]bool // tokens: there is something to tell
 	cut     map[string]time.Time   // since when, by the id of the node
 }
 
-// An entry is a node that a member has put, and the version of the hub then.
+// An entry is a node put by a member, and the version of the hub then.
 type entry struct {
 	node    cluster.Node
 	version int
@@ -32,8 +32,8 @@ type entry struct {
 // ErrCut is the news of a cut member.
 var ErrCut = errors.New("the test has cut this member off")
 
-// Cut keeps members from the hub, by the ids of their nodes. They hear ErrCut, and the others hear after Silent that they are gone. A cut
-// member whose Run ends says no goodbye.
+// Cut keeps members from the hub, by the ids of their nodes. They hear ErrCut, and after Silent the others hear of their end. A cut
+// member says no goodbye when its Run ends.
 func (h *Hub) Cut(ids ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,7 +73,7 @@ func (h *Hub) Run(ctx context.Context, self func() cluster.Node, changed <-chan 
 	h.enter(wake)
 	id, all := self().ID, true
 	defer h.leave(wake, id)
-	told := make(map[string]int) // the versions that news has told, by id
+	told := make(map[string]int) // versions told by news, by id
 	h.put(self())
 	for ctx.Err() == nil {
 		fresh, err := h.news(id, told, all)
@@ -83,7 +83,7 @@ func (h *Hub) Run(ctx context.Context, self func() cluster.Node, changed <-chan 
 			all = true
 			news(cluster.News{Err: err})
 			again = time.After(time.Second / 2)
-		case all && !h.has(id): // it was gone for a while
+		case all && !h.has(id): // the node was gone for a while
 			h.put(self())
 			continue
 		case fresh.All || len(fresh.Nodes)+len(fresh.Gone) > 0:
@@ -164,7 +164,7 @@ func (h *Hub) wake() {
 	}
 }
 
-// news returns what has changed since told, and notes it there. With all it returns all nodes.
+// news returns the changes since told, and notes them there; with all, all nodes.
 func (h *Hub) news(id string, told map[string]int, all bool) (cluster.News, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

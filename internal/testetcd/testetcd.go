@@ -18,7 +18,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
-// A Server is an etcd of one process. It ends with the test.
+// A Server is an etcd of one process. The end of the test ends the server.
 type Server struct {
 	Endpoint string // for clients: unix:///PATH
 	Socket   string // PATH
@@ -29,11 +29,11 @@ type Server struct {
 	cmd       *exec.Cmd
 }
 
-// Start starts an etcd, and waits until it answers. It skips the test if no etcd is installed.
+// Start starts an etcd, and waits for an answer. Without an installed etcd the test is skipped.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	needs.Program(t, "etcd")
-	// Not t.TempDir, which has the name of the test: the path of a socket has 107 bytes at most.
+	// t.TempDir has the name of the test, and the path of a socket may have 107 bytes only.
 	directory, err := os.MkdirTemp("", "etcd")
 	if err != nil {
 		t.Fatal(err)
@@ -51,10 +51,10 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Run starts etcd again after Kill, with the data that it had.
+// Run starts etcd again after Kill, with its data.
 func (s *Server) Run() {
 	s.t.Helper()
-	// etcd takes the host of a unix URL for a path in its working directory, and needs a port in it.
+	// etcd takes the host of a unix URL for a path in its working directory, and asks for a port there.
 	const client, peer = "unix://client:1", "unix://peer:1"
 	cmd := exec.Command("etcd", "--name=test", "--data-dir=data", "--logger=zap", "--log-level=error",
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
@@ -98,7 +98,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Pause stops etcd, which keeps its connections, until Continue.
+// Pause stops etcd until Continue. The connections stay.
 func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 
 // Continue ends Pause.
@@ -119,7 +119,7 @@ func (s *Server) Forget() {
 	}
 }
 
-// CPU returns the time that etcd has used since Run.
+// CPU returns etcd's processor time since Run.
 func (s *Server) CPU() time.Duration {
 	s.t.Helper()
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(s.cmd.Process.Pid) + "/stat")
@@ -134,7 +134,7 @@ func (s *Server) CPU() time.Duration {
 	return time.Duration(user+system) * time.Second / ticks
 }
 
-// Metrics returns the metrics of etcd that have no label, by name.
+// Metrics returns the metrics of etcd without a label, by name.
 func (s *Server) Metrics() map[string]float64 {
 	s.t.Helper()
 	answer, err := s.http.Get("http://etcd/metrics")
