@@ -228,15 +228,15 @@ const lookEvery = time.Second
 
 // look tells the membership of changes of this node, and cuts connections to nodes whose certificate was revoked.
 func (c *Cluster) look() {
-	told, edition := c.self(), c.credentials.edition()
+	told, since, edition := c.self(), time.Now(), c.credentials.edition()
 	for tick := time.Tick(lookEvery); ; {
 		select {
 		case <-c.ctx.Done():
 			return
 		case <-tick:
 		}
-		if now := c.self(); reportWorthy(told, now) {
-			told = now
+		if now := c.self(); reportWorthy(told, now, time.Since(since)) {
+			told, since = now, time.Now()
 			select {
 			case c.changed <- struct{}{}:
 			default:
