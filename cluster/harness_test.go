@@ -62,8 +62,12 @@ func labels(all ...string) nodeOption {
 
 // tokens has a node ask for the bearer tokens of a file, and give them roles by another.
 func tokens(t *testing.T, file, roles string) nodeOption {
+	return tokensIn(t, testca.File(t, "tokens", file), roles)
+}
+
+func tokensIn(t *testing.T, path, roles string) nodeOption {
 	return func(o *cluster.Options, c *actors.Config, s *transport.ServerOptions) {
-		checker, err := auth.OpenTokens(testca.File(t, "tokens", file))
+		checker, err := auth.OpenTokens(path)
 		if err != nil {
 			t.Fatal(err)
 		}

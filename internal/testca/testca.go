@@ -32,7 +32,7 @@ func New(t testing.TB) *CA {
 	key := newKey(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "CA of a test"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -58,6 +58,11 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 
 func inPEM(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+}
+
+// Revoke returns a revocation list of the CA.
+func (ca *CA) Revoke(list *x509.RevocationList) ([]byte, error) {
+	return x509.CreateRevocationList(rand.Reader, list, ca.cert, ca.key)
 }
 
 // Issue returns a certificate with the names in template, and its key, both in PEM. Unless template says
