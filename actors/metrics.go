@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/internal/meters"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -184,6 +185,34 @@ var metrics = []metric{
 	{"troupe_mailbox_depth", "Messages behind the one that an actor begins with; one of 16 messages is looked at.", nil, histogram,
 		func(e *env.Env, to emitter) { to.histogram(e.Meters.Mailbox.Read()) }},
 
+	{"troupe_cluster_nodes", "Nodes of the cluster that this one knows, by state: ready, draining, unheard (nobody tells of the node, and it answers) or lost within the last hour.", []string{"state"}, gauge,
+		inCluster(func(c config.Cluster, to emitter) {
+			now := map[string]float64{"ready": 0, "draining": 0, "unheard": 0, "lost": 0}
+			for _, n := range c.Members().Nodes {
+				now[n.State()]++
+			}
+			for state, n := range now {
+				to.value(n, state)
+			}
+		})},
+	{"troupe_cluster_informed", "1 while this node hears which nodes join and leave.", nil, gauge, inCluster(func(c config.Cluster, to emitter) {
+		informed := 1.0
+		if c.Members().Problem != "" {
+			informed = 0
+		}
+		to.value(informed)
+	})},
+	{"troupe_cluster_relays", "Connections of clients that this node passes on to other nodes now.", nil, gauge,
+		inCluster(func(c config.Cluster, to emitter) { to.value(float64(c.Counts().Relays.Load())) })},
+	{"troupe_cluster_relays_total", "Connections of clients that were passed on to other nodes.", nil, counts, inCluster(func(c config.Cluster, to emitter) { to.counter(&c.Counts().Relayed) })},
+	{"troupe_cluster_relayed_bytes_total", "Bytes of these connections, by direction: up from clients, or down to them.", []string{"direction"}, counts, inCluster(func(c config.Cluster, to emitter) {
+		to.counter(&c.Counts().Up, "up")
+		to.counter(&c.Counts().Down, "down")
+	})},
+	{"troupe_cluster_unplaced_total", "Sessions for which no node of the cluster had room.", nil, counts, inCluster(func(c config.Cluster, to emitter) { to.counter(&c.Counts().Refused) })},
+	{"troupe_cluster_unreached_total", "Attempts to reach another node for a client that have failed, or that the node has refused.", nil, counts,
+		inCluster(func(c config.Cluster, to emitter) { to.counter(&c.Counts().Failed) })},
+
 	{"troupe_build_info", "1, with the version of the server.", []string{"version"}, gauge, func(e *env.Env, to emitter) { to.value(1, strings.ToValidUTF8(e.Version, "?")) }},
 	{"troupe_server_number", "How many servers there were under this holder, with this one; 0: there is no holder.", nil, gauge, now(func(e *env.Env) int64 { return int64(holderOf(e).Servers) })},
 	{"troupe_server_gap_seconds", "How long nobody served before this server; 0: it is the first.", nil, gauge, func(e *env.Env, to emitter) {
@@ -198,6 +227,15 @@ var metrics = []metric{
 		now(func(e *env.Env) int64 { return e.Meters.Processes.In(string(protocol.StateRunning)) })},
 	{"exec_server_processes_finished_total", "As exec-server: troupe_runs_finished_total.", []string{"result"}, counts,
 		func(e *env.Env, to emitter) { to.family(&e.Meters.Finished, results...) }},
+}
+
+// inCluster reads what a node of a cluster has; a server that is alone has no such series.
+func inCluster(read func(config.Cluster, emitter)) func(*env.Env, emitter) {
+	return func(e *env.Env, to emitter) {
+		if e.Cluster != nil {
+			read(e.Cluster, to)
+		}
+	}
 }
 
 // refusals are the labels of troupe_connections_refused_total.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/meters"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
@@ -26,7 +27,7 @@ const (
 type cable struct {
 	client, node transport.Stream
 	ended        atomic.Int32 // directions
-	up, down     *atomic.Uint64
+	up, down     *meters.Counter
 	still        func() error // says why the node may have no client any more; nil: it may
 }
 
@@ -46,7 +47,7 @@ func (c *cable) cut() {
 }
 
 // carry carries bytes one way until the sender has ended, and ends the receiver's input then. n counts them.
-func (c *cable) carry(to, from transport.Stream, n *atomic.Uint64) {
+func (c *cable) carry(to, from transport.Stream, n *meters.Counter) {
 	err := c.copy(to, from, n)
 	if c.ended.Add(1) == 2 {
 		c.cut()
@@ -63,12 +64,12 @@ func (c *cable) carry(to, from transport.Stream, n *atomic.Uint64) {
 var errReceiver = errors.New("the receiver has gone")
 
 // copy returns at the end of from.
-func (c *cable) copy(to, from transport.Stream, n *atomic.Uint64) error {
+func (c *cable) copy(to, from transport.Stream, n *meters.Counter) error {
 	small := make([]byte, idleBuffer)
 	for {
 		got, err := from.Read(small)
 		if got > 0 {
-			n.Add(uint64(got))
+			n.Add(got)
 			if _, err := to.Write(small[:got]); err != nil {
 				return errReceiver
 			}
@@ -88,7 +89,7 @@ func (c *cable) copy(to, from transport.Stream, n *atomic.Uint64) error {
 var buffers = sync.Pool{New: func() any { return new([busyBuffer]byte) }}
 
 // hurry carries bytes with a large buffer until none have come for busyFor; then it returns nil.
-func (c *cable) hurry(to, from transport.Stream, n *atomic.Uint64) error {
+func (c *cable) hurry(to, from transport.Stream, n *meters.Counter) error {
 	buf := buffers.Get().(*[busyBuffer]byte)
 	defer buffers.Put(buf)
 	var set, last time.Time
@@ -100,7 +101,7 @@ func (c *cable) hurry(to, from transport.Stream, n *atomic.Uint64) error {
 		}
 		got, err := from.Read(buf[:])
 		if got > 0 {
-			n.Add(uint64(got))
+			n.Add(got)
 			last = now
 			if _, err := to.Write(buf[:got]); err != nil {
 				return errReceiver

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/connection/greeting"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/identity"
+	"github.com/b6f6fdd7/troupe/internal/meters"
 	"github.com/b6f6fdd7/troupe/internal/share"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
@@ -67,21 +67,13 @@ type Cluster struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	Meters Meters
+	counts meters.Cluster
 
 	mu     sync.Mutex
 	known  map[string]*member // by id, with this node
 	synced chan struct{}      // closed when known is complete for the first time
 	failed error              // why the membership cannot be asked; nil: it can
 	cables map[*cable]string  // to which node each goes
-}
-
-// Meters count what the gateway of a node does.
-type Meters struct {
-	Relayed  atomic.Uint64 // connections that went to another node
-	Refused  atomic.Uint64 // sessions for which no node had room
-	Failed   atomic.Uint64 // attempts to reach another node
-	Up, Down atomic.Uint64 // bytes from clients to other nodes, and back
 }
 
 // A member is a node that is known.
@@ -148,6 +140,9 @@ func (c *Cluster) knows(id string) bool {
 	defer c.mu.Unlock()
 	return id != c.id && c.known[id] != nil && !c.known[id].isLost()
 }
+
+// Counts implements config.Cluster.
+func (c *Cluster) Counts() *meters.Cluster { return &c.counts }
 
 // ID returns the id of this node.
 func (c *Cluster) ID() string { return c.id }

@@ -42,8 +42,8 @@ func TestSessionOfAnotherNode(t *testing.T) {
 			}
 		})
 	}
-	if a.Meters.Relayed.Load() != 2 || a.Meters.Up.Load() < 8<<20 || a.Meters.Down.Load() < 8<<20 {
-		t.Errorf("counted %d connections, %d bytes up, %d down", a.Meters.Relayed.Load(), a.Meters.Up.Load(), a.Meters.Down.Load())
+	if a.Counts().Relayed.Load() != 2 || a.Counts().Up.Load() < 8<<20 || a.Counts().Down.Load() < 8<<20 {
+		t.Errorf("counted %d connections, %d bytes up, %d down", a.Counts().Relayed.Load(), a.Counts().Up.Load(), a.Counts().Down.Load())
 	}
 }
 
@@ -99,8 +99,8 @@ func TestPlacement(t *testing.T) {
 	if c := a.client(client.Options{Placement: &protocol.Placement{Labels: map[string]string{"gpu": "a100"}}}); !on(c, b) {
 		t.Errorf("with a label of b: %s", c.SessionID())
 	}
-	if c := b.client(client.Options{Placement: at("b")}); !on(c, b) || b.Meters.Relayed.Load() != 0 {
-		t.Errorf("on the node itself: %s, %d relayed", c.SessionID(), b.Meters.Relayed.Load())
+	if c := b.client(client.Options{Placement: at("b")}); !on(c, b) || b.Counts().Relayed.Load() != 0 {
+		t.Errorf("on the node itself: %s, %d relayed", c.SessionID(), b.Counts().Relayed.Load())
 	}
 	where := make(map[bool]bool)
 	for range 5 {

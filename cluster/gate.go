@@ -98,7 +98,7 @@ func (c *Cluster) route(conn transport.Relayable, g greeting.Greeting, about ide
 	}
 	order, err := c.choose(g)
 	if err != nil {
-		c.Meters.Refused.Add(1)
+		c.counts.Refused.Add(1)
 		refuse(err)
 		return
 	}
@@ -116,7 +116,7 @@ func (c *Cluster) route(conn transport.Relayable, g greeting.Greeting, about ide
 		}
 		c.o.Log.Info("a node takes no new session", "node", node.ID, "err", err)
 	}
-	c.Meters.Refused.Add(1)
+	c.counts.Refused.Add(1)
 	conn.Close(transport.CloseTryLater, "no node with room answered: connect again")
 }
 
@@ -251,7 +251,7 @@ func (c *Cluster) reach(conn transport.Conn, node Node, intro introduction) (*re
 	defer cancel()
 	r, err := c.dial(ctx, conn.Subprotocol(), node, intro)
 	if err != nil {
-		c.Meters.Failed.Add(1)
+		c.counts.Failed.Add(1)
 	}
 	return r, err
 }
@@ -313,7 +313,7 @@ func (c *Cluster) relay(conn transport.Relayable, node Node, session string, to 
 	c.o.Log.Debug("relays a client", "remote", conn.RemoteAddr(), "identity", about.Identity.Name, "node", node.ID)
 	c.o.Audit.Put(audit.ConnectionRelayed{Who: audit.Who{Identity: about.Identity.Name, Account: about.Identity.Account()}, Remote: conn.RemoteAddr(), Node: node.ID, Asked: audit.Text(session)})
 	stream, read := conn.HandOver()
-	cable := &cable{client: stream, node: to.Conn, up: &c.Meters.Up, down: &c.Meters.Down, still: func() error {
+	cable := &cable{client: stream, node: to.Conn, up: &c.counts.Up, down: &c.counts.Down, still: func() error {
 		state := to.ConnectionState()
 		return c.credentials.check(&state)
 	}}
@@ -322,7 +322,9 @@ func (c *Cluster) relay(conn transport.Relayable, node Node, session string, to 
 	m := c.known[node.ID]
 	lost := m != nil && m.isLost()
 	c.mu.Unlock()
-	c.Meters.Relayed.Add(1)
+	c.counts.Relayed.Add(1)
+	c.counts.Relays.Add(1)
+	defer c.counts.Relays.Add(-1)
 	if lost {
 		cable.cut()
 	}

@@ -38,6 +38,19 @@ type ClusterNode struct {
 	MaxFiles       int64   `json:"maxFiles"`
 }
 
+// State returns ready, draining, unheard (nobody tells of the node any more, and it still answers) or lost.
+func (n *ClusterNode) State() string {
+	switch {
+	case n.Lost:
+		return "lost"
+	case n.LeftAtMs != 0:
+		return "unheard"
+	case n.Draining:
+		return "draining"
+	}
+	return "ready"
+}
+
 // ClusterDrainParams have a node open no session from now on.
 type ClusterDrainParams struct {
 	Node string `json:"node" wire:"required"` // its name or its id

@@ -10,6 +10,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/internal/identity"
+	"github.com/b6f6fdd7/troupe/internal/meters"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"go.opentelemetry.io/otel/trace"
@@ -186,6 +187,8 @@ type Cluster interface {
 	ID() string
 	// Lost returns why there is no session with an id, if that is known; "": the session has ended.
 	Lost(session string) string
+	// Counts are for metrics.
+	Counts() *meters.Cluster
 	// Members returns the nodes.
 	Members() protocol.ClusterNodesResult
 	// Drain has a node open no session, or takes that back.

@@ -97,15 +97,17 @@ func nodesTable(nodes []protocol.ClusterNode, now time.Time) *show.Table {
 }
 
 func nodeState(n *protocol.ClusterNode, now time.Time) show.Cell {
-	switch ago := show.Age(now.Sub(time.UnixMilli(n.LeftAtMs))); {
-	case n.Lost:
-		return show.Cell{Text: "lost " + ago + " ago", Style: show.Bad}
-	case n.LeftAtMs != 0:
-		return show.Cell{Text: "unheard " + ago, Style: show.Warn}
-	case n.Draining:
-		return show.Cell{Text: "draining", Style: show.Warn}
+	cell := show.Cell{Text: n.State(), Style: show.Good}
+	if n.LeftAtMs != 0 {
+		cell.Text += " for " + show.Age(now.Sub(time.UnixMilli(n.LeftAtMs)))
 	}
-	return show.Cell{Text: "ready", Style: show.Good}
+	switch {
+	case n.Lost:
+		cell.Style = show.Bad
+	case cell.Text != "ready":
+		cell.Style = show.Warn
+	}
+	return cell
 }
 
 func labelsOf(n *protocol.ClusterNode) string {

@@ -45,6 +45,15 @@ type Meters struct {
 	Mailbox Depths  // messages in the mailbox of an actor that takes a message, of each DepthEach messages
 }
 
+// Cluster is the counts of a node of a cluster.
+type Cluster struct {
+	Relays   atomic.Int64 // connections of clients to other nodes, now
+	Relayed  Counter      // such connections, since the beginning
+	Refused  Counter      // sessions for which no node had room
+	Failed   Counter      // attempts to reach another node
+	Up, Down Counter      // bytes from clients to other nodes, and back
+}
+
 // Traffic counts messages of connections.
 type Traffic struct{ Messages, Bytes Counter }
 
