@@ -30,6 +30,7 @@ func TestOverTLS(t *testing.T) {
 	t.Cleanup(func() { overTLS = nil }) // after the subtests that run in parallel
 	for name, test := range map[string]func(*testing.T){
 		"messages of all sizes":     TestMessagesOfAllSizes,
+		"hand over":                 TestHandOver,
 		"limits":                    TestLimits,
 		"memory":                    TestMemoryFollowsWhatArrives,
 		"ends":                      TestHowConnectionsEnd,
