@@ -88,6 +88,7 @@ func (c *Cluster) route(conn transport.Relayable, g greeting.Greeting, about ide
 	if !intro.Opens {
 		switch node, why := c.nodeFor(nodeOf(session)); {
 		case why != "":
+			c.o.Log.Info("nobody knows the node of a session now", "session", session, "reason", why)
 			conn.Close(transport.CloseTryLater, why)
 		case node.ID == "":
 			c.own.Accept(conn, about)

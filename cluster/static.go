@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 )
@@ -49,18 +51,20 @@ type asking struct {
 	listed  time.Time        // when the last list without an error was asked for
 	failed  bool             // the last list has an error
 	checked time.Time        // when expire was last called
+	whole   bool             // news with All were told: each address of the first list was asked
 }
 
 // A peer is an address.
 type peer struct {
 	stop   context.CancelFunc
 	listed bool
+	asked  bool // an answer or an error has come
 	node   Node // the last answer; without an id: none yet, or silent for Gone
 	heard  time.Time
 }
 
 type (
-	// An answer comes from the goroutine of an address.
+	// An answer comes from the goroutine of an address. Without an id in node, nobody has answered.
 	answer struct {
 		peer *peer
 		node Node
@@ -97,7 +101,9 @@ func (p Peers) Run(ctx context.Context, self func() Node, changed <-chan struct{
 		case l := <-a.lists:
 			a.take(l)
 		case answer := <-a.answers:
-			answer.peer.node, answer.peer.heard = answer.node, time.Now()
+			if answer.peer.asked = true; answer.node.ID != "" {
+				answer.peer.node, answer.peer.heard = answer.node, time.Now()
+			}
 			a.tell()
 		case <-check.C:
 			a.expire()
@@ -171,11 +177,12 @@ func (a *asking) add(address string) *peer {
 			ask, cancel := context.WithTimeout(ctx, a.Timeout)
 			node, err := a.Ask(ask, address)
 			cancel()
-			if err == nil && node.ID != "" {
-				select {
-				case <-ctx.Done():
-				case a.answers <- answer{p, node}:
-				}
+			if err != nil {
+				node = Node{}
+			}
+			select {
+			case <-ctx.Done():
+			case a.answers <- answer{p, node}:
 			}
 			pause(ctx, a.Every, nil)
 		}
@@ -241,7 +248,11 @@ func (a *asking) tell() {
 			told.Gone = append(told.Gone, id)
 		}
 	}
-	if len(told.Nodes)+len(told.Gone) > 0 {
+	if !a.whole && len(a.peers) > 0 && !slices.ContainsFunc(slices.Collect(maps.Values(a.peers)), func(p *peer) bool { return !p.asked }) {
+		a.whole = true
+		told = News{All: true, Nodes: append(slices.Collect(maps.Values(a.known)), a.self)}
+	}
+	if told.All || len(told.Nodes)+len(told.Gone) > 0 {
 		a.news(told)
 	}
 }

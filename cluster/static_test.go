@@ -332,3 +332,46 @@ func (s sleeper) Run(ctx context.Context, self func() cluster.Node, _ <-chan str
 		return self()
 	}, changed, news)
 }
+
+// The news are of all nodes once each address was asked, also if nobody answers at some: until then a session may be on a node that is not known yet.
+func TestPeersAreComplete(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := make(chan struct{})
+	p := Peers{
+		Addresses: func(context.Context) ([]string, error) { return []string{"a", "b", "c"}, nil },
+		Ask: func(ctx context.Context, address string) (Node, error) {
+			switch address {
+			case "b":
+				return Node{ID: "b-1"}, nil
+			case "c":
+				<-asked
+			}
+			return Node{}, errors.New("nobody answers")
+		},
+		Every: time.Millisecond,
+	}
+	known := make(map[string]bool)
+	p.Run(ctx, func() Node { return Node{ID: "self-1"} }, nil, func(n News) {
+		for _, node := range n.Nodes {
+			known[node.ID] = true
+		}
+		switch {
+		case n.All && (len(n.Nodes) != 2 || !known["b-1"] || !known["self-1"]):
+			t.Errorf("all are %+v", n.Nodes)
+			cancel()
+		case n.All:
+			select {
+			case <-asked:
+			default:
+				t.Error("all are known before c was asked")
+			}
+			cancel()
+		case known["b-1"]:
+			select {
+			case <-asked:
+			default:
+				close(asked)
+			}
+		}
+	})
+}

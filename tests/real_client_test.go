@@ -627,7 +627,11 @@ func (c *realClient) interrupts() {
 // calls process/read.
 func TestRealClient(t *testing.T) {
 	t.Parallel()
-	c := newRealClient(t, startServer(t))
+	testRealClient(t, startServer(t))
+}
+
+func testRealClient(t *testing.T, s *server) {
+	c := newRealClient(t, s)
 
 	c.exec("echo hello-from-exec; uname -s; echo err 1>&2; exit 3", false).
 		done(3, map[string]string{"stdout": "hello-from-exec\nLinux\n", "stderr": "err\n"})
@@ -697,7 +701,11 @@ func numbers(first, last int) string {
 // The client repeats a write without an answer.
 func TestRealClientIsCutOff(t *testing.T) {
 	t.Parallel()
-	c := newRealClient(t, startServer(t))
+	testRealClientIsCutOff(t, startServer(t))
+}
+
+func testRealClientIsCutOff(t *testing.T, s *server) {
+	c := newRealClient(t, s)
 	gate, open := c.gate(t)
 	p := c.exec("for i in $(seq 60); do echo $i; read _ <"+gate+"; done", false)
 	tty := c.exec("stty -echo; echo on; head -n 3; exit 4", true)
