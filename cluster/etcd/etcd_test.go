@@ -4,11 +4,12 @@ package etcd
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,8 +20,8 @@ import (
 
 	"github.com/b6f6fdd7/troupe/cluster"
 	"github.com/b6f6fdd7/troupe/cluster/membertest"
+	"github.com/b6f6fdd7/troupe/internal/testca"
 	"github.com/b6f6fdd7/troupe/internal/testetcd"
-	"github.com/b6f6fdd7/troupe/internal/testrelay"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,35 +33,6 @@ func newMembership(t *testing.T, o Options) cluster.Membership {
 		t.Fatal(err)
 	}
 	return m
-}
-
-// world has a network for each address between the member and etcd.
-type world struct {
-	t      *testing.T
-	server *testetcd.Server
-	relays map[string]*testrelay.Relay
-	silent map[string]*atomic.Bool
-}
-
-func (w *world) Membership(address string) cluster.Membership {
-	if w.relays[address] == nil {
-		silent := &atomic.Bool{}
-		w.silent[address] = silent
-		w.relays[address] = testrelay.New(w.t, "unix", w.server.Socket, func(_ *testrelay.Link, n int, _ bool) (int, testrelay.How) {
-			if silent.Load() {
-				return 0, testrelay.Silence
-			}
-			return n, testrelay.Open
-		})
-	}
-	return newMembership(w.t, Options{Endpoints: []string{"unix://" + w.relays[address].Addr()}})
-}
-
-func (w *world) Cut(address string)  { w.silent[address].Store(true) }
-func (w *world) Heal(address string) { w.silent[address].Store(false) }
-
-func TestEtcdConforms(t *testing.T) {
-	membertest.Conform(t, &world{t, testetcd.Start(t), make(map[string]*testrelay.Relay), make(map[string]*atomic.Bool)})
 }
 
 // client returns a client of the test.
@@ -353,6 +325,27 @@ func TestErrorsOfEtcd(t *testing.T) {
 	a := membertest.Join(t, newMembership(t, Options{Endpoints: []string{s.Endpoint}, Username: "root", Password: "secret"}), "a", "a-1")
 	defer a.Leave()
 	a.Await("itself", has("a-1"))
+}
+
+func TestTLS(t *testing.T) {
+	ca := testca.New(t)
+	s := testetcd.StartTLS(t, ca)
+	a := membertest.Join(t, newMembership(t, Options{Endpoints: []string{s.Endpoint}, TLS: ca.Client(t, &x509.Certificate{})}), "a", "a-1")
+	a.Await("itself", has("a-1"))
+	a.Leave()
+	for want, config := range map[string]*tls.Config{
+		s.Endpoint + " cannot be reached: tls: failed to verify certificate: x509: certificate signed by unknown authority": nil,
+		s.Endpoint + " does not answer: ": ca.Client(t, nil), // etcd refuses the client after the handshake
+	} {
+		a := membertest.Join(t, newMembership(t, Options{Endpoints: []string{s.Endpoint}, TLS: config}), "a", "a-1")
+		a.Await(want, func(k membertest.Known) bool {
+			if k.Err != nil && !strings.Contains(k.Err.Error(), want) {
+				t.Fatalf("%v\nwant %s", k.Err, want)
+			}
+			return k.Err != nil
+		})
+		a.Leave()
+	}
 }
 
 func TestOptions(t *testing.T) {

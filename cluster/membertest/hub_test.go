@@ -59,6 +59,11 @@ func TestCutMembersStayForAWhile(t *testing.T) {
 		synctest.Wait()
 		a.awaitNodes(a, b)
 		h.Heal("b-1")
+		h.Cut("b-1") // from now on, anew
+		time.Sleep(time.Second - 1)
+		synctest.Wait()
+		a.awaitNodes(a, b)
+		h.Heal("b-1")
 		time.Sleep(10 * time.Second)
 		a.awaitNodes(a, b)
 		h.Cut("b-1")

@@ -4,6 +4,9 @@ package testetcd
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -11,11 +14,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/internal/testca"
 )
 
 // A Server is an etcd of one process. The end of the test ends the server.
@@ -25,6 +30,8 @@ type Server struct {
 
 	t         testing.TB
 	directory string
+	scheme    string // of URLs in etcd's arguments: unix, or unixs for TLS
+	args      []string
 	http      *http.Client
 	cmd       *exec.Cmd
 }
@@ -32,17 +39,73 @@ type Server struct {
 // Start starts an etcd, and waits for an answer. Without an installed etcd the test is skipped.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	return start(t, "unix", nil)
+}
+
+// StartTLS starts an etcd with a certificate for 127.0.0.1 of a CA. Its Endpoint is https://127.0.0.1:PORT. Clients need a certificate of the CA.
+func StartTLS(t testing.TB, ca *testca.CA) *Server {
+	t.Helper()
+	cert, key := ca.Server(t, "etcd")
+	s := start(t, "unixs", ca.Client(t, &x509.Certificate{}), "--client-cert-auth",
+		"--cert-file="+testca.File(t, "cert.pem", cert), "--key-file="+testca.File(t, "key.pem", key), "--trusted-ca-file="+testca.File(t, "ca.pem", ca.PEM))
+	s.Endpoint = "https://" + forward(t, s.Socket)
+	return s
+}
+
+// forward joins connections to a port of 127.0.0.1 with a socket. A port for etcd itself could be taken by others before etcd listens.
+func forward(t testing.TB, socket string) (address string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	t.Cleanup(func() {
+		listener.Close()
+		all.Wait()
+	})
+	join := func(near net.Conn) {
+		defer near.Close()
+		far, err := net.Dial("unix", socket)
+		if err != nil {
+			return
+		}
+		defer far.Close()
+		all.Go(func() {
+			io.Copy(far, near)
+			far.Close()
+		})
+		io.Copy(near, far)
+	}
+	all.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { join(near) })
+		}
+	})
+	return listener.Addr().String()
+}
+
+func start(t testing.TB, scheme string, config *tls.Config, args ...string) *Server {
+	t.Helper()
 	needs.Program(t, "etcd")
 	// t.TempDir has the name of the test, and the path of a socket may have 107 bytes only.
 	directory, err := os.MkdirTemp("", "etcd")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{t: t, directory: directory, Socket: filepath.Join(directory, "client:1")}
+	s := &Server{t: t, directory: directory, scheme: scheme, args: args, Socket: filepath.Join(directory, "client:1")}
 	s.Endpoint = "unix://" + s.Socket
-	s.http = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", s.Socket)
-	}}}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", s.Socket)
+		if err == nil && config != nil {
+			return tls.Client(conn, config), nil
+		}
+		return conn, err
+	}
+	s.http = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
 	t.Cleanup(func() {
 		s.Kill()
 		os.RemoveAll(directory)
@@ -55,11 +118,12 @@ func Start(t testing.TB) *Server {
 func (s *Server) Run() {
 	s.t.Helper()
 	// etcd takes the host of a unix URL for a path in its working directory, and asks for a port there.
-	const client, peer = "unix://client:1", "unix://peer:1"
-	cmd := exec.Command("etcd", "--name=test", "--data-dir=data", "--logger=zap", "--log-level=error",
+	client, peer := s.scheme+"://client:1", "unix://peer:1"
+	cmd := exec.Command("etcd", append(s.args, "--name=test", "--data-dir=data", "--logger=zap", "--log-level=error",
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer)
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer)...)
 	cmd.Dir = s.directory
+	endWithTest(cmd)
 	log, err := os.OpenFile(filepath.Join(s.directory, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		s.t.Fatal(err)

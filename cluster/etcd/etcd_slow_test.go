@@ -3,13 +3,44 @@
 package etcd
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/cluster"
 	"github.com/b6f6fdd7/troupe/cluster/membertest"
 	"github.com/b6f6fdd7/troupe/internal/testetcd"
+	"github.com/b6f6fdd7/troupe/internal/testrelay"
 )
+
+// world has a network for each address between the member and etcd.
+type world struct {
+	t      *testing.T
+	server *testetcd.Server
+	relays map[string]*testrelay.Relay
+	silent map[string]*atomic.Bool
+}
+
+func (w *world) Membership(address string) cluster.Membership {
+	if w.relays[address] == nil {
+		silent := &atomic.Bool{}
+		w.silent[address] = silent
+		w.relays[address] = testrelay.New(w.t, "unix", w.server.Socket, func(_ *testrelay.Link, n int, _ bool) (int, testrelay.How) {
+			if silent.Load() {
+				return 0, testrelay.Silence
+			}
+			return n, testrelay.Open
+		})
+	}
+	return newMembership(w.t, Options{Endpoints: []string{"unix://" + w.relays[address].Addr()}})
+}
+
+func (w *world) Cut(address string)  { w.silent[address].Store(true) }
+func (w *world) Heal(address string) { w.silent[address].Store(false) }
+
+func TestEtcdConforms(t *testing.T) {
+	membertest.Conform(t, &world{t, testetcd.Start(t), make(map[string]*testrelay.Relay), make(map[string]*atomic.Bool)})
+}
 
 // While etcd is away, nobody is told to be gone. Nor is anybody after etcd is back, even if it has lost its data.
 func TestEtcdIsAway(t *testing.T) {
