@@ -88,14 +88,18 @@ func (m membership) Run(ctx context.Context, self func() cluster.Node, changed <
 			return
 		}
 		lasted := !r.registered.IsZero() && time.Since(r.registered) > answerIn
-		if lasted && errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		switch {
+		case lasted && errors.Is(err, rpctypes.ErrLeaseNotFound):
 			// This process was stopped, or etcd was out of reach, for longer than the lease.
 			r.o.Log.Warn("etcd: the lease of this node has ended, the node registers again", "node", self().ID)
-			continue
-		} else if lasted && !errors.Is(err, errSilent) {
-			continue // only a connection has ended, and another server of etcd may answer
+		case lasted && !errors.Is(err, errSilent):
+			// Only a connection has ended, and another server of etcd may answer.
+		default:
+			news(cluster.News{Err: r.explain(ctx, err)})
 		}
-		news(cluster.News{Err: r.explain(ctx, err)})
+		if lasted { // hurry: the lease has not ended yet
+			continue
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryAfter):
@@ -113,6 +117,7 @@ type run struct {
 	joined     bool            // the news with All of a first link have been told
 	registered time.Time       // by this link; zero: not yet
 	ignored    map[string]bool // logged keys whose value is no node
+	warned     bool            // of long leases
 }
 
 // errSilent means that etcd has not answered in time.
@@ -162,6 +167,10 @@ func (r *run) link(ctx context.Context) error {
 		return err
 	}
 	l.lease = lease.ID
+	if ttl := time.Duration(lease.TTL) * time.Second; ttl > cluster.Gone && !r.warned {
+		r.warned = true
+		r.o.Log.Warn("etcd: leases are longer than asked for, so the others hear of a crash later: its --election-timeout is long", "lease", ttl, "want", cluster.Gone)
+	}
 	defer func() {
 		if ctx.Err() != nil {
 			leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveIn)

@@ -36,10 +36,10 @@ type Server struct {
 	cmd       *exec.Cmd
 }
 
-// Start starts an etcd, and waits for an answer. Without an installed etcd the test is skipped.
-func Start(t testing.TB) *Server {
+// Start starts an etcd with more arguments, and waits for an answer. Without an installed etcd the test is skipped.
+func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, "unix", nil)
+	return start(t, "unix", nil, args...)
 }
 
 // StartTLS starts an etcd with a certificate for 127.0.0.1 of a CA. Its Endpoint is https://127.0.0.1:PORT. Clients need a certificate of the CA.
