@@ -337,21 +337,21 @@ func (s sleeper) Run(ctx context.Context, self func() cluster.Node, _ <-chan str
 func TestPeersAreComplete(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan struct{})
-	p := Peers{
+	p := cluster.Peers{
 		Addresses: func(context.Context) ([]string, error) { return []string{"a", "b", "c"}, nil },
-		Ask: func(ctx context.Context, address string) (Node, error) {
+		Ask: func(ctx context.Context, address string) (cluster.Node, error) {
 			switch address {
 			case "b":
-				return Node{ID: "b-1"}, nil
+				return cluster.Node{ID: "b-1"}, nil
 			case "c":
 				<-asked
 			}
-			return Node{}, errors.New("nobody answers")
+			return cluster.Node{}, errors.New("nobody answers")
 		},
 		Every: time.Millisecond,
 	}
 	known := make(map[string]bool)
-	p.Run(ctx, func() Node { return Node{ID: "self-1"} }, nil, func(n News) {
+	p.Run(ctx, func() cluster.Node { return cluster.Node{ID: "self-1"} }, nil, func(n cluster.News) {
 		for _, node := range n.Nodes {
 			known[node.ID] = true
 		}
