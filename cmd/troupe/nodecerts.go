@@ -64,7 +64,7 @@ nodes off within seconds. A new certificate for the same NODE is not revoked.`,
 			return nil
 		},
 	}
-	cmd.Flags().DurationVar(&lasts, "valid", lasts, "how long the certificates are valid")
+	cmd.Flags().DurationVar(&lasts, "valid", lasts, "the certificates are valid for `TIME`")
 	cmd.Flags().BoolVar(&revoke, "revoke", false, "revoke the present certificates of the nodes")
 	return cmd
 }

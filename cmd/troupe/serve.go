@@ -144,6 +144,9 @@ func (o *serveOptions) check() error {
 	if at := o.settings.FromFile("listen"); at != "" && o.stdio() {
 		return fmt.Errorf("%s: listen: a server on stdio is told so by --listen %s, because the holder starts before the file is read", at, o.listen)
 	}
+	if o.cluster.members != "" && o.stdio() {
+		return errors.New("--cluster is for a server that listens at an address: on stdio there is one client, and nobody can resume its session")
+	}
 	if o.given != nil && o.stdio() {
 		return errors.New("--listen stdio is for a server without a socket, and the service manager has passed one: name the address of the socket unit, or disable the socket unit")
 	}
