@@ -44,6 +44,23 @@ func (b *Output) Share(max int64, short func()) *Output {
 	return s
 }
 
+// Change has the budget go on with another bound of max bytes; 0 or less means no bound. What is charged beyond it stays charged. The caller wakes the
+// result once the caller holds no lock.
+func (b *Output) Change(max int64) []Waiter {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	more := max <= 0 || b.max > 0 && max > b.max
+	b.max = max
+	b.ease()
+	if !more {
+		return nil
+	}
+	return b.wake()
+}
+
+// ease ends the shortage once an eighth of the bytes is free. The caller holds mu.
+func (b *Output) ease() { b.low = b.low && b.max > 0 && b.used > b.max-b.max/8 }
+
 // Used is the number of bytes charged now.
 func (b *Output) Used() int64 {
 	b.mu.Lock()
@@ -115,7 +132,7 @@ func (b *Output) Give(n int64) []Waiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n
-	b.low = b.low && b.used > b.max-b.max/8
+	b.ease()
 	wake := b.wake()
 	if b.whole != nil {
 		wake = append(wake, b.whole.Give(n)...)

@@ -41,3 +41,32 @@ func TestOutput(t *testing.T) {
 		}
 	})
 }
+
+// A smaller bound leaves what is charged, and a larger one wakes whoever was refused.
+func TestAnotherBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewOutput(100, nil)
+		var w waiter
+		b.Take(1, 80, &w)
+		if Wake(b.Change(50)); b.Take(1, 1, &w) != 0 || b.Used() != 80 || !b.Short() {
+			t.Errorf("beyond a smaller bound: %d are used, short %v", b.Used(), b.Short())
+		}
+		if Wake(b.Change(90)); w.woken != 1 || b.Take(1, 100, &w) != 10 || !b.Short() {
+			t.Errorf("woken %d times, want once, and %d are used, want 90 of 90", w.woken, b.Used())
+		}
+		b.Take(1, 1, &w)
+		if Wake(b.Change(80)); w.woken != 1 {
+			t.Error("woken for a smaller bound")
+		}
+		if Wake(b.Change(1000)); w.woken != 2 || b.Short() {
+			t.Errorf("woken %d times, want 2, short %v", w.woken, b.Short())
+		}
+		b.Take(1000, 1000, &w)
+		if Wake(b.Change(0)); w.woken != 3 || b.Take(1, 5000, &w) != 5000 || b.Short() {
+			t.Errorf("without a bound: woken %d times, want 3, %d are used, short %v", w.woken, b.Used(), b.Short())
+		}
+		if Wake(b.Change(10)); w.woken != 3 {
+			t.Error("woken for a bound")
+		}
+	})
+}

@@ -49,6 +49,14 @@ func (b *Bucket) after(r Rate, n int, now time.Time) time.Time {
 // Give gives n tokens back.
 func (b *Bucket) Give(r Rate, n int) { b.full = b.full.Add(-r.time(n)) }
 
+// Change has the bucket go on with another rate at the time now. The tokens that are there stay, up to a burst of the new rate: changes there and
+// back make no tokens.
+func (b *Bucket) Change(from, to Rate, now time.Time) {
+	lacks := b.after(from, 0, now).Sub(now).Seconds() * from.PerSecond
+	tokens := min(float64(from.Burst)-lacks, float64(to.Burst))
+	b.full = now.Add(time.Duration((float64(to.Burst) - tokens) / to.PerSecond * float64(time.Second)))
+}
+
 // Full reports whether all tokens of a burst are there.
 func (b *Bucket) Full(now time.Time) bool { return !b.full.After(now) }
 
@@ -69,10 +77,9 @@ const MinRate = minTurn
 // Any goroutine may call the methods of Meter and Flow. They do not wait. A nil Meter and a nil Flow have no
 // limit.
 type Meter struct {
-	rate Rate
-	turn int // the bytes of a turn
-
 	mu     sync.Mutex
+	rate   Rate
+	turn   int // the bytes of a turn
 	bucket Bucket
 	queue  []*Flow     // each once
 	due    *time.Timer // calls serve while queue is not empty; nil: no Flow has waited yet
@@ -94,10 +101,29 @@ func NewMeter(perSecond int64) *Meter {
 	if perSecond <= 0 {
 		return nil
 	}
+	m := &Meter{}
+	m.rate, m.turn = rateOf(perSecond)
+	return m
+}
+
+// rateOf returns the rate of a Meter, and the bytes of a turn.
+func rateOf(perSecond int64) (Rate, int) {
 	perSecond = max(perSecond, MinRate)
-	return &Meter{
-		rate: Rate{PerSecond: float64(perSecond), Burst: int(perSecond)},
-		turn: int(min(max(perSecond/turnsPerSecond, minTurn), maxTurn)),
+	return Rate{PerSecond: float64(perSecond), Burst: int(perSecond)}, int(min(max(perSecond/turnsPerSecond, minTurn), maxTurn))
+}
+
+// Change has the meter go on with another number of bytes per second, at least MinRate.
+func (m *Meter) Change(perSecond int64) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := m.rate
+	m.rate, m.turn = rateOf(perSecond)
+	m.bucket.Change(last, m.rate, time.Now())
+	if len(m.queue) > 0 {
+		m.arm(m.lacks())
 	}
 }
 

@@ -30,6 +30,68 @@ func TestBucket(t *testing.T) {
 	}
 }
 
+// A bucket goes on with another rate: it keeps its tokens, up to a burst of the new rate, and its debt.
+func TestAnotherRate(t *testing.T) {
+	whole, half := Rate{PerSecond: 10, Burst: 4}, Rate{PerSecond: 5, Burst: 2}
+	now := time.Now()
+	change := func(b *Bucket, from, to Rate, n int, wait time.Duration) {
+		t.Helper()
+		b.Change(from, to, now)
+		if got := b.Wait(to, n, now).Round(time.Microsecond); got != wait {
+			t.Errorf("%d tokens are there after %v, want %v", n, got, wait)
+		}
+	}
+	var full, some, none, debt Bucket
+	some.Spend(whole, 3, now)
+	none.Spend(whole, 4, now)
+	debt.Spend(whole, 5, now)
+	change(&full, whole, half, 2, 0)
+	change(&full, whole, half, 3, 200*time.Millisecond)
+	change(&some, whole, half, 1, 0)
+	change(&some, half, half, 2, 200*time.Millisecond)
+	change(&none, whole, half, 1, 200*time.Millisecond)
+	change(&debt, whole, half, 1, 400*time.Millisecond)
+	change(&debt, half, whole, 1, 200*time.Millisecond)
+	change(&none, half, whole, 4, 400*time.Millisecond)
+	for range 10 { // changes there and back make no tokens
+		none.Change(whole, half, now)
+		none.Change(half, whole, now)
+	}
+	change(&none, whole, whole, 4, 400*time.Millisecond)
+	change(&full, half, whole, 2, 0)
+	change(&full, whole, whole, 4, 200*time.Millisecond)
+}
+
+// Those who wait have their turns at the new rate, from its change on.
+func TestMeterOfAnotherRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, start := NewMeter(100<<10), time.Now()
+		var moved [2]int
+		for i := range moved {
+			go mover(m, &moved[i], func() bool { return time.Since(start) < 40*time.Second }, 0)
+		}
+		last := 0
+		for i, rate := range []int{100, 10, 200, 1, 100} {
+			if i > 0 {
+				m.Change(int64(rate) << 10)
+			}
+			time.Sleep(8*time.Second - 1) // the movers end with a turn
+			synctest.Wait()
+			all := moved[0] + moved[1]
+			want := 8 * rate << 10
+			if i == 0 {
+				want += 100 << 10 // a burst
+			}
+			if got := all - last; got > want+4<<10 || got < want-4<<10 {
+				t.Errorf("%d bytes at the rate %d KiB/s, want about %d", got, rate, want)
+			}
+			last = all
+		}
+		time.Sleep(time.Minute)
+	})
+	NewMeter(0).Change(1)
+}
+
 // mover moves bytes for as long as move returns true. It uses unused bytes less than it takes.
 func mover(m *Meter, moved *int, move func() bool, unused int) {
 	turn := make(chan struct{}, 1)
