@@ -23,6 +23,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/files/changes"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
@@ -154,6 +155,8 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 		Retained:   e.MaxRetainedEach,
 		Spooled:    e.MaxSpooledEach,
 		Short:      func(key string) { t.send(message.BudgetLow{From: key}) },
+		Sessions:   e.MaxSessionsEach,
+		Elsewhere:  e.Elsewhere,
 	}, e.OutputBudget, e.Disk, e.Estate)
 	strategy := func(restarts int) *supervision.Strategy {
 		return &supervision.Strategy{
@@ -228,6 +231,13 @@ func (t *Troupe) Drained() time.Time {
 
 // Left returns a channel that is closed when no session is left after a Drain.
 func (t *Troupe) Left() <-chan struct{} { return t.left }
+
+// Accounts returns what owner keys use here, for Config.Elsewhere of other nodes: each key with a session, or with a process if MaxProcessesEach is set. Nil:
+// Elsewhere is nil, or no limit of Config needs the accounts. Accounts looks at all keys.
+func (t *Troupe) Accounts() map[string]config.Account { return t.env.Quotas.Accounts() }
+
+// Divide has the rates and bytes of all owner keys follow Config.Elsewhere. Call Divide every second. Divide looks at all keys.
+func (t *Troupe) Divide() { t.env.Quotas.Divide(time.Now()) }
 
 // Actors returns how all actors of the troupe stand, sorted by name. An actor that does not answer within 2 s is silent. ctx ends the look early.
 func (t *Troupe) Actors(ctx context.Context) []ActorInfo {

@@ -12,6 +12,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/meters"
 	"github.com/b6f6fdd7/troupe/internal/pace"
+	"github.com/b6f6fdd7/troupe/internal/tally"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -28,6 +29,12 @@ const (
 	ServerUser = identity.ServerUser
 	// NoNewPrivsUser is no user: among the allowed users of Config.Users it sets NoNewPrivs for the identity.
 	NoNewPrivsUser = identity.NoNewPrivsUser
+)
+
+// Account is what an owner key uses on a node, and Elsewhere what it uses on all other nodes.
+type (
+	Account   = tally.Account
+	Elsewhere = tally.Elsewhere
 )
 
 // Config has the options of a troupe. The zero Config is a good one. Sizes are in bytes.
@@ -105,6 +112,10 @@ type Config struct {
 	MaxConnections, MaxSessions, MaxProcesses int
 	// Cluster has the other servers behind the address of this one; nil: this server is alone.
 	Cluster Cluster
+	// Elsewhere returns what an owner key (as MaxSessionsEach) uses on the other nodes of a cluster. Sessions and processes there count for MaxSessionsEach and
+	// MaxProcessesEach. Rates and bytes, from MaxStartsEach to MaxSpooledEach, are divided by the nodes on which the owner key has sessions, this one included: Troupe.Divide
+	// has changes take effect. Any goroutine may call Elsewhere, which must not block. Nil: there is no cluster.
+	Elsewhere func(key string) Elsewhere
 
 	// MaxSessionsEach bounds the sessions of each identity. Without credentials it bounds the sessions of
 	// each address (of each user, at a unix socket). 0 or negative means no bound but MaxSessions.

@@ -81,7 +81,8 @@ func (r *registry) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		r.known, r.asked = make(map[string]*actor.PID), make(map[string]bool)
-		r.roster = roster.New(r.env.MaxSessions, r.env.MaxSessionsEach)
+		r.env.Quotas.NoSessions()
+		r.roster = roster.New(r.env.MaxSessions, r.env.MaxSessionsEach, r.env.Quotas.Sessions)
 		r.relief = roster.NewRelief()
 		ctx.Request(r.sessions, message.ListSessions{})
 	case message.SessionList:

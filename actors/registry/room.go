@@ -15,7 +15,7 @@ import (
 func (r *registry) seat(ctx actor.Context) {
 	for r.ready && len(r.wanted) > 0 {
 		first := r.wanted[0]
-		worth, ok := r.roster.Room(first.From)
+		worth, ok := r.roster.Room(first.From, r.elsewhere(first.From))
 		switch {
 		case r.draining:
 			r.refuse(ctx, wireerr.ErrShutdown)
@@ -47,9 +47,22 @@ func (r *registry) refuse(ctx actor.Context, err *protocol.Error) {
 	ctx.Send(m.Sender, m.Failed(err))
 }
 
+// elsewhere returns how many sessions an owner key has on other nodes.
+func (r *registry) elsewhere(from string) int {
+	if r.env.Elsewhere == nil {
+		return 0
+	}
+	return r.env.Elsewhere(from).Sessions
+}
+
 // noRoom is the error for a client from the owner key from when no session may give way.
 func (r *registry) noRoom(from string) *protocol.Error {
-	if _, elsewhere := r.roster.Room(""); elsewhere && from != "" {
+	if _, others := r.roster.Room("", 0); others && from != "" {
+		if r.env.Elsewhere != nil {
+			here, elsewhere := r.roster.Sessions(from), r.elsewhere(from)
+			return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "max-sessions-each is %d in this cluster, and %s has %d sessions: %d here and %d on other nodes: close one, or try again when one has expired",
+				r.env.MaxSessionsEach, from, here+elsewhere, here, elsewhere).Exceeds("max-sessions-each", float64(r.env.MaxSessionsEach), float64(here+elsewhere))
+		}
 		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "max-sessions-each is %d here, and %s has as many sessions: close one, or try again when one has expired", r.env.MaxSessionsEach, from).
 			Exceeds("max-sessions-each", float64(r.env.MaxSessionsEach), float64(r.env.MaxSessionsEach))
 	}

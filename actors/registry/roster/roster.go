@@ -13,6 +13,8 @@ type Roster struct {
 	max  int // sessions in all
 	each int // sessions of an owner key; 0: no bound but max
 
+	changed func(from string, sessions int)
+
 	// seats holds every session, by its id.
 	seats map[string]*seat
 	// owners holds every owner key with a seat; the counts add up to len(seats).
@@ -35,9 +37,12 @@ type share struct {
 }
 
 // New returns a Roster for at most max sessions, and at most each sessions of an owner key. If each is 0,
-// only max counts.
-func New(max, each int) *Roster {
-	return &Roster{max: max, each: each, seats: make(map[string]*seat), owners: make(map[string]*share), idle: idleSeats{heap: 0}}
+// only max counts. changed gets each new number of sessions of an owner key; nil: nobody wants to know.
+func New(max, each int, changed func(from string, sessions int)) *Roster {
+	if changed == nil {
+		changed = func(string, int) {}
+	}
+	return &Roster{max: max, each: each, changed: changed, seats: make(map[string]*seat), owners: make(map[string]*share), idle: idleSeats{heap: 0}}
 }
 
 // Take gives a session a seat of the owner key from. If the session has a seat of another owner key, the
@@ -56,6 +61,7 @@ func (r *Roster) Take(id, from string) {
 		r.owners[from] = o
 	}
 	o.sessions++
+	r.changed(from, o.sessions)
 }
 
 // From returns the owner key of a session; "" if the session has no seat.
@@ -74,11 +80,19 @@ func (r *Roster) Leave(id string) {
 	}
 	r.Busy(id)
 	delete(r.seats, id)
-	if o := r.owners[s.from]; o.sessions > 1 {
-		o.sessions--
-	} else {
+	o := r.owners[s.from]
+	if o.sessions--; o.sessions == 0 {
 		delete(r.owners, s.from)
 	}
+	r.changed(s.from, o.sessions)
+}
+
+// Sessions returns how many sessions an owner key has.
+func (r *Roster) Sessions(from string) int {
+	if o := r.owners[from]; o != nil {
+		return o.sessions
+	}
+	return 0
 }
 
 // Idle records that a session has had no owner since then, and has no process.
@@ -102,11 +116,15 @@ func (r *Roster) Busy(id string) {
 // AllIdle reports whether every session is idle.
 func (r *Roster) AllIdle() bool { return r.idle.Len() == len(r.seats) }
 
-// Room reports whether there is a seat for another session of the owner key from. If not, worth is the
-// session that may give way to it; "": none.
-func (r *Roster) Room(from string) (worth string, ok bool) {
+// Room reports whether there is a seat for another session of the owner key from, which has more sessions elsewhere. If not, worth is
+// the session that may give way to it; "": none.
+func (r *Roster) Room(from string, elsewhere int) (worth string, ok bool) {
 	idle := &r.idle
-	if o := r.owners[from]; o != nil && r.each > 0 && o.sessions >= r.each {
+	if r.each > 0 && r.Sessions(from)+elsewhere >= r.each {
+		o := r.owners[from]
+		if o == nil {
+			return "", false
+		}
 		idle = &o.idle
 	} else if len(r.seats) < r.max {
 		return "", true

@@ -16,7 +16,8 @@ func TestRoster(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		most, each := rapid.IntRange(1, 6).Draw(t, "most"), rapid.IntRange(0, 3).Draw(t, "each")
-		r, model := New(most, each), make(map[string]session)
+		told := make(map[string]int)
+		r, model := New(most, each, func(from string, sessions int) { told[from] = sessions }), make(map[string]session)
 		clock, next := time.Unix(0, 0), 0
 		any := func(t *rapid.T) string { return fmt.Sprint(rapid.IntRange(0, max(next, 1)).Draw(t, "id")) }
 		from := rapid.SampledFrom([]string{"a", "b", ""})
@@ -63,14 +64,18 @@ func TestRoster(t *testing.T) {
 							mine++
 						}
 					}
-					full := each > 0 && mine >= each
+					elsewhere := rapid.IntRange(0, 2).Draw(t, "elsewhere")
+					if r.Sessions(from) != mine || told[from] != mine {
+						t.Fatalf("%q has %d sessions, told %d, want %d", from, r.Sessions(from), told[from], mine)
+					}
+					full := each > 0 && mine+elsewhere >= each
 					want, ok := "", !full && len(model) < most
 					for id, s := range model {
 						if !ok && !s.idle.IsZero() && (!full || s.from == from) && (want == "" || s.idle.Before(model[want].idle)) {
 							want = id
 						}
 					}
-					if got, room := r.Room(from); got != want || room != ok {
+					if got, room := r.Room(from, elsewhere); got != want || room != ok {
 						t.Fatalf("room for %q: %q, %v, want %q, %v; %v", from, got, room, want, ok, model)
 					}
 				}
