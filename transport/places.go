@@ -66,9 +66,14 @@ type tally struct {
 type fullError struct {
 	limit, holder string
 	value, used   int
+	elsewhere     int  // of used
+	cluster       bool // the limit holds in all of a cluster
 }
 
 func (e *fullError) Error() string {
+	if e.cluster {
+		return fmt.Sprintf("%s is %d in this cluster, and %s has %d connections: %d here and %d on other nodes: close one, or try again later", e.limit, e.value, e.holder, e.used, e.used-e.elsewhere, e.elsewhere)
+	}
 	return fmt.Sprintf("%s is %d here, and %s has %d connections: close one, or try again later", e.limit, e.value, e.holder, e.used)
 }
 
@@ -81,13 +86,26 @@ func (v *visitor) seat(id auth.Identity, now time.Time) error {
 	defer s.mu.Unlock()
 	for b := range bounds {
 		h := v.holder(b)
-		t := s.tallies[h]
-		if t == nil || s.limits[b] == 0 || len(t.places) < s.limits[b] {
+		if s.limits[b] == 0 {
 			continue
 		}
-		full := &fullError{boundNames[b], h.name, s.limits[b], len(t.places)}
-		t.look(now)
-		if len(t.places)-t.silent >= s.limits[b] || len(t.places) >= 2*s.limits[b] {
+		full := &fullError{limit: boundNames[b], holder: h.name, value: s.limits[b]}
+		if full.cluster = b == ofClient && s.elsewhere != nil; full.cluster {
+			full.elsewhere = s.elsewhere(h.name)
+		}
+		here, silent := 0, 0
+		t := s.tallies[h]
+		if t != nil {
+			here = len(t.places)
+		}
+		if full.used = here + full.elsewhere; full.used < s.limits[b] {
+			continue
+		}
+		if t != nil {
+			t.look(now)
+			silent = t.silent
+		}
+		if here-silent >= s.limits[b] || full.used >= 2*s.limits[b] {
 			return full
 		}
 		v.spare = full
@@ -97,6 +115,22 @@ func (v *visitor) seat(id auth.Identity, now time.Time) error {
 		s.count(v, ofAddress)
 	}
 	return nil
+}
+
+// accounts returns how many connections each client has, by identity.Account or address; nil: nobody counts them.
+func (s *visitors) accounts() map[string]int {
+	if s.limits[ofClient] == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make(map[string]int)
+	for h, t := range s.tallies {
+		if h.bound == ofClient {
+			all[h.name] = len(t.places)
+		}
+	}
+	return all
 }
 
 // unseat frees the place of a connection whose handshake has failed.

@@ -63,6 +63,41 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// Connections to other nodes of a cluster count for a limit of an identity, but not for one of an address. Beyond the limit, a client may resume: its
+// connection to another node may be dead.
+func TestPlacesOfACluster(t *testing.T) {
+	now, elsewhere := time.Now(), map[string]int{"alice": 2, "5.5.5.5": 4}
+	s := newVisitors(&ServerOptions{MaxConnectionsEach: 3, MaxConnectionsEachAddress: 4, Elsewhere: func(client string) int { return elsewhere[client] }})
+	first := mustEnter(t, s, "alice", "1.1.1.1", now)
+	const full = "max-connections-each is 3 in this cluster, and alice has 3 connections: 1 here and 2 on other nodes: close one, or try again later"
+	second := mustEnter(t, s, "alice", "1.1.1.1", now)
+	if whole, spare := first.about(About{}).OnlyResumes, second.about(About{}).OnlyResumes; whole != "" || spare != full {
+		t.Errorf("below the limit %q, and beyond it %q, want %q", whole, spare, full)
+	}
+	mustEnter(t, s, "alice", "1.1.1.1", now)
+	wantFull(t, s, "alice", "1.1.1.1", now, "max-connections-each is 3 in this cluster, and alice has 5 connections: 3 here and 2 on other nodes: close one, or try again later")
+	second.leave()
+	elsewhere["alice"] = 4 // never twofold
+	wantFull(t, s, "alice", "1.1.1.1", now, "max-connections-each is 3 in this cluster, and alice has 6 connections: 2 here and 4 on other nodes: close one, or try again later")
+	delete(elsewhere, "alice")
+	if p := mustEnter(t, s, "alice", "1.1.1.1", now); p.about(About{}).OnlyResumes != "" {
+		t.Error("a node that has left counts")
+	}
+	if p := mustEnter(t, s, "", "5.5.5.5", now); p.about(About{}).OnlyResumes == "" {
+		t.Error("without credentials, an address is no client")
+	}
+	mustEnter(t, s, "bob", "1.1.1.1", now)
+	if p := mustEnter(t, s, "carol", "5.5.5.5", now); p.about(About{}).OnlyResumes != "" {
+		t.Error("connections to other nodes count for the limit of an address")
+	}
+	if got := s.accounts(); len(got) != 4 || got["alice"] != 3 || got["5.5.5.5"] != 1 || got["bob"] != 1 || got["carol"] != 1 {
+		t.Errorf("%v", got)
+	}
+	if got := newVisitors(&ServerOptions{MaxConnections: 3}).accounts(); got != nil {
+		t.Error(got)
+	}
+}
+
 // Beyond a limit, the place of a connection that does not answer counts as free for clients that resume.
 func TestPlacesOfTheSilent(t *testing.T) {
 	now := time.Now()

@@ -52,6 +52,10 @@ type ServerOptions struct {
 	// closes frames. 0 means no limit.
 	MaxConnections, MaxConnectionsEach, MaxConnectionsEachAddress int
 
+	// Elsewhere returns how many connections a client has to the other nodes of a cluster, as they report them by Server.Accounts. They count for
+	// MaxConnectionsEach. Any goroutine may call Elsewhere, which must not block. Nil: there is no cluster.
+	Elsewhere func(client string) int
+
 	// TLS is the configuration of a server at wss://IP:PORT, and is for no other address.
 	TLS *tls.Config
 
@@ -365,6 +369,9 @@ func removeStale(path string) error {
 
 // URL returns the address for clients, with the real port.
 func (s *Server) URL() string { return s.url }
+
+// Accounts returns how many connections each client has, by identity.Account or by address. Nil: MaxConnectionsEach is 0. Accounts looks at all clients.
+func (s *Server) Accounts() map[string]int { return s.handler.visitors.accounts() }
 
 // Serve calls accept for each connection on a new goroutine: for each websocket after its handshake, or
 // for each connection of frames. Serve returns nil after Close, and may be called once.

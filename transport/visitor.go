@@ -23,15 +23,16 @@ import (
 // Any goroutine may call the methods of visitors and of a visitor.
 type visitors struct {
 	// Fixed.
-	max    int           // strangers
-	early  time.Duration // how long a stranger without a websocket may owe its next step
-	limits [bounds]int   // 0: no limit
-	door   *auth.Door    // nil: everybody may connect
-	relay  *Relay        // nil: clients connect
-	tls    *tls.Config   // nil: no TLS
-	every  time.Duration // the time between two looks at the credentials
-	closed chan struct{} // closed when the server listens no more
-	freed  chan struct{} // holds a token after a stranger has left
+	max       int                     // strangers
+	early     time.Duration           // how long a stranger without a websocket may owe its next step
+	limits    [bounds]int             // 0: no limit
+	elsewhere func(client string) int // the connections of a client to other nodes; nil: there is no cluster
+	door      *auth.Door              // nil: everybody may connect
+	relay     *Relay                  // nil: clients connect
+	tls       *tls.Config             // nil: no TLS
+	every     time.Duration           // the time between two looks at the credentials
+	closed    chan struct{}           // closed when the server listens no more
+	freed     chan struct{}           // holds a token after a stranger has left
 
 	// Owned by look.
 	edition uint64         // of the files of door at the last look
@@ -47,18 +48,19 @@ type visitors struct {
 
 func newVisitors(o *ServerOptions) *visitors {
 	s := &visitors{
-		max:     maxGuests,
-		early:   ripeAfter,
-		limits:  [bounds]int{max(o.MaxConnections, 0), max(o.MaxConnectionsEach, 0), max(o.MaxConnectionsEachAddress, 0)},
-		door:    o.Door,
-		relay:   o.Relay,
-		tls:     o.TLS,
-		every:   orDefault(o.CheckEvery, DefaultCheckEvery),
-		closed:  make(chan struct{}),
-		freed:   make(chan struct{}, 1),
-		hosts:   make(map[string]*host),
-		tallies: make(map[holder]*tally),
-		held:    make(map[*visitor]struct{}),
+		max:       maxGuests,
+		early:     ripeAfter,
+		limits:    [bounds]int{max(o.MaxConnections, 0), max(o.MaxConnectionsEach, 0), max(o.MaxConnectionsEachAddress, 0)},
+		elsewhere: o.Elsewhere,
+		door:      o.Door,
+		relay:     o.Relay,
+		tls:       o.TLS,
+		every:     orDefault(o.CheckEvery, DefaultCheckEvery),
+		closed:    make(chan struct{}),
+		freed:     make(chan struct{}, 1),
+		hosts:     make(map[string]*host),
+		tallies:   make(map[holder]*tally),
+		held:      make(map[*visitor]struct{}),
 	}
 	if o.TLS != nil {
 		s.early = busyRipeAfter
