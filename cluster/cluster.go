@@ -17,11 +17,12 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/meters"
 	"github.com/b6f6fdd7/troupe/internal/share"
+	"github.com/b6f6fdd7/troupe/internal/tally"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// Options say what a node is. All fields but Labels, Incarnation and Kept are set.
+// Options say what a node is. All fields but Labels, Incarnation, Each and Connections are set.
 type Options struct {
 	Name string // of the node: as in its certificate
 	// Incarnation tells the node from those of the same name before: lower-case letters and digits. "": a random one, because programs end with this process.
@@ -31,6 +32,9 @@ type Options struct {
 	Labels      map[string]string
 	Version     string
 	MaxSessions int
+
+	Each        Account               // the limits of an identity
+	Connections func() map[string]int // of clients to this node, as transport.Server.Accounts. Nil: nobody counts them
 
 	Membership func(*Cluster) (Membership, error)
 	Files      Files
@@ -50,6 +54,8 @@ type Own interface {
 	Sessions() int64 // that there are
 	Drain(until time.Time)
 	Drained() time.Time
+	Accounts() map[string]Account
+	Divide()
 }
 
 // Cluster is the part of a node in its cluster. Any goroutine may call the methods.
@@ -60,20 +66,25 @@ type Cluster struct {
 	credentials *credentials
 	changed     chan struct{} // has a token after a change of this node
 
-	// Fixed by Join.
-	own  Own
-	port *transport.Server
 	ctx  context.Context // until Leave
 	stop context.CancelFunc
 	done sync.WaitGroup
 
+	// Fixed by Join.
+	own  Own
+	port *transport.Server
+
 	counts meters.Cluster
+
+	elsewhere tally.Index // of the nodes whose programs run, without this node
 
 	mu     sync.Mutex
 	known  map[string]*member // by id, with this node
 	synced chan struct{}      // closed when known is complete for the first time
 	failed error              // why the membership cannot be asked; nil: it can
 	cables map[*cable]string  // to which node each goes
+
+	accounts map[string]Account // of this node, at the last look
 }
 
 // A member is a node that is known.
@@ -128,6 +139,7 @@ func New(o Options) (*Cluster, error) {
 		o: o, id: o.Name + "-" + o.Incarnation, credentials: credentials, changed: make(chan struct{}, 1),
 		known: make(map[string]*member), synced: make(chan struct{}), cables: make(map[*cable]string),
 	}
+	c.ctx, c.stop = context.WithCancel(context.Background())
 	if o.Shares != nil {
 		o.Shares.Node, o.Shares.Elsewhere = c.id, c.knows
 	}
@@ -187,7 +199,7 @@ func (c *Cluster) Join(own Own) error {
 	if c.o.Address == "" {
 		c.o.Address = strings.TrimPrefix(c.port.URL(), "wss://")
 	}
-	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.account()
 	c.done.Go(func() { c.port.Serve(func(conn transport.Conn) { own.Accept(conn, conn.About()) }) })
 	c.done.Go(func() { members.Run(c.ctx, c.self, c.changed, c.news) })
 	c.done.Go(c.look)
@@ -215,10 +227,10 @@ func (c *Cluster) self() Node {
 	info := c.own.Info()
 	load := machine()
 	load.Sessions, load.MaxSessions, load.Processes = info.Sessions, int64(c.o.MaxSessions), int64(info.Children)
-	return Node{ID: c.id, Name: c.o.Name, Address: c.o.Address, Version: c.o.Version, Labels: c.o.Labels, Draining: !c.own.Drained().IsZero(), Load: load}
+	return Node{ID: c.id, Name: c.o.Name, Address: c.o.Address, Version: c.o.Version, Labels: c.o.Labels, Draining: !c.own.Drained().IsZero(), Load: load, Accounts: c.accounted()}
 }
 
-// lookEvery is the time between two looks at the load of this node, and at the credentials of the others.
+// lookEvery is the time between two looks at the load of this node, at what identities use, and at the credentials of the others.
 const lookEvery = time.Second
 
 // look tells the membership of changes of this node, and cuts connections to nodes whose certificate was revoked.
@@ -230,6 +242,7 @@ func (c *Cluster) look() {
 			return
 		case <-tick:
 		}
+		c.account()
 		if now := c.self(); reportWorthy(told, now, time.Since(since)) {
 			told, since = now, time.Now()
 			select {
@@ -265,6 +278,7 @@ func (c *Cluster) news(n News) {
 		if m == nil || !m.left.IsZero() {
 			c.o.Log.Info("a node is there", "node", node.ID, "address", node.Address, "version", node.Version)
 		}
+		c.countAt(node.ID, node.Accounts)
 		if m != nil && !m.isLost() {
 			m.Node, m.sent, m.left = node, 0, time.Time{}
 			continue
@@ -275,6 +289,7 @@ func (c *Cluster) news(n News) {
 		switch {
 		case !m.left.IsZero() && now.Sub(m.left) > keptFor:
 			delete(c.known, id)
+			c.countAt(id, nil)
 		case id == c.id || !m.left.IsZero():
 		case n.All && !there[id] || slices.Contains(n.Gone, id):
 			m.left = now
@@ -309,6 +324,7 @@ func (c *Cluster) forget() {
 			return
 		}
 		delete(c.known, oldest)
+		c.countAt(oldest, nil)
 	}
 }
 
@@ -324,7 +340,7 @@ const (
 func (c *Cluster) verify(n Node) {
 	for {
 		ctx, cancel := context.WithTimeout(c.ctx, verifyTime)
-		_, err := c.ask(ctx, n)
+		answer, err := c.ask(ctx, n)
 		cancel()
 		c.mu.Lock()
 		m := c.known[n.ID]
@@ -332,7 +348,10 @@ func (c *Cluster) verify(n Node) {
 		if !over && err != nil {
 			m.lose(time.Now())
 			over = true
+			c.countAt(n.ID, nil)
 			c.o.Log.Warn("a node is lost, and its sessions with it", "node", n.ID, "err", err)
+		} else if !over {
+			c.countAt(n.ID, answer.Accounts)
 		}
 		c.mu.Unlock()
 		if err != nil {

@@ -194,6 +194,7 @@ func (c *Cluster) gone(id string) {
 	defer c.mu.Unlock()
 	if m := c.known[id]; m != nil {
 		m.lose(time.Now())
+		c.countAt(id, nil)
 	}
 }
 

@@ -4,6 +4,8 @@ package cluster
 import (
 	"context"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/tally"
 )
 
 // A Node is a server of the cluster, as the others know it.
@@ -18,7 +20,7 @@ type Node struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	Draining bool              `json:"draining,omitempty"` // the node opens no session
 	Load     Load              `json:"load"`
-	// Accounts is what identities use on the node, of those that use a good part of their limits.
+	// Accounts is what identities use on the node, at most maxAccounts. Nil: the node limits no identity.
 	Accounts map[string]Account `json:"accounts,omitempty"`
 }
 
@@ -36,10 +38,7 @@ type Load struct {
 }
 
 // An Account is what an identity uses on a node.
-type Account struct {
-	Sessions  int `json:"sessions,omitempty"`
-	Processes int `json:"processes,omitempty"`
-}
+type Account = tally.Account
 
 // News are changes of the membership.
 type News struct {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -15,6 +16,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -26,6 +28,7 @@ type stage struct {
 	root     *actor.RootContext
 	registry *actor.PID
 	record   *record
+	quotas   *quota.Quotas // nil without a cluster
 	client   *actor.PID
 	replies  []message.Reply       // to the client
 	failures int                   // ListSessions that still fail
@@ -63,8 +66,10 @@ func onStage(t *testing.T, c config.Config, test func(s *stage)) {
 			defer s.mu.Unlock()
 			s.left++
 		}
+		e := &env.Env{Config: c.WithDefaults(), Quotas: quota.New(quota.Limits{Sessions: c.MaxSessionsEach, Elsewhere: c.Elsewhere}, nil, nil, nil)}
+		s.quotas = e.Quotas
 		s.registry = spawn(func() actor.Actor {
-			return &registry{env: &env.Env{Config: c.WithDefaults()}, record: s.record, sessions: sessions}
+			return &registry{env: e, record: s.record, sessions: sessions}
 		})
 		synctest.Wait()
 		s.mu.Lock()
@@ -165,6 +170,57 @@ func TestFullServerEvictsTheOldest(t *testing.T) {
 		}
 		s.refused(0, "")
 	})
+}
+
+// Sessions on other nodes of a cluster count for the limit of an owner key. Only an idle session on this node makes room.
+func TestSessionsElsewhere(t *testing.T) {
+	elsewhere := 1
+	c := config.Config{MaxSessionsEach: 2, Elsewhere: func(key string) config.Elsewhere {
+		if key != "alice" {
+			return config.Elsewhere{}
+		}
+		return config.Elsewhere{Account: config.Account{Sessions: elsewhere}, Nodes: 1}
+	}}
+	onStage(t, c, func(s *stage) {
+		s.send(message.Attach{From: "alice"})
+		s.send(message.Attach{From: "alice"})
+		s.refused(1, "max-sessions-each is 2 in this cluster, and alice has 2 sessions: 1 here and 1 on other nodes: close one")
+		s.send(message.Attach{From: "bob"})
+		s.send(message.Attach{From: "bob"})
+		if len(s.ids) != 3 {
+			t.Errorf("%d sessions, want one of alice and two of bob", len(s.ids))
+		}
+		s.send(message.Standing{ID: s.ids[0], From: "alice", Since: time.Now().Add(-time.Minute), Empty: true})
+		s.send(message.Attach{From: "alice"})
+		s.wants(0, message.Evict{IfIdle: true})
+		s.stop(0)
+		if len(s.ids) != 4 {
+			t.Error("the idle session has made no room")
+		}
+		s.accounts("map[alice:{1 0 0} bob:{2 0 0}]")
+		elsewhere = 2
+		s.stop(3)
+		s.accounts("map[bob:{2 0 0}]")
+		s.send(message.Attach{From: "alice"})
+		s.refused(2, "alice has 2 sessions: 0 here and 2 on other nodes")
+
+		pid := s.pids[s.ids[1]]
+		next := &registry{env: &env.Env{Config: c.WithDefaults(), Quotas: s.quotas}, record: s.record, sessions: actor.NewPID(pid.Address, strings.TrimSuffix(pid.Id, "/"+s.ids[1]))}
+		s.wait(func() { s.root.StopFuture(s.registry).Wait() })
+		s.stop(1) // nobody tells the next registry
+		s.wait(func() { s.registry = s.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return next })) })
+		s.send(message.Standing{ID: s.ids[2], From: "bob"})
+		s.accounts("map[bob:{1 0 0}]")
+		s.wait(func() { s.root.StopFuture(s.registry).Wait() })
+	})
+}
+
+// accounts checks the sessions that other nodes are told of.
+func (s *stage) accounts(want string) {
+	s.t.Helper()
+	if got := fmt.Sprint(s.quotas.Accounts()); got != want {
+		s.t.Errorf("other nodes are told of %s, want %s", got, want)
+	}
 }
 
 // If the session that was to make room stays, the next one is asked; if none is left, the client is refused.

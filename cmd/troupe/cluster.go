@@ -138,15 +138,17 @@ func (f *clusterFlags) etcd(kind, list string) (func(*cluster.Cluster) (cluster.
 	}, nil
 }
 
-// open returns the cluster of flags that check has accepted; nil: there is none.
-func (f *clusterFlags) open(o *serveOptions, held *hold.Server, log *slog.Logger) (*cluster.Cluster, error) {
+// open returns the cluster of flags that check has accepted; nil: there is none. connections are as in cluster.Options.
+func (f *clusterFlags) open(o *serveOptions, held *hold.Server, log *slog.Logger, connections func() map[string]int) (*cluster.Cluster, error) {
 	if f.membership == nil {
 		return nil, nil
 	}
 	return cluster.New(cluster.Options{
 		Name: f.node, Incarnation: held.Incarnation(), Address: f.advertise, Listen: f.listen, Labels: f.parsed,
 		Version: o.config.Version, MaxSessions: o.config.MaxSessions,
-		Membership: f.membership, Files: f.files, Dialect: peer.Greetings(), Log: log, Audit: o.config.Audit, Shares: o.config.Shares,
+		Each:        cluster.Account{Sessions: o.config.MaxSessionsEach, Processes: o.config.MaxProcessesEach, Connections: o.maxConnectionsEach},
+		Connections: connections,
+		Membership:  f.membership, Files: f.files, Dialect: peer.Greetings(), Log: log, Audit: o.config.Audit, Shares: o.config.Shares,
 		Transport: func(t *transport.ServerOptions) {
 			url := "wss://" + f.listen
 			if file := held.Sockets()[url]; file != nil {

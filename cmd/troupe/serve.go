@@ -215,7 +215,7 @@ func (o *serveOptions) tryOpen() error {
 		err = transport.Check(o.listen, &transport.ServerOptions{Insecure: o.insecure, Door: door, TLS: tlsConfig, Framed: o.framing == "length", Given: o.given})
 	}
 	if err == nil && o.cluster.members != "" {
-		_, err = o.cluster.open(o, nil, slog.New(slog.DiscardHandler))
+		_, err = o.cluster.open(o, nil, slog.New(slog.DiscardHandler), nil)
 	}
 	return cmp.Or(err, actors.Check(o.config), o.audit.mayOpen())
 }
@@ -309,12 +309,20 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	if door != nil {
 		o.config.Shares = door.Shares
 	}
-	node, err := o.cluster.open(o, held, log)
+	node, err := o.cluster.open(o, held, log, func() map[string]int {
+		if server == nil {
+			return nil
+		}
+		return server.Accounts()
+	})
 	if err != nil {
 		return err
 	}
+	var connectionsElsewhere func(client string) int
 	if node != nil {
 		o.config.Cluster = node
+		o.config.Elsewhere = node.Elsewhere
+		connectionsElsewhere = func(client string) int { return node.Elsewhere(client).Connections }
 	}
 	if !o.stdio() {
 		s, err := transport.Listen(o.listen, &transport.ServerOptions{
@@ -325,6 +333,7 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 			MaxConnections:            o.config.MaxConnections,
 			MaxConnectionsEach:        o.maxConnectionsEach,
 			MaxConnectionsEachAddress: o.maxConnectionsEachAddress,
+			Elsewhere:                 connectionsElsewhere,
 
 			TLS:    tlsConfig,
 			Framed: o.framing == "length",
