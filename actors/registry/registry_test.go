@@ -204,13 +204,15 @@ func TestSessionsElsewhere(t *testing.T) {
 		s.send(message.Attach{From: "alice"})
 		s.refused(2, "alice has 2 sessions: 0 here and 2 on other nodes")
 
+		s.send(message.Attach{From: "carol"})
 		pid := s.pids[s.ids[1]]
 		next := &registry{env: &env.Env{Config: c.WithDefaults(), Quotas: s.quotas}, record: s.record, sessions: actor.NewPID(pid.Address, strings.TrimSuffix(pid.Id, "/"+s.ids[1]))}
 		s.wait(func() { s.root.StopFuture(s.registry).Wait() })
-		s.stop(1) // nobody tells the next registry
+		s.stop(4) // nobody tells the next registry
 		s.wait(func() { s.registry = s.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return next })) })
+		s.send(message.Standing{ID: s.ids[1], From: "bob"})
 		s.send(message.Standing{ID: s.ids[2], From: "bob"})
-		s.accounts("map[bob:{1 0 0}]")
+		s.accounts("map[bob:{2 0 0}]")
 		s.wait(func() { s.root.StopFuture(s.registry).Wait() })
 	})
 }

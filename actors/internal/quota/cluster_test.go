@@ -164,12 +164,12 @@ func partsOfACluster(t *testing.T) {
 	nodes[2].Sessions("bob", 1)
 	divide()
 	const used = "max-starts-each is 10 a second in this cluster: alice has sessions on 2 nodes, so 5 a second are for this one, 2 at once, and alice has used them"
-	p := start(t, n.Quotas, "alice", 100, now, "", "")[0] // a group costs a burst at most
-	start(t, n.Quotas, "alice", 1, now, used, "try again in 201 ms")
+	p := start(t, n.Quotas, "alice", 100, now, "", "")[0] // a group costs the whole burst at most, 5 starts
+	start(t, n.Quotas, "alice", 1, now, used, "try again in 801 ms")
 	start(t, nodes[2].Quotas, "bob", 5, now, "", "")
 	start(t, nodes[2].Quotas, "bob", 1, now, "max-starts-each is 10 a second here, 5 at once, and bob has used them", "try again in 101 ms")
-	if got := p.Paced(now).Sub(now); got != 200*time.Millisecond {
-		t.Errorf("a restart may begin after %v, want 200 ms", got)
+	if got := p.Paced(now).Sub(now); got != 800*time.Millisecond {
+		t.Errorf("a restart may begin after %v, want 800 ms", got)
 	}
 
 	var w waiter
@@ -202,7 +202,7 @@ func partsOfACluster(t *testing.T) {
 	w = 0
 	nodes[2].Sessions("alice", 1)
 	divide()
-	start(t, n.Quotas, "alice", 1, now, "alice has sessions on 3 nodes, so 3.33 a second are for this one, 1 at once", "try again in 301 ms")
+	start(t, n.Quotas, "alice", 1, now, "alice has sessions on 3 nodes, so 3.33 a second are for this one, 1 at once", "try again in 1201 ms")
 	if s := n.shares["alice"]; w != 0 || s.memory.Take(1, 1, &w) != 0 || s.memory.Used() != 3<<19 {
 		t.Errorf("%d were woken for a smaller part, and %d bytes are held", w, s.memory.Used())
 	}

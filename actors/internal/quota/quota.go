@@ -259,9 +259,10 @@ func (q *Quotas) Start(key string, n int, now time.Time) ([]*Place, *protocol.Er
 		return nil, err
 	}
 	if s.starts.PerSecond > 0 {
-		if wait := s.used.Starts.Take(s.starts, min(n, s.starts.Burst), now); wait > 0 {
+		if wait := s.used.Starts.Wait(s.starts, min(n, s.starts.Burst), now); wait > 0 {
 			return nil, q.tooFast(key, s).Advise("try again in %d ms", wait.Milliseconds()+1).Exceeds("max-starts-each", q.limits.Starts, float64(s.starts.Burst))
 		}
+		s.used.Starts.Spend(s.starts, min(n, max(q.limits.Burst, 1)), now) // all of it, also if the burst is divided: otherwise parts make groups cheap
 	}
 	s.running += n
 	q.shares[key] = s
