@@ -52,8 +52,7 @@ func (b *Bucket) Give(r Rate, n int) { b.full = b.full.Add(-r.time(n)) }
 // Change has the bucket go on with another rate at the time now. The tokens that are there stay, up to a burst of the new rate: changes there and
 // back make no tokens.
 func (b *Bucket) Change(from, to Rate, now time.Time) {
-	lacks := b.after(from, 0, now).Sub(now).Seconds() * from.PerSecond
-	tokens := min(float64(from.Burst)-lacks, float64(to.Burst))
+	tokens := float64(from.Burst) - b.after(from, 0, now).Sub(now).Seconds()*from.PerSecond
 	b.full = now.Add(time.Duration((float64(to.Burst) - tokens) / to.PerSecond * float64(time.Second)))
 }
 

@@ -75,10 +75,10 @@ func TestMeterOfAnotherRate(t *testing.T) {
 			if i > 0 {
 				m.Change(int64(rate) << 10)
 			}
-			time.Sleep(8*time.Second - 1) // the movers end with a turn
+			time.Sleep(7500 * time.Millisecond) // the change comes amid a turn
 			synctest.Wait()
 			all := moved[0] + moved[1]
-			want := 8 * rate << 10
+			want := 7500 * rate << 10 / 1000
 			if i == 0 {
 				want += 100 << 10 // a burst
 			}
@@ -88,6 +88,25 @@ func TestMeterOfAnotherRate(t *testing.T) {
 			last = all
 		}
 		time.Sleep(time.Minute)
+		m.Change(MinRate) // now it is full
+		m.Change(100 << 10)
+		f := m.Flow(func() {})
+		defer f.Leave()
+		if n, more := f.Take(MinRate), f.Take(1); n != MinRate || more != 0 {
+			t.Errorf("after a change to a larger rate %d bytes may move at once, and %d more, want %d", n, more, MinRate)
+		}
+		time.Sleep(time.Minute)
+		m.Change(MinRate)
+		turn, changed := make(chan time.Time, 1), time.Now()
+		slow := m.Flow(func() { turn <- time.Now() })
+		defer slow.Leave()
+		if slow.Take(MinRate) != MinRate || slow.Take(1) != 0 {
+			t.Fatal("no burst")
+		}
+		m.Change(100 << 10)
+		if waited := (<-turn).Sub(changed); waited > 20*time.Millisecond {
+			t.Errorf("who waits for a turn at a small rate waits %v after a change to a larger rate", waited)
+		}
 	})
 	NewMeter(0).Change(1)
 }
