@@ -5,10 +5,10 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/tally"
 )
 
-// maxAccounts bounds the accounts that a node reports: those with the largest used share of a limit.
+// maxAccounts bounds the accounts in a report: the largest used shares of a limit remain.
 const maxAccounts = 256
 
-// account looks at what identities use on this node, for the next report, and divides the rates and bytes of identities anew.
+// account looks at the use of identities on this node, for the next report, and divides the rates and bytes of identities anew.
 func (c *Cluster) account() {
 	c.own.Divide()
 	all := c.own.Accounts()
@@ -28,19 +28,24 @@ func (c *Cluster) account() {
 	c.accounts = all
 }
 
-// accounted returns what identities used on this node at the last look: a report is older than a second, and self is cheap.
+// accounted returns the use of identities on this node at the last look: self is cheap, and reports change once in lookEvery at most.
 func (c *Cluster) accounted() map[string]Account {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.accounts
 }
 
+<<<<<<< HEAD
 // countAt records what identities use on another node. Nil: the node counts no more. A node that has left counts until it is lost, because its programs run.
 func (c *Cluster) countAt(id string, accounts map[string]Account) {
+=======
+// counts records the use of identities on another node. Nil: the node counts no more. A node that has left counts until it is lost, because its programs run.
+func (c *Cluster) counts(id string, accounts map[string]Account) {
+>>>>>>> e880f766 (tally, cluster: plain comments)
 	if id != c.id {
 		c.elsewhere.Set(id, accounts)
 	}
 }
 
-// Elsewhere returns what an identity uses on the other nodes, or without credentials an address, by their last reports. (As config.Config.Elsewhere.)
+// Elsewhere returns the use of an identity, or without credentials of an address, on the other nodes by their last reports. (As config.Config.Elsewhere.)
 func (c *Cluster) Elsewhere(key string) config.Elsewhere { return c.elsewhere.Of(key) }

@@ -21,7 +21,7 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// A server is an Own that has nothing but accounts.
+// A server is an Own with accounts, and without a troupe.
 type server struct {
 	mu       sync.Mutex
 	accounts map[string]Account
@@ -47,7 +47,7 @@ func (s *server) Divide() {
 	s.divided++
 }
 
-// uses sets what an identity uses.
+// uses sets the use of an identity.
 func (s *server) uses(key string, a Account) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *server) uses(key string, a Account) {
 	s.accounts[key] = a
 }
 
-// members is a Membership of nodes in one program.
+// members is a Membership of nodes in the same program.
 type members struct {
 	mu      sync.Mutex
 	nodes   map[string]Node
@@ -114,7 +114,7 @@ func (m *members) Run(ctx context.Context, self func() Node, changed <-chan stru
 	}
 }
 
-// newNode returns a node that is no member yet.
+// newNode returns a node before its membership.
 func newNode(t *testing.T, ca *testca.CA, name string, o Options) *Cluster {
 	t.Helper()
 	cert, key := ca.Issue(t, x509.Certificate{DNSNames: []string{name}})
@@ -146,7 +146,7 @@ func wantElsewhere(t *testing.T, c *Cluster, key string, sessions, processes, co
 	}
 }
 
-// What identities use on a node counts on all others within lookEvery, until the node has left. Reports have other accounts once in lookEvery at most.
+// The use of identities on a node counts on all others within lookEvery, until the node has left. Reports have other accounts once in lookEvery at most.
 func TestAccountsOfOtherNodes(t *testing.T) {
 	ca := testca.New(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestAccountsOfOtherNodes(t *testing.T) {
 		begin := m.changes[nodes[0].id]
 		for i := range 100 { // a hundred changes in a second
 			servers[0].uses("alice", Account{Sessions: 2, Processes: i})
-			nodes[0].hurry() // a report for another reason has what the last look has seen
+			nodes[0].hurry() // a report for another reason has the accounts of the last look
 			time.Sleep(lookEvery / 100)
 		}
 		servers[1].uses("alice", Account{Sessions: 1, Processes: 4})
@@ -191,7 +191,7 @@ func TestAccountsOfOtherNodes(t *testing.T) {
 		wantElsewhere(t, nodes[2], "alice", 3, 103, 5, 2)
 
 		leave[0]()
-		for range 100 { // its port is closed, which the others see in real time
+		for range 100 { // the others find its port closed in real time
 			synctest.Wait()
 			if nodes[1].Elsewhere("alice").Nodes+nodes[2].Elsewhere("alice").Nodes == 1 {
 				break
@@ -209,7 +209,7 @@ func TestAccountsOfOtherNodes(t *testing.T) {
 	})
 }
 
-// A node that has left the membership, and still answers, counts with what it answers: its programs run.
+// After a node has left the membership, its answers count until there is none: its programs run.
 func TestAccountsOfANodeThatHasLeft(t *testing.T) {
 	t.Parallel()
 	ca, m := testca.New(t), newMembers()
@@ -251,7 +251,7 @@ func TestAccountsAreReported(t *testing.T) {
 	}
 }
 
-// A node reports no more than maxAccounts, those that use the most of their limits.
+// A node reports no more than maxAccounts: the largest used shares of a limit.
 func TestAccountsAreBounded(t *testing.T) {
 	c, own := newNode(t, testca.New(t), "a", Options{Each: Account{Sessions: 1000, Processes: 10}}), &server{}
 	for i := range maxAccounts {

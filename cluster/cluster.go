@@ -230,7 +230,7 @@ func (c *Cluster) self() Node {
 	return Node{ID: c.id, Name: c.o.Name, Address: c.o.Address, Version: c.o.Version, Labels: c.o.Labels, Draining: !c.own.Drained().IsZero(), Load: load, Accounts: c.accounted()}
 }
 
-// lookEvery is the time between two looks at the load of this node, at what identities use, and at the credentials of the others.
+// lookEvery is the time between two looks at the load of this node, at the use of identities, and at the credentials of the others.
 const lookEvery = time.Second
 
 // look tells the membership of changes of this node, and cuts connections to nodes whose certificate was revoked.

@@ -20,7 +20,7 @@ type Node struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	Draining bool              `json:"draining,omitempty"` // the node opens no session
 	Load     Load              `json:"load"`
-	// Accounts is what identities use on the node, at most maxAccounts. Nil: the node limits no identity.
+	// Accounts is the use of identities on the node, at most maxAccounts. Nil: the node limits no identity.
 	Accounts map[string]Account `json:"accounts,omitempty"`
 }
 
@@ -37,7 +37,7 @@ type Load struct {
 	MaxFiles  int64   `json:"maxFiles"`
 }
 
-// An Account is what an identity uses on a node.
+// An Account is the use of an identity on a node.
 type Account = tally.Account
 
 // News are changes of the membership.

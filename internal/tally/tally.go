@@ -1,4 +1,4 @@
-// Package tally sums what identities use on the other nodes of a cluster. The package is arithmetic: package cluster has the nodes.
+// Package tally sums the use of identities on the other nodes of a cluster. The package is arithmetic: package cluster has the nodes.
 package tally
 
 import (
@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// An Account is what an identity uses on a node. Without credentials, addresses of clients take the place of identities.
+// An Account is the use of an identity on a node. Without credentials, addresses of clients take the place of identities.
 type Account struct {
 	Sessions    int `json:"sessions,omitempty"`
-	Processes   int `json:"processes,omitempty"`   // that run; 0 without --max-processes-each
+	Processes   int `json:"processes,omitempty"`   // running; 0 without --max-processes-each
 	Connections int `json:"connections,omitempty"` // of clients to the node, wherever their sessions are; 0 without --max-connections-each
 }
 
@@ -31,14 +31,14 @@ func (a Account) share(each Account) float64 {
 	return max(of(a.Sessions, each.Sessions), of(a.Processes, each.Processes), of(a.Connections, each.Connections))
 }
 
-// Elsewhere is what an identity uses on all other nodes of a cluster together, by their last reports.
+// Elsewhere is the use of an identity on all other nodes of a cluster together, by their last reports.
 type Elsewhere struct {
 	Account
-	Nodes int // on which the identity has sessions
+	Nodes int // with sessions of the identity
 }
 
-// An Index has what identities use on the other nodes. The zero Index knows no node. Any goroutine may call the methods, which take as long as
-// one report at most.
+// An Index has the use of identities on the other nodes. The zero Index knows no node. Any goroutine may call the methods. A call waits for one report
+// at most.
 type Index struct {
 	mu    sync.Mutex
 	nodes map[string]map[string]Account // the last report of each node, by key
@@ -87,14 +87,14 @@ func (x *Index) add(times int, key string, a Account) {
 	x.sums[key] = sum
 }
 
-// Of returns what an identity uses on the other nodes.
+// Of returns the use of an identity on the other nodes.
 func (x *Index) Of(key string) Elsewhere {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.sums[key]
 }
 
-// Heaviest returns at most n accounts: those with the largest used share of the limits each.
+// Heaviest returns at most n accounts, with the largest used share of the limits each.
 func Heaviest(all map[string]Account, each Account, n int) map[string]Account {
 	if len(all) <= n {
 		return all

@@ -48,7 +48,7 @@ func TestSums(t *testing.T) {
 	})
 }
 
-// If there are too many accounts, those remain that use the most of their limits.
+// If there are too many accounts, the largest used shares of a limit remain.
 func TestHeaviest(t *testing.T) {
 	all := map[string]Account{"idle": {Sessions: 1}, "runs": {Sessions: 1, Processes: 50}, "connects": {Connections: 3}, "opens": {Sessions: 4}, "zero": {}}
 	each := Account{Sessions: 10, Processes: 100, Connections: 4}
@@ -66,7 +66,7 @@ func TestHeaviest(t *testing.T) {
 	}
 }
 
-// A report of 256 accounts, as it comes from each node every second.
+// A report of 256 accounts, as from each node every second.
 func BenchmarkSet(b *testing.B) {
 	x := new(Index)
 	var reports [2]map[string]Account
