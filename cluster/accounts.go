@@ -35,13 +35,8 @@ func (c *Cluster) accounted() map[string]Account {
 	return c.accounts
 }
 
-<<<<<<< HEAD
-// countAt records what identities use on another node. Nil: the node counts no more. A node that has left counts until it is lost, because its programs run.
+// countAt records the use of identities on another node. Nil: the node counts no more. A node that has left counts until it is lost, because its programs run.
 func (c *Cluster) countAt(id string, accounts map[string]Account) {
-=======
-// counts records the use of identities on another node. Nil: the node counts no more. A node that has left counts until it is lost, because its programs run.
-func (c *Cluster) counts(id string, accounts map[string]Account) {
->>>>>>> e880f766 (tally, cluster: plain comments)
 	if id != c.id {
 		c.elsewhere.Set(id, accounts)
 	}
