@@ -127,7 +127,7 @@ func (o *serveOptions) sections() (all []settings.Section) {
 	f.StringVar(&o.cluster.files.CA, "cluster-ca", "", "PEM `FILE` with the issuers of the certificates of nodes: whoever has one of their certificates is a node, and may act for every identity")
 	f.StringVar(&o.cluster.files.Revoked, "cluster-revoked", "", "`FILE` with a revocation list (CRL) of an issuer: nodes with these certificates are cut off within seconds")
 
-	f = section("Limits of an identity (without credentials: of an address; with --cluster: on all nodes together, docs/CLUSTER.md)")
+	f = section("Limits of an identity (or of an address; in a cluster: docs/CLUSTER.md)")
 	f.IntVar(&o.maxConnectionsEach, "max-connections-each", 0, "how many connections an identity may have, or without credentials an address; 0: no limit of its own")
 	f.IntVar(&o.maxConnectionsEachAddress, "max-connections-each-address", 0, "how many connections an address, or a user of a unix socket, may have; 0: no limit of its own")
 	f.IntVar(&o.config.MaxSessionsEach, "max-sessions-each", 0, "how many sessions an identity may have, or without credentials an address; 0: only --max-sessions counts")
