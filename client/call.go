@@ -45,6 +45,24 @@ func (c *Client) Call(ctx context.Context, method string, params, result any) er
 	return nil
 }
 
+// Go is Call without the wait. params is a value of package protocol, and result points to one, or is nil. done gets the error of Call, once: on the
+// goroutine that reads the connection, which calls Options.Notified too, or on that of the caller. done must not block.
+func (c *Client) Go(method string, params, result any, done func(error)) {
+	k := &call{method: method, params: params, result: result}
+	k.done = func() { done(k.err) }
+	c.send(k)
+}
+
+// Acknowledge tells the server that the caller has all events of a process up to seq: see Options.Notified. A cut may lose what Acknowledge
+// says: say it again when the client has resumed.
+func (c *Client) Acknowledge(processID string, seq uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.acks[processID] = max(seq, c.acks[processID])
+	c.ackDue = true
+	c.kick()
+}
+
 // ofWire reports whether the codecs of package protocol encode values of type t themselves.
 func ofWire(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {

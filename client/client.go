@@ -212,6 +212,19 @@ type Options struct {
 
 	// Log gets news on which the caller need not act. Nil: nothing is logged.
 	Log *slog.Logger
+
+	// Initialize changes what the client says in initialize, on each connection. Initialize must not call methods of the client.
+	Initialize func(*protocol.InitializeParams)
+
+	// Notified gets the notifications about processes and groups, in the order of the wire, in place of the Cmds: whoever sets
+	// Notified starts no Cmd, and acknowledges with Client.Acknowledge. decode decodes the params into a pointer, until Notified
+	// returns. An error of Notified ends the connection, and the client resumes. The goroutine that calls Notified also calls
+	// Lost, Resumed and the functions of Client.Go that follow an answer, one at a time: Notified must not block.
+	Notified func(method string, decode func(any) error) error
+
+	// Ended is called once, when the client has ended: every later call fails with err. Of a client that Dial did not return,
+	// Ended is not called. Ended must not call Close.
+	Ended func(err error)
 }
 
 // Forever as Options.ReconnectFor makes the client retry as long as the server has the session.

@@ -82,6 +82,9 @@ func (c *Client) run(conn link) {
 			if err == ErrClosed {
 				settle(conn)
 			}
+			if c.opts.Ended != nil {
+				c.opts.Ended(err)
+			}
 			return
 		}
 		c.opts.Log.Info("session resumed", "session", c.SessionID())
@@ -442,6 +445,9 @@ func (c *Client) introduction() protocol.InitializeParams {
 			proc.unnamed = false
 		}
 	}
+	if c.opts.Initialize != nil {
+		c.opts.Initialize(&p)
+	}
 	return p
 }
 
@@ -725,6 +731,9 @@ func (c *Client) answered(wire protocol.Codec, m protocol.Message) {
 
 // notified hands an event to its process. out belongs to the reader, and is reused.
 func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol.OutputNotification) error {
+	if about, _, _ := strings.Cut(m.Method, "/"); c.opts.Notified != nil && (about == "process" || about == "group") {
+		return c.opts.Notified(m.Method, func(n any) error { return wire.Unmarshal(m.Payload, n) })
+	}
 	switch m.Method {
 	case protocol.NotifyOutput:
 		*out = protocol.OutputNotification{Chunk: out.Chunk[:0]}
