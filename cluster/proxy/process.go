@@ -79,6 +79,8 @@ func (p *process) Receive(ctx actor.Context) {
 	case message.Unsubscribe:
 		p.remove(ctx, ctx.Sender())
 	case *actor.Terminated:
+		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes the last Ack, and Gone does not
+	case message.Gone:
 		p.remove(ctx, m.Who)
 	case arrived:
 		p.stream.looks()

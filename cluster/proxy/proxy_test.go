@@ -105,10 +105,10 @@ func (n *node) dial(ctx context.Context, session string) (transport.Conn, error)
 // after returns a Pass that cuts each link after it has carried so many bytes to the client.
 func after(n int64, hows ...testrelay.How) testrelay.Pass {
 	return func(l *testrelay.Link, piece int, toClient bool) (int, testrelay.How) {
-		if left := n - l.ToClient; toClient && int64(piece) > left {
-			return int(max(left, 0)), hows[l.Number%len(hows)]
+		if !toClient || int64(piece) <= n-l.ToClient {
+			return piece, testrelay.Open
 		}
-		return piece, testrelay.Open
+		return int(max(n-l.ToClient, 0)), hows[l.Number%len(hows)]
 	}
 }
 
@@ -127,12 +127,14 @@ func (s *switched) pass(_ *testrelay.Link, piece int, _ bool) (int, testrelay.Ho
 
 // host is an actor of a host: the test sends and receives for it.
 type host struct {
-	t     *testing.T
-	root  *actor.RootContext
-	pid   *actor.PID
-	proxy *actor.PID
-	got   chan any
-	token uint64
+	t      *testing.T
+	system *actor.ActorSystem
+	root   *actor.RootContext
+	pid    *actor.PID
+	proxy  *actor.PID
+	got    chan any
+	group  atomic.Value // the last news of a group
+	token  uint64
 }
 
 type (
@@ -147,15 +149,16 @@ type (
 func newHost(t *testing.T, o proxy.Options) *host {
 	t.Helper()
 	system := newSystem(t)
-	h := &host{t: t, root: system.Root, proxy: system.Root.Spawn(proxy.New(o))}
+	h := &host{t: t, system: system, root: system.Root, proxy: system.Root.Spawn(proxy.New(o))}
 	h.join()
-	t.Cleanup(func() { stop(t, h.root, h.proxy) })
+	own := h.proxy
+	t.Cleanup(func() { stop(t, h.root, own) })
 	return h
 }
 
 // another returns another host of the same proxy.
 func (h *host) another() *host {
-	other := &host{t: h.t, root: h.root, proxy: h.proxy}
+	other := &host{t: h.t, system: h.system, root: h.root, proxy: h.proxy}
 	other.join()
 	return other
 }
@@ -169,6 +172,8 @@ func (h *host) join() {
 			actors.Follow(ctx, m.process, m.from)
 		case watch:
 			ctx.Watch(m.who)
+		case actors.GroupChanged:
+			h.group.Store(m.GroupID + " " + m.State)
 		case actors.Followed:
 			got <- m
 			ctx.Respond(actors.FollowOn{})
