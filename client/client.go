@@ -216,7 +216,7 @@ type Options struct {
 	// Initialize changes what the client says in initialize, on each connection. Initialize must not call methods of the client.
 	Initialize func(*protocol.InitializeParams)
 
-	// Notified gets the notifications about processes and groups, in the order of the wire, in place of the Cmds: whoever sets
+	// Notified gets the notifications of the wire in their order, except session/evicted and session/expiring, in place of the Cmds: whoever sets
 	// Notified starts no Cmd, and acknowledges with Client.Acknowledge. decode decodes the params into a pointer, until Notified
 	// returns. An error of Notified ends the connection, and the client resumes. The goroutine that calls Notified also calls
 	// Lost, Resumed and the functions of Client.Go that follow an answer, one at a time: Notified must not block.

@@ -731,8 +731,8 @@ func (c *Client) answered(wire protocol.Codec, m protocol.Message) {
 
 // notified hands an event to its process. out belongs to the reader, and is reused.
 func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol.OutputNotification) error {
-	if about, _, _ := strings.Cut(m.Method, "/"); c.opts.Notified != nil && (about == "process" || about == "group") {
-		return c.opts.Notified(m.Method, func(n any) error { return wire.Unmarshal(m.Payload, n) })
+	if take := c.opts.Notified; take != nil && m.Method != protocol.NotifySessionEvicted && m.Method != protocol.NotifySessionExpiring {
+		return take(m.Method, func(n any) error { return wire.Unmarshal(m.Payload, n) })
 	}
 	switch m.Method {
 	case protocol.NotifyOutput:

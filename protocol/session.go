@@ -118,6 +118,8 @@ type Capabilities struct {
 	// itself. The owner gets all, with or without OnlyNamed.
 	OnlyNamed bool `json:"onlyNamed,omitempty"`
 
+	Changes bool `json:"changes,omitempty"` // send NotifySessionChanged
+
 	// Times says OutputNotification has AtMs.
 	Times bool `json:"times,omitempty"`
 }
@@ -496,6 +498,10 @@ type SessionUnshareParams struct {
 type SessionUnshareResult struct {
 	Ended bool `json:"ended"` // false: the session has no such share
 }
+
+// SessionChangedNotification says that process/list has another answer: the session has started a process for somebody else, or
+// has forgotten a process. A notification stands for all such changes since the last. (Ours.)
+type SessionChangedNotification struct{}
 
 // SessionEvictedNotification is the last message on a connection whose session was taken over, or
 // has ended. (Ours.)

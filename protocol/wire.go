@@ -22,6 +22,7 @@ const (
 	NotifyReady           = "process/ready"     // ReadyNotification, with capability ready
 	NotifyEvicted         = "process/evicted"   // EvictedNotification
 	NotifyGroupChanged    = "group/changed"     // GroupChangedNotification, with capability groups
+	NotifySessionChanged  = "session/changed"   // SessionChangedNotification, with capability changes
 	NotifySessionEvicted  = "session/evicted"   // SessionEvictedNotification
 	NotifySessionExpiring = "session/expiring"  // SessionExpiringNotification, to observers
 )
@@ -39,6 +40,7 @@ var Notifications = map[string][]any{
 	NotifyReady:                  {ReadyNotification{}},
 	NotifyEvicted:                {EvictedNotification{}},
 	NotifyGroupChanged:           {GroupChangedNotification{}},
+	NotifySessionChanged:         {SessionChangedNotification{}},
 	NotifySessionEvicted:         {SessionEvictedNotification{}},
 	NotifySessionExpiring:        {SessionExpiringNotification{}},
 	NotifyProcessOutputDelta:     {ProcessOutputDeltaNotification{}},

@@ -60,7 +60,7 @@ type Options struct {
 	// DialFor is how long Attach may take. Zero: 10 s.
 	DialFor time.Duration
 
-	// LookEvery is how often the proxy asks which processes a session has. Zero: 5 s.
+	// LookEvery is how often the proxy asks for the processes of a session, besides when the node tells of a change. Zero: 30 s.
 	LookEvery time.Duration
 }
 
@@ -69,7 +69,7 @@ func New(o Options) *actor.Props {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Buffer = cmp.Or(o.Buffer, 1<<20)
 	o.DialFor = cmp.Or(o.DialFor, 10*time.Second)
-	o.LookEvery = cmp.Or(o.LookEvery, 5*time.Second)
+	o.LookEvery = cmp.Or(o.LookEvery, 30*time.Second)
 	return actor.PropsFromProducer(func() actor.Actor { return &proxy{o: &o} }, atOnce)
 }
 

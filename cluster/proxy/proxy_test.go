@@ -376,7 +376,7 @@ func TestFollowOfAnother(t *testing.T) {
 	a := owner.attach(actors.Attach{})
 	owner.start(a.Session, program("before", "sh", "-c", "echo before; exit 3"))
 	for _, role := range []protocol.Role{protocol.RoleObserver, protocol.RoleController} {
-		h := newHost(t, proxy.Options{Dial: n.dial, LookEvery: time.Millisecond})
+		h := newHost(t, proxy.Options{Dial: n.dial, LookEvery: time.Hour})
 		there := h.attach(actors.Attach{SessionID: a.SessionID, Role: role})
 		if there.Role != role || there.SessionID != a.SessionID || len(there.Processes) == 0 || there.Processes[0].ID == "" {
 			t.Fatalf("attached %+v", there)

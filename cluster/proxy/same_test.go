@@ -214,7 +214,7 @@ func TestUnsupported(t *testing.T) {
 func TestProcessRemoved(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, actors.Config{ClosedRetention: time.Millisecond}, nil)
-	h := newHost(t, proxy.Options{Dial: n.dial, LookEvery: time.Millisecond})
+	h := newHost(t, proxy.Options{Dial: n.dial, LookEvery: time.Hour})
 	a := h.attach(actors.Attach{})
 	p := h.start(a.Session, program("p", "echo", "hello"))
 	h.root.Send(h.pid, watch{p.PID})

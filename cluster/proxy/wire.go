@@ -97,7 +97,7 @@ func (w *wire) connect(ctx context.Context) (transport.Conn, error) {
 
 // introduce changes the initialize of the client.
 func (w *wire) introduce(p *protocol.InitializeParams) {
-	p.Capabilities.Groups = true
+	p.Capabilities.Groups, p.Capabilities.Changes = true, true
 	if p.Role == "" {
 		p.Role = w.attach.Role
 	}
@@ -220,6 +220,8 @@ func (w *wire) notified(name string, decode func(any) error) error {
 		return take(decode, func(n *protocol.GapNotification) {
 			w.push(n.ProcessID, item{gap: outlog.Gap{From: n.FromSeq, To: n.ToSeq, Bytes: n.Bytes}})
 		})
+	case protocol.NotifySessionChanged:
+		w.root.Send(w.session, looks{})
 	case protocol.NotifyGroupChanged:
 		return take(decode, func(n *protocol.GroupChangedNotification) {
 			w.root.Send(w.session, message.GroupChanged{GroupChangedNotification: *n})
