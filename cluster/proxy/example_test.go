@@ -14,7 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// shepherd is an actor of a host that runs one program, and follows it. Nothing in it says where the program runs.
+// shepherd is an actor of a host that runs one program, and follows it. Nothing in shepherd says where the program runs.
 type shepherd struct {
 	sessions *actor.PID // of a troupe, or of a proxy
 	done     chan<- struct{}
@@ -65,7 +65,7 @@ func Example() {
 		actor.WithDeadLetterThrottleInterval(10 * time.Millisecond),
 	}
 
-	// The other node. It would be on another machine, and Dial would call transport.Dial.
+	// The other node. On another machine, Dial would call transport.Dial.
 	far := actor.NewActorSystem(options...)
 	troupe, err := actors.Start(far, actors.Config{})
 	if err != nil {

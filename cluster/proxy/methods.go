@@ -13,7 +13,7 @@ import (
 type method struct {
 	name   string
 	result func() any    // a pointer for the answer
-	reply  func(any) any // the Result of the Reply, from that pointer
+	reply  func(any) any // the Result of the Reply, from the pointer
 	empty  bool          // the request has no params on the wire
 }
 
@@ -29,7 +29,7 @@ func asking[R any](name string) method {
 	return m
 }
 
-// ofSession are the methods that a session answers, by the type of the Params of a Request. Starts are not among them.
+// ofSession are the methods of a session, by the type of the Params of a Request. Starts are not among them.
 var ofSession = map[reflect.Type]method{
 	reflect.TypeFor[protocol.GroupStopParams]():      of[protocol.Empty](protocol.MethodGroupStop),
 	reflect.TypeFor[protocol.SessionCloseParams]():   of[protocol.Empty](protocol.MethodSessionClose),
@@ -41,7 +41,7 @@ var ofSession = map[reflect.Type]method{
 	reflect.TypeFor[message.GroupListRequest]():      asking[protocol.GroupListResult](protocol.MethodGroupList),
 }
 
-// ofProcess are the methods that a process answers.
+// ofProcess are the methods of a process.
 var ofProcess = map[reflect.Type]method{
 	reflect.TypeFor[protocol.ProcessReadParams]():       of[protocol.ProcessReadResult](protocol.MethodProcessRead),
 	reflect.TypeFor[protocol.ProcessWriteParams]():      of[protocol.ProcessWriteResult](protocol.MethodProcessWrite),
@@ -78,8 +78,8 @@ func (m method) mayFind(params any) method {
 	return m
 }
 
-// filled returns params with the id of the process, unless it is "", and with a random id by which the node knows a repeat of the
-// request, where the host has left them empty.
+// filled returns params with the id of the process, unless process is "", and with a random id by which the node knows a repeat of the
+// request, where the host has left these members empty.
 func filled(params any, process string) any {
 	v := reflect.New(reflect.TypeOf(params)).Elem()
 	if v.Kind() != reflect.Struct {

@@ -42,7 +42,7 @@ type process struct {
 	joins   int // process/subscribe without an answer
 }
 
-// A viewer is an actor that has subscribed.
+// A viewer is an actor after its Subscribe.
 type viewer struct {
 	// Fixed by Subscribe.
 	pid  *actor.PID
@@ -96,7 +96,7 @@ func (p *process) Receive(ctx actor.Context) {
 	}
 }
 
-// viewer returns the viewer that has sent a message; nil: the sender is none.
+// viewer returns the viewer who has sent a message; nil: the sender is no viewer.
 func (p *process) viewer(ctx actor.Context) *viewer {
 	if ctx.Sender() == nil {
 		return nil
@@ -137,7 +137,7 @@ func (p *process) remove(ctx actor.Context, pid *actor.PID) {
 	p.trim()
 }
 
-// join has the node send what follows a seq.
+// join has the node send all entries after a seq.
 func (p *process) join(ctx actor.Context, v *viewer, after uint64) {
 	params := protocol.ProcessSubscribeParams{ProcessID: p.id, AfterSeq: after, OfInstance: protocol.OfInstance{Instance: p.instance}}
 	for _, v := range p.viewers {
@@ -159,7 +159,7 @@ func (p *process) joined(ctx actor.Context, m joined) {
 	p.joins--
 	v := m.of
 	if v != nil && p.viewers[message.KeyOf(v.pid)] != v {
-		return // it has left, or has subscribed again
+		return // v has left, or has subscribed again
 	}
 	if m.err != nil {
 		p.failed(ctx, v, m.err)
@@ -184,10 +184,10 @@ func (p *process) joined(ctx actor.Context, m joined) {
 	p.serve(ctx, v)
 }
 
-// failed is for a viewer that the node has refused. v may be nil: all viewers.
+// failed is for a viewer whom the node has refused. Nil v: all viewers.
 func (p *process) failed(ctx actor.Context, v *viewer, err *protocol.Error) {
 	switch err.Kind() {
-	case protocol.KindUnknownProcess: // the session finds out what has become of the process
+	case protocol.KindUnknownProcess: // the session asks for the list
 		ctx.Send(ctx.Parent(), looks{})
 	case protocol.KindEnded: // the session ends the process
 	default:
@@ -210,7 +210,7 @@ func (p *process) again(ctx actor.Context) {
 	}
 }
 
-// first returns the seq that all viewers have; ok is false if there is no viewer.
+// first returns up to where all viewers have the entries; ok is false if there is no viewer.
 func (p *process) first() (at uint64, ok bool) {
 	at = math.MaxUint64
 	for _, v := range p.viewers {
@@ -225,7 +225,7 @@ func (p *process) trim() {
 	}
 }
 
-// ack passes on what an owner, or a viewer with Hold, has. What lies between the acknowledged entries and From stays at the node.
+// ack passes on the Ack of an owner, or of a viewer with Hold. If From leaves a hole after the acknowledged entries, the Ack does not count.
 func (p *process) ack(v *viewer, m message.Ack) {
 	if (v.from.Owner || v.from.Hold) && m.From <= max(p.stream.ack(0), v.from.After) && m.To > p.stream.ack(0) {
 		p.w.client.Acknowledge(p.id, p.stream.ack(m.To))
@@ -238,7 +238,7 @@ func (p *process) serveAll(ctx actor.Context) {
 	}
 }
 
-// serve answers the Pull of v if there is something, or reads what the stream has not.
+// serve answers the Pull of v from the stream, or reads entries that the stream has dropped.
 func (p *process) serve(ctx actor.Context, v *viewer) {
 	if !v.joined || v.pull == 0 || v.reading {
 		return
@@ -252,7 +252,7 @@ func (p *process) serve(ctx actor.Context, v *viewer) {
 	}
 }
 
-// deliver sends v what follows its last entry, if there is something.
+// deliver sends v the entries, if there are any, and reports whether there were.
 func (p *process) deliver(ctx actor.Context, v *viewer, gap outlog.Gap, entries []outlog.Entry, cut bool) bool {
 	switch n := len(entries); {
 	case n > 0:
@@ -268,7 +268,7 @@ func (p *process) deliver(ctx actor.Context, v *viewer, gap outlog.Gap, entries 
 	return true
 }
 
-// fetch reads what v needs from the node.
+// fetch reads the next entries of v from the node.
 func (p *process) fetch(ctx actor.Context, v *viewer) {
 	v.reading = true
 	m := hasRead{of: v, after: v.at, result: new(protocol.ProcessReadResult)}
@@ -294,7 +294,7 @@ func (p *process) read(ctx actor.Context, m hasRead) {
 	p.deliver(ctx, v, gap, entries, false)
 }
 
-// itemsOf returns what the answer to a process/read says: a hole in it is a gap.
+// itemsOf returns the items in the answer to a process/read after a seq. A hole is a gap.
 func itemsOf(r *protocol.ProcessReadResult, after uint64) (items []item) {
 	next := after + 1
 	add := func(i item) {
@@ -343,7 +343,7 @@ func eventOf(r *protocol.ProcessReadResult, e *protocol.ReadEvent) outlog.Entry 
 	return entry
 }
 
-// end sends each viewer what is left of the stream, whether it has asked or not, and stops.
+// end sends each viewer the rest of the stream, with or without a Pull, and stops.
 func (p *process) end(ctx actor.Context, gone bool) {
 	for _, v := range p.viewers {
 		if !v.joined {

@@ -1,30 +1,30 @@
 // Package proxy lets the actors of a host use sessions of other nodes: the actor of New behaves as the actor of actors.Troupe.PID does. A
-// host sends it actors.Attach and gets actors.Attached with PIDs. Behind these PIDs is a connection to the node that has the session, and
-// none of the messages shows it: actors.Follow works on a process of another node.
+// host sends actors.Attach and gets actors.Attached with PIDs. Behind these PIDs is a connection to the node of the session, and
+// no message shows the connection: actors.Follow works on a process of another node.
 //
 // Over a cut the proxy connects again, and the session goes on: requests without an answer are repeated and done once, and viewers get every
-// entry once and in order. When the session is gone, or cannot be reached for Options.ReconnectFor, the host gets actors.Evicted and the
-// PIDs of the session and its processes stop. A host that stops is detached.
+// entry once and in order. When the session is gone, or cannot be reached for Options.ReconnectFor, the host gets actors.Evicted, and the
+// PIDs of the session and its processes stop. When a host stops, it is detached.
 //
 // # Memory
 //
-// Whoever does not Pull costs the proxy at most Options.Buffer for each process. The node sends an owner no more than the retention of the process
-// without an Ack, and then the program waits. What the buffer has dropped is read again. Only what a session sends at its end can
-// be lost to a slow viewer, if it does not fit into the buffer: its last Delivery has a Gap in its place.
+// A process of which nobody pulls costs the proxy at most Options.Buffer. The node sends an owner no more than the retention of the process
+// without an Ack, and then the program waits. Entries that the buffer has dropped are read again. A session sends the rest of its output at its end:
+// if the rest does not fit into the buffer, the last Delivery to a slow viewer has a Gap in place of the oldest entries.
 //
-// # What is not as at a troupe
+// # Differences from a troupe
 //
 //   - Attach: From and Identity must be zero. Who the host is for the other node, Options.Dial says. OpenToken holds as long as the
 //     proxy: a restart of the proxy detaches all hosts.
-//   - Attached: Starting and Removed are empty. An actor that sends Attach for the same session again gets another Attached.
+//   - Attached: Starting and Removed are empty. An Attach of the same actor for the same session is answered with another Attached.
 //   - Request: Guest must be "". SummaryRequest and SessionListRequest are not supported. At most 7/8 of the node's limit for a connection
-//     (Limits.MaxPendingRequests) wait for an answer at a time. Params without a token or an id for repeats get a random one.
+//     (Limits.MaxPendingRequests) wait for an answer at a time. An empty StartToken or RequestID becomes a random token.
 //   - Subscribe: Acked is not supported. Ack: the entries from From are acknowledged only with those before.
-//   - ProcessStarting comes together with ProcessAdded. Processes that others start or that the node forgets are noticed within Options.LookEvery. The
-//     Reason of ProcessRemoved is made here.
-//   - Resubscribe is never sent. A Delivery with Cut may have output. AtMs of events that come as they happen is when the proxy got them.
+//   - ProcessStarting comes together with ProcessAdded. An older node does not tell of processes that others start or that are forgotten: the proxy
+//     asks each Options.LookEvery. The Reason of ProcessRemoved may be the proxy's.
+//   - Resubscribe is never sent. A Delivery with Cut may have output. AtMs of a live event is when the proxy got the event.
 //
-// A refusal of this package has the kind protocol.KindUnsupported, or protocol.KindParams for params that no session or process takes.
+// A request that is not supported is answered with the kind protocol.KindUnsupported.
 package proxy
 
 import (
@@ -43,7 +43,7 @@ import (
 
 // Options are the options of New.
 type Options struct {
-	// Dial opens a connection to the node that has a session, or for "" to a node for a new session. It is called again after
+	// Dial opens a connection to the node of a session, or for "" to a node for a new session. The proxy calls Dial again after
 	// each cut. Dial runs on a goroutine, and returns soon after the end of ctx.
 	Dial func(ctx context.Context, session string) (transport.Conn, error)
 
@@ -73,7 +73,7 @@ func New(o Options) *actor.Props {
 	return actor.PropsFromProducer(func() actor.Actor { return &proxy{o: &o} }, atOnce)
 }
 
-// atOnce has a child stop when it fails: its watchers hear of that, and attach again.
+// atOnce has a child stop when the child fails: its watchers hear of the stop, and attach again.
 var atOnce = actor.WithSupervisor(actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective }))
 
 // proxy spawns a session for each Attach.
@@ -146,7 +146,7 @@ func (p *proxy) attach(ctx actor.Context, m message.Attach) {
 	p.sessions = append(p.sessions, attached{session: pid, host: host, token: m.OpenToken, id: m.SessionID})
 }
 
-// elsewhere refuses what an Attach cannot ask of another node.
+// elsewhere refuses an Attach that no other node could answer.
 func elsewhere(ctx actor.Context, m message.Attach) *protocol.Error {
 	process, ok := ctx.ActorSystem().ProcessRegistry.GetLocal(ctx.Sender().Id)
 	_, lives := process.(*actor.ActorProcess)
@@ -161,7 +161,7 @@ func elsewhere(ctx actor.Context, m message.Attach) *protocol.Error {
 	return nil
 }
 
-// unsupported is the refusal of what works only within a node.
+// unsupported refuses a request for something within a node only.
 func unsupported(format string, a ...any) *protocol.Error {
 	return protocol.Errorf(protocol.KindUnsupported, protocol.CodeInvalidRequest, format, a...)
 }
@@ -173,7 +173,7 @@ func answer(ctx actor.Context, m any) {
 	}
 }
 
-// answerDead answers requests to sessions and processes under a proxy that have stopped, until end is called.
+// answerDead answers requests to stopped sessions and processes under a proxy, until end is called.
 func answerDead(system *actor.ActorSystem, proxy *actor.PID) (end func()) {
 	under := proxy.Id + "/"
 	letters := system.EventStream.Subscribe(func(event any) {
@@ -188,7 +188,7 @@ func answerDead(system *actor.ActorSystem, proxy *actor.PID) (end func()) {
 	return func() { system.EventStream.Unsubscribe(letters) }
 }
 
-// over is the answer of a session or of a process that has stopped.
+// over is the answer of a stopped session, or of a stopped process.
 func over(who *actor.PID, params any) *protocol.Error {
 	if strings.HasPrefix(message.LastName(who), "p-") {
 		id := ""

@@ -59,7 +59,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// node is another node: a troupe behind a socket, and a network that the test cuts.
+// node is another node: a troupe behind a socket, and a network for cuts.
 type node struct {
 	troupe *actors.Troupe
 	dials  atomic.Int64
@@ -102,7 +102,7 @@ func (n *node) dial(ctx context.Context, session string) (transport.Conn, error)
 	return transport.Dial(ctx, n.url, &transport.DialOptions{Subprotocols: []string{transport.SubprotocolMsgpack}})
 }
 
-// after returns a Pass that cuts each link after it has carried so many bytes to the client.
+// after returns a Pass that cuts each link after so many bytes to the client.
 func after(n int64, hows ...testrelay.How) testrelay.Pass {
 	return func(l *testrelay.Link, piece int, toClient bool) (int, testrelay.How) {
 		if !toClient || int64(piece) <= n-l.ToClient {
@@ -112,7 +112,7 @@ func after(n int64, hows ...testrelay.How) testrelay.Pass {
 	}
 }
 
-// switched is a network that the test cuts by hand.
+// switched is a network with cuts by hand.
 type switched struct {
 	cut  atomic.Bool // all links break
 	down atomic.Bool // and new ones, too
@@ -213,7 +213,7 @@ func take[T any](h *host) T {
 	}
 }
 
-// attach attaches, and fails the test if that fails.
+// attach attaches, or fails the test.
 func (h *host) attach(m actors.Attach) actors.Attached {
 	h.t.Helper()
 	h.send(h.proxy, m)
@@ -244,7 +244,7 @@ func (h *host) ask(to *actor.PID, params any) actors.Reply {
 	}
 }
 
-// result is ask for a request that succeeds with an R.
+// result is ask for a request with the result R.
 func result[R any](h *host, to *actor.PID, params any) R {
 	h.t.Helper()
 	r := h.ask(to, params)
@@ -265,7 +265,7 @@ func (h *host) start(session *actor.PID, p protocol.ProcessStartParams) actors.P
 	return result[actors.StartResult](h, session, p).Process
 }
 
-// story is what a follower has seen.
+// story is the log as a follower has seen it.
 type story struct {
 	output strings.Builder
 	events []string
@@ -304,7 +304,7 @@ func (h *host) whole(p actors.ProcessRef, from actors.Subscribe) *story {
 	return s
 }
 
-// rest takes what comes until the end.
+// rest takes everything until the end.
 func (h *host) rest(s *story) {
 	h.t.Helper()
 	for over := false; !over; {
@@ -368,7 +368,7 @@ func common(a, b string) (n int) {
 	return n
 }
 
-// A host follows what another client has started, in each role.
+// A host follows programs of another client, in each role.
 func TestFollowOfAnother(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, actors.Config{}, nil)
@@ -404,7 +404,7 @@ func TestFollowOfAnother(t *testing.T) {
 	}
 }
 
-// What a host writes reaches the program once and in order, however often the link breaks.
+// The writes of a host reach the program once and in order, however often the link breaks.
 func TestWritesOverCuts(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, actors.Config{}, after(20_000, testrelay.FIN))
@@ -433,7 +433,7 @@ func TestWritesOverCuts(t *testing.T) {
 	}
 }
 
-// A host that does not Pull costs a bounded buffer, and the program waits for it: afterwards everything comes.
+// A host without a Pull costs a bounded buffer, and the program waits for the host: afterwards everything comes.
 func TestBackPressure(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, actors.Config{Retention: 128 << 10}, nil)
@@ -549,7 +549,7 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
-// A host that stops is detached, and the session goes on for the next one.
+// When a host stops, the session is detached, and goes on for the next host.
 func TestHostStops(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, actors.Config{}, nil)

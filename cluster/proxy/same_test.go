@@ -15,7 +15,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// A journal has the answers that a host gets.
+// A journal has the answers to a host.
 type journal struct {
 	*host
 	lines []string
@@ -143,7 +143,7 @@ func TestSameAnswers(t *testing.T) {
 	t.Logf("%d answers:\n%s", len(far.lines), strings.Join(far.lines, "\n"))
 }
 
-// What works only within a node is refused with a kind that says so.
+// Requests for something within a node only are refused as unsupported.
 func TestUnsupported(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, actors.Config{}, nil)
@@ -197,7 +197,7 @@ func TestUnsupported(t *testing.T) {
 		t.Errorf("Acked: %v", r.Err)
 	}
 
-	// The token, and the id, name the session that is there.
+	// The token, and the id, name the open session.
 	for _, m := range []actors.Attach{{OpenToken: "once", Token: 5}, {SessionID: a.SessionID, Token: 6}} {
 		again := h.attach(m)
 		if !again.Session.Equal(a.Session) || again.Token != m.Token || len(again.Processes) != 1 || !again.Processes[0].PID.Equal(p.PID) {
@@ -210,7 +210,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// A host is told of processes that the node forgets.
+// A host is told when the node forgets a process.
 func TestProcessRemoved(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, actors.Config{ClosedRetention: time.Millisecond}, nil)

@@ -21,7 +21,7 @@ type (
 		list  []protocol.ProcessInfo
 		err   *protocol.Error
 	}
-	// started is the answer to process/start or group/start, together with that to process/list.
+	// started is the answer to process/start or group/start, together with the answer to process/list.
 	started struct {
 		sender *actor.PID
 		token  uint64
@@ -52,8 +52,8 @@ type session struct {
 	processes map[string]*known
 	starting  map[string]int // ids in starts of the host without an answer
 	round     int            // counts process/list
-	listing   bool           // one has no answer
-	stale     bool           // and another one is to follow
+	listing   bool           // a process/list has no answer
+	stale     bool           // and another process/list follows
 	over      bool
 }
 
@@ -145,7 +145,7 @@ func (s *session) terminated(ctx actor.Context, who *actor.PID) {
 		ctx.Stop(ctx.Self())
 		return
 	}
-	for id, k := range s.processes { // it has failed, or is over
+	for id, k := range s.processes { // the process has failed, or is over
 		if k.pid.Equal(who) {
 			delete(s.processes, id)
 		}
@@ -243,7 +243,7 @@ func (k *known) ref() message.ProcessRef {
 const minRetention = 4 << 10
 
 func (s *session) spawn(ctx actor.Context, info *protocol.ProcessInfo, params *protocol.ProcessStartParams) *known {
-	retention := uint64(minRetention) // of a process of somebody else it may be as little
+	retention := uint64(minRetention) // a process of somebody else may have as little
 	if params != nil {
 		retention = uint64(s.w.client.Limits().RetentionBytes)
 		if params.Retention != nil && params.Retention.Bytes != nil {
@@ -267,7 +267,7 @@ func (s *session) spawn(ctx actor.Context, info *protocol.ProcessInfo, params *p
 	return s.processes[p.id]
 }
 
-// forget ends a process that the node does not have any more, and tells the host.
+// forget ends a process after the node has forgotten the process, and tells the host.
 func (s *session) forget(ctx actor.Context, id string) {
 	k := s.processes[id]
 	delete(s.processes, id)
@@ -323,7 +323,7 @@ func (s *session) ended(ctx actor.Context, err error) {
 	s.mayEnd(ctx)
 }
 
-// mayEnd stops the actor of a session that is over after its processes.
+// mayEnd stops the actor when the session is over and its processes have stopped.
 func (s *session) mayEnd(ctx actor.Context) {
 	if s.over && len(ctx.Children()) == 0 {
 		ctx.Poison(ctx.Self())
@@ -420,6 +420,6 @@ func (s *session) started(ctx actor.Context, m started) {
 	}
 	ctx.Send(m.sender, reply)
 	if m.err != nil {
-		s.list(ctx) // an id may be that of a process of somebody else
+		s.list(ctx) // an id may name a process of somebody else
 	}
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 )
 
-// stream holds the newest entries of a process between the goroutine that reads the connection and the actor of the process. An entry that
-// does not fit pushes out the oldest: a viewer that needs it reads it again. Any goroutine may call any method.
+// stream holds the newest entries of a process between the reader of the connection and the actor of the process. A new entry pushes out the oldest
+// entries if the stream is full: viewers behind read dropped entries again. Any goroutine may call any method.
 type stream struct {
 	most int // bytes
 
 	mu      sync.Mutex
 	watched bool   // there are viewers: otherwise nothing is held
-	live    bool   // what comes continues after last
+	live    bool   // the next push continues after last
 	items   []item // without a hole
 	bytes   int
-	last    uint64 // of all that has come since begin
+	last    uint64 // seq of the last push since begin, or else the seq of begin
 	known   uint64 // the process has had entries up to this seq
 	closed  bool   // known is the seq of closed
-	acked   uint64 // what an owner has acknowledged here
-	evicted string // why the node has given the process up; "": it has not
+	acked   uint64 // an owner here has acknowledged all entries up to this seq
+	evicted string // why the node has given the process up; "": the node has not
 	woken   bool   // the actor is about to look
 }
 
@@ -49,7 +49,7 @@ func (i *item) end() uint64 {
 	return i.entry.Seq
 }
 
-// begin says that what comes from now on follows seq after, and that the process has had entries up to known.
+// begin says: the next push follows seq after, and the process has had entries up to known.
 func (s *stream) begin(after, known uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,14 +64,14 @@ func (s *stream) begin(after, known uint64) {
 	s.known = max(s.known, known)
 }
 
-// cut says that nothing comes until begin.
+// cut says: pushes until begin do not count.
 func (s *stream) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live = false
 }
 
-// knows says that the process has had entries up to seq.
+// knows says: the process has had entries up to seq.
 func (s *stream) knows(seq uint64, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *stream) watch(watched bool) {
 	}
 }
 
-// push takes what has come, and reports whether to wake the actor.
+// push takes an item from the connection, and reports whether to wake the actor.
 func (s *stream) push(i item) (wake bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *stream) push(i item) (wake bool) {
 	if !s.watched || !s.live || i.end() <= s.last {
 		return false
 	}
-	if i.first() != s.last+1 { // viewers read what is missing
+	if i.first() != s.last+1 { // viewers read the missing entries
 		s.items, s.bytes = nil, 0
 	}
 	s.last = i.end()
@@ -126,15 +126,15 @@ func (s *stream) drop() {
 	s.items = s.items[1:]
 }
 
-// looks says that the actor looks now: what comes from now on wakes it.
+// looks says: the actor looks now, and the next push wakes the actor again.
 func (s *stream) looks() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.woken = false
 }
 
-// take returns what follows seq after: a gap, and then entries with up to most bytes of output, but at least one item. behind: there is nothing
-// here, and the process has more.
+// take returns the next entries after a seq: a gap, and then entries with up to most bytes of output, but at least an entry or a gap. behind: the
+// stream has nothing, and the process has more.
 func (s *stream) take(after uint64, most int) (gap outlog.Gap, entries []outlog.Entry, behind bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,14 +144,14 @@ func (s *stream) take(after uint64, most int) (gap outlog.Gap, entries []outlog.
 	return collect(s.items, after, most)
 }
 
-// comes reports whether what follows seq after is on its way, or will be when the connection is back.
+// comes reports whether the entry after a seq will be pushed, now or when the connection is back.
 func (s *stream) comes(after uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.live || s.last <= after
 }
 
-// rest is take for a stream that gets nothing more. If the process is gone, a gap stands for what is missing.
+// rest is take for a stream without further pushes. If the process is gone, a gap stands for missing entries.
 func (s *stream) rest(after uint64, most int, gone bool) (gap outlog.Gap, entries []outlog.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s *stream) rest(after uint64, most int, gone bool) (gap outlog.Gap, entrie
 	return gap, entries
 }
 
-// collect is take of items that have all that follows seq after.
+// collect is take of items without a hole after seq after.
 func collect(items []item, after uint64, most int) (gap outlog.Gap, entries []outlog.Entry, behind bool) {
 	n := 0
 	items = items[sort.Search(len(items), func(i int) bool { return items[i].end() > after }):]
@@ -194,7 +194,7 @@ func collect(items []item, after uint64, most int) (gap outlog.Gap, entries []ou
 	return gap, entries, false
 }
 
-// trim forgets what comes up to a seq: all viewers have it.
+// trim drops the items up to a seq: all viewers have these.
 func (s *stream) trim(seq uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +203,7 @@ func (s *stream) trim(seq uint64) {
 	}
 }
 
-// from returns after which seq the stream has to begin again for a viewer that is at a seq: items that are here need not come again.
+// from returns after which seq the stream begins again for a viewer at a seq: items in the stream need not come again.
 func (s *stream) from(at uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,14 +213,14 @@ func (s *stream) from(at uint64) uint64 {
 	return s.last
 }
 
-// end returns the last seq that is known.
+// end returns the last known seq.
 func (s *stream) end() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known
 }
 
-// ack records that an owner has all entries up to a seq, and returns up to where it has.
+// ack records an Ack of all entries up to a seq, and returns the highest so far.
 func (s *stream) ack(to uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +228,7 @@ func (s *stream) ack(to uint64) uint64 {
 	return s.acked
 }
 
-// removed describes the process, which the node does not have any more.
+// removed describes the process after the node has forgotten the process.
 func (s *stream) removed(id string) message.ProcessRemoved {
 	s.mu.Lock()
 	defer s.mu.Unlock()

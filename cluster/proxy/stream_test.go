@@ -9,7 +9,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// far is a process of a node, with the stream that its connection gets.
+// far is a process of a node, with the stream of its connection.
 type far struct {
 	last   uint64 // of its log
 	oldest uint64 // held
@@ -34,7 +34,7 @@ func (f *far) read(after uint64, most int) *protocol.ProcessReadResult {
 	return r
 }
 
-// Whatever the order of pushes, cuts, resumes, and viewers that are fast or slow, each viewer gets everything once and in order, and the
+// Whatever the order of pushes, cuts, resumes, and fast or slow viewers, each viewer gets everything once and in order, and the
 // stream holds no more than its bound.
 func TestStream(t *testing.T) {
 	t.Parallel()
@@ -123,7 +123,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// At the end, a viewer gets what is there, and a gap only if the rest is gone.
+// At the end, a viewer gets the held entries, and a gap only if the rest is gone.
 func TestStreamRest(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []bool{true, false} {

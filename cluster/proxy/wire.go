@@ -19,7 +19,7 @@ import (
 
 // wire is the connection of a session: its client, and where the notifications of each process go. Any goroutine may call its methods.
 type wire struct {
-	// Fixed by newWire, but for client, which is fixed before ready is closed.
+	// Fixed by newSession, and client before ready is closed.
 	o       *Options
 	attach  message.Attach
 	root    *actor.RootContext
@@ -32,7 +32,7 @@ type wire struct {
 
 	mu        sync.Mutex
 	streams   map[string]reader // by process id
-	unknown   bool              // the session has been told of a process that it does not know
+	unknown   bool              // the session has been told of an unknown process
 	stopped   bool
 	connected bool // client is set
 }
@@ -48,7 +48,7 @@ type (
 	dialed  struct{ err error }
 	resumed struct{}            // to processes, too
 	ended   struct{ err error } // the last message of the wire
-	looks   struct{}            // it is time to ask for the processes, or there are other ones
+	looks   struct{}            // ask for the processes: they may be others
 )
 
 // dial connects until ctx is done. dialed follows.
@@ -85,7 +85,7 @@ func (w *wire) dial(ctx context.Context) {
 	w.root.Send(w.session, dialed{err})
 }
 
-// connect opens a connection to the node that has the session.
+// connect opens a connection to the node of the session.
 func (w *wire) connect(ctx context.Context) (transport.Conn, error) {
 	id := w.attach.SessionID
 	if w.lost.Load() { // Dial is about to return, or has
@@ -116,7 +116,7 @@ func (w *wire) close() {
 	}
 }
 
-// cut says that the connection is lost.
+// cut says: the connection is lost.
 func (w *wire) cut() {
 	w.lost.Store(true)
 	w.mu.Lock()
@@ -142,7 +142,7 @@ func (w *wire) unroute(id string, pid *actor.PID) {
 	}
 }
 
-// listed says that the session has asked for the processes: if one that it does not know writes from now on, it looks again.
+// listed says: the session asks for the processes. If an unknown process writes from now on, the session asks again.
 func (w *wire) listed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -232,7 +232,7 @@ func (w *wire) notified(name string, decode func(any) error) error {
 
 func entry(e outlog.Entry) item { return item{entry: e} }
 
-// now is entry for an event, whose notification does not say when it was.
+// now is entry for an event: its notification has no time.
 func now(e outlog.Entry) item {
 	e.AtMs = time.Now().UnixMilli()
 	return entry(e)
