@@ -442,16 +442,32 @@ func TestBackPressure(t *testing.T) {
 	const lines = 200_000
 	p := h.start(a.Session, program("p", "seq", strconv.Itoa(lines)))
 	h.send(p.PID, actors.Subscribe{Owner: true, Explicit: true})
-	waitFor(t, "the program to wait for its owner", func() bool {
-		info := result[protocol.ProcessInfoResult](h, p.PID, protocol.ProcessInfoParams{})
-		for _, w := range info.WaitsFor {
-			if w.For == "owner" {
-				return true
+	var s story
+	other := h.another()
+	const looks = 20
+	for waits := 0; waits < looks; { // whoever has everything and acknowledges nothing
+		h.send(p.PID, actors.Pull{Bytes: 4 << 10})
+		info := result[protocol.ProcessInfoResult](other, p.PID, protocol.ProcessInfoParams{})
+		if info.Status != nil {
+			t.Fatal("the program did not wait for its owner")
+		}
+		for more := true; more; {
+			select {
+			case m := <-h.got:
+				if d, ok := m.(actors.Delivery); ok {
+					s.add(t, d.Gap, d.Entries)
+				}
+			default:
+				more = false
 			}
 		}
-		return false
-	})
-	var s story
+		for _, w := range info.WaitsFor {
+			if w.For == "owner" && s.seq+1 == info.NextSeq {
+				waits++
+			}
+		}
+	}
+	h.send(p.PID, actors.Ack{To: s.seq})
 	for over := false; !over; {
 		h.send(p.PID, actors.Pull{Bytes: 32 << 10})
 		d := take[actors.Delivery](h)
@@ -585,5 +601,56 @@ func TestHostStops(t *testing.T) {
 	result[protocol.Empty](h, b.Processes[0].PID, protocol.ProcessCloseStdinParams{})
 	if s := h.whole(b.Processes[0], actors.Subscribe{Owner: true}); s.output.String() != "hello\n" {
 		t.Errorf("%q", s.output.String())
+	}
+}
+
+// An Ack that a cut has swallowed reaches the node afterwards.
+func TestAckOverCut(t *testing.T) {
+	t.Parallel()
+	net := new(switched)
+	n := newNode(t, actors.Config{}, net.pass)
+	h := newHost(t, proxy.Options{Dial: n.dial, LookEvery: time.Hour})
+	a := h.attach(actors.Attach{})
+	p := h.start(a.Session, program("p", "echo", "hello"))
+	h.send(p.PID, actors.Subscribe{Owner: true, Explicit: true})
+	var s story
+	for over := false; !over; {
+		h.send(p.PID, actors.Pull{Bytes: 1000})
+		d := take[actors.Delivery](h)
+		over = s.add(t, d.Gap, d.Entries)
+	}
+	net.cut.Store(true)
+	h.send(p.PID, actors.Ack{To: s.seq})
+	waitFor(t, "the node to have the Ack", func() bool {
+		return result[protocol.ProcessInfoResult](h, p.PID, protocol.ProcessInfoParams{}).Unacked == 0
+	})
+	if n.dials.Load() != 2 {
+		t.Errorf("%d dials, want 2", n.dials.Load())
+	}
+}
+
+// At the end of a session, a viewer gets everything that has come, whether it pulls or not.
+func TestEndWithoutPull(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, actors.Config{}, nil)
+	h := newHost(t, proxy.Options{Dial: n.dial})
+	a := h.attach(actors.Attach{})
+	p := h.start(a.Session, program("p", "sh", "-c", "seq 100000; exec sleep 1000"))
+	h.send(p.PID, actors.Subscribe{})
+	other := h.another()
+	waitFor(t, "all output", func() bool {
+		return result[protocol.ProcessInfoResult](other, p.PID, protocol.ProcessInfoParams{}).OutputBytes == uint64(len(numbers(100_000, "\n")))
+	})
+	h.send(a.Session, actors.Request{Params: protocol.SessionCloseParams{}})
+	var s story
+	for over := false; !over; {
+		d := take[actors.Delivery](h)
+		over = s.add(t, d.Gap, d.Entries)
+		if !d.Cut {
+			t.Error("a Delivery without a Pull, and without Cut")
+		}
+	}
+	if s.output.String() != numbers(100_000, "\n") || s.gaps > 0 {
+		t.Errorf("%d bytes, %d gaps", s.output.Len(), s.gaps)
 	}
 }

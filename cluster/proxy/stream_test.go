@@ -67,12 +67,18 @@ func TestStream(t *testing.T) {
 			}
 			s.trim(slices.Min(at))
 		}
+		var push func()
 		join := func() {
 			after := s.from(slices.Min(at))
+			for range random.IntN(4) { // before the node has the request
+				if joined {
+					push()
+				}
+			}
 			f.sent, joined = after, true
 			s.begin(after, f.last)
 		}
-		push := func() {
+		push = func() {
 			if f.sent+1 < f.oldest { // dropped, to the cost of this connection
 				s.push(item{gap: outlog.Gap{From: f.sent + 1, To: f.oldest - 1}})
 				f.sent = f.oldest - 1
