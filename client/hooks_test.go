@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -56,4 +58,23 @@ func TestNotified(t *testing.T) {
 	if err := <-done; !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
+}
+
+// An idle client resumes after every cut, however long ago the first was.
+func TestIdleCuts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(nil)
+		resumed, ended := make(chan bool, 1), make(chan error, 1)
+		c := connect(t, f, &Options{Resumed: func() { resumed <- true }, Ended: func(err error) { ended <- err }})
+		for i := range 5 {
+			time.Sleep(20 * time.Second)
+			f.cut()
+			select {
+			case <-resumed:
+			case err := <-ended:
+				t.Fatalf("after cut %d: %v", i+1, err)
+			}
+		}
+		c.Close()
+	})
 }

@@ -71,7 +71,11 @@ func (c *Client) run(conn link) {
 	defer close(c.finished)
 	var pace pace
 	for {
+		began := time.Now()
 		lost := c.serve(conn)
+		if time.Since(began) >= min(attemptTimeout, c.opts.ReconnectFor) { // an idle connection makes no progress
+			pace.since = time.Time{}
+		}
 		err := c.after(lost)
 		if err == nil {
 			c.lost(lost)
@@ -182,11 +186,11 @@ func (c *Client) giveUp(err error) {
 	}
 }
 
-// A pace says how long to wait before the next attempt to resume, and when to give up. A connection
+// A pace says how long to wait before the next attempt to resume, and when to give up. A short connection
 // without progress does not reset the pace: otherwise a request that the server answers with a cut
 // would be repeated forever.
 type pace struct {
-	since    time.Time     // time of the cut
+	since    time.Time     // time of the cut; zero: the next cut resets the pace
 	delay    time.Duration // zero: no delay before the first attempt
 	attempts int           // since the cut
 }
