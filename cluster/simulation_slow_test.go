@@ -5,6 +5,7 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -162,6 +163,11 @@ func (n *simulated) news(news cluster.News) {
 	n.view.Lock()
 	defer n.view.Unlock()
 	if news.All {
+		for _, known := range n.nodes {
+			if !slices.ContainsFunc(news.Nodes, func(now cluster.Node) bool { return now.ID == known.ID }) {
+				n.gone[known.ID] = time.Now()
+			}
+		}
 		n.nodes = n.nodes[:0]
 		clear(n.index)
 	}
@@ -276,6 +282,9 @@ func fill(t *testing.T, out *table, join func(i int, id string) (cluster.Members
 			max  func(int) int64
 		}{{"equal", equalNodes}, {"two sizes", twoSizes}} {
 			for _, gateways := range []int{simulatedNodes, 1} {
+				if always && gateways == 1 {
+					continue // reports matter where many gateways do not know of each other
+				}
 				s := newSimulation(t, always, size.max, join)
 				s.run(simulatedSessions, opensPerSecond, func() { s.place(s.nodes[rand.IntN(gateways)]) })
 				tries, balance := float64(s.tries)/float64(s.opened), s.balance()
@@ -345,8 +354,19 @@ func TestSimulationInMemory(t *testing.T) {
 	})
 }
 
+// lines counts the lines of a log.
+type lines struct{ n atomic.Int64 }
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.n.Add(1)
+	return len(p), nil
+}
+
 func TestSimulationInEtcd(t *testing.T) {
-	server := testetcd.Start(t)
+	server, lost := testetcd.Start(t), &lines{}
+	defer func() {
+		t.Logf("leases that ended although their nodes lived (the machine is too busy): %d", lost.n.Load())
+	}()
 	// join gives the nodes that will crash a network of their own.
 	join := func(i int, _ string) (cluster.Membership, func()) {
 		endpoint, silent := server.Endpoint, &atomic.Bool{}
@@ -359,7 +379,7 @@ func TestSimulationInEtcd(t *testing.T) {
 			})
 			endpoint = "unix://" + relay.Addr()
 		}
-		m, err := etcd.New(etcd.Options{Endpoints: []string{endpoint}})
+		m, err := etcd.New(etcd.Options{Endpoints: []string{endpoint}, Log: slog.New(slog.NewTextHandler(lost, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
