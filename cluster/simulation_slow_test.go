@@ -362,13 +362,14 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestSimulationInEtcd(t *testing.T) {
+// inEtcd returns an etcd, and the memberships of nodes there.
+func inEtcd(t *testing.T) (server *testetcd.Server, join func(i int, id string) (cluster.Membership, func())) {
 	server, lost := testetcd.Start(t), &lines{}
-	defer func() {
-		t.Logf("leases that ended although their nodes lived (the machine is too busy): %d", lost.n.Load())
-	}()
-	// join gives the nodes that will crash a network of their own.
-	join := func(i int, _ string) (cluster.Membership, func()) {
+	t.Cleanup(func() {
+		t.Logf("leases that ended although their nodes lived, since the machine was too busy: %d", lost.n.Load())
+	})
+	// The nodes that will crash have a network of their own.
+	return server, func(i int, _ string) (cluster.Membership, func()) {
 		endpoint, silent := server.Endpoint, &atomic.Bool{}
 		if i < victims {
 			relay := testrelay.New(t, "unix", server.Socket, func(_ *testrelay.Link, n int, _ bool) (int, testrelay.How) {
@@ -385,8 +386,16 @@ func TestSimulationInEtcd(t *testing.T) {
 		}
 		return m, func() { silent.Store(true) }
 	}
-	fill(t, newTable(t, fmt.Sprintf("%d nodes, %d sessions at %d a second, etcd", simulatedNodes, simulatedSessions, opensPerSecond)), join)
+}
 
+func TestSimulationInEtcd(t *testing.T) {
+	_, join := inEtcd(t)
+	fill(t, newTable(t, fmt.Sprintf("%d nodes, %d sessions at %d a second, etcd", simulatedNodes, simulatedSessions, opensPerSecond)), join)
+}
+
+// What etcd carries, and when the others know of a crash.
+func TestSimulationOfReports(t *testing.T) {
+	server, join := inEtcd(t)
 	out := newTable(t, fmt.Sprintf("%d nodes, 80,000 sessions, of which %d end and begin each second; etcd's part", simulatedNodes, churnPerSecond))
 	fmt.Fprintln(out, "reports\tload\tputs/s\tevents to watchers/s\treceived kB/s\tsent kB/s\tCPU of etcd\tmax/mean\tdeath known p50\tmax")
 	for _, always := range []bool{false, true} {
