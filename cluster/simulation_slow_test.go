@@ -51,6 +51,8 @@ type simulated struct {
 	index map[string]int // in nodes, by id
 	sent  map[string]int64
 	gone  map[string]time.Time
+
+	crashed bool // for deaths
 }
 
 // simulation is a cluster of simulated nodes.
@@ -317,11 +319,16 @@ func (s *simulation) churn(d time.Duration) {
 // deaths crashes nodes one after the other, and returns how long each other node took to know.
 func (s *simulation) deaths() (times []time.Duration) {
 	for _, victim := range s.nodes[:victims] {
+		id, alive := victim.node.ID, s.nodes[victims:]
+		s.await("all know the victim", func(n *simulated) bool {
+			delete(n.gone, id) // on a busy machine it may have lost its lease before
+			_, known := n.index[id]
+			return known || n.crashed
+		})
 		at := time.Now()
+		victim.crashed = true
 		victim.crash()
 		victim.cancel()
-		id := victim.node.ID
-		alive := s.nodes[victims:]
 		for known := 0; known < len(alive); time.Sleep(tick) {
 			known = 0
 			for _, n := range alive {
