@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -90,7 +91,10 @@ func (e *engine) meet(ctx context.Context) (servers []*server, err error) {
 		if s.ours {
 			if err := e.until(ctx, func() (bool, error) { // the server may count the session for tools a while after its end
 				err := s.control.Call(ctx, protocol.MethodServerInfo, protocol.Empty{}, &s.before)
-				return s.before.Sessions <= first.Sessions, err
+				if err != nil || s.before.Sessions <= first.Sessions {
+					return true, err
+				}
+				return s.othersCame(ctx)
 			}); err != nil {
 				return servers, fmt.Errorf("%s: %w", url, err)
 			}
@@ -99,6 +103,15 @@ func (e *engine) meet(ctx context.Context) (servers []*server, err error) {
 		}
 	}
 	return servers, nil
+}
+
+// othersCame reports whether the server has sessions beside those of the engine. Nobody compares it then with what it was before, and waits for it.
+func (s *server) othersCame(ctx context.Context) (bool, error) {
+	var list protocol.SessionListResult
+	err := s.control.Call(ctx, protocol.MethodSessionList, protocol.SessionListParams{}, &list)
+	return slices.ContainsFunc(list.Sessions, func(other protocol.SessionSummary) bool {
+		return other.SessionID != s.control.ID() && other.Name != s.control.sessionName("tools")
+	}), err
 }
 
 // part closes the control sessions. Otherwise they would stay on the servers for detachedTTL.

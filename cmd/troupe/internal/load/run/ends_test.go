@@ -139,6 +139,28 @@ func TestOthers(t *testing.T) {
 	wantSaid(t, "problems", r.Problems)
 }
 
+// TestOthersCome: sessions that others open meanwhile hold up no load.
+func TestOthersCome(t *testing.T) {
+	url := serve(t, "ws")
+	p := testPlan(url, time.Second, plan.Part{Profile: plan.Idle, Weight: 1})
+	e, other := newTestEngine(t, p), newTestEngine(t, p)
+	e.goneWithin = time.Hour
+	dials := 0
+	e.access.Dial = func(string) (*transport.DialOptions, error) {
+		if dials++; dials == 2 { // the session for tools
+			openSession(t, other, url)
+		}
+		return nil, nil
+	}
+	servers, err := e.meet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := servers[0].before.Sessions; n < 2 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
 // TestOtherBuild: a program of another build of troupe is refused, since its streams may differ.
 func TestOtherBuild(t *testing.T) {
 	e := newTestEngine(t, testPlan(serve(t, "ws"), time.Hour, plan.Part{Profile: plan.Idle, Weight: 1}))
