@@ -53,18 +53,20 @@ Chaos, as NAME=RATE: cut (all kinds of cuts: fin, rst, mid-frame, handshake, res
 reads nothing), takeover, kill and freeze (a program), stop and kill-server (the server). For links: delay, speed and loss. All of
 it comes from the seed, so a run can be repeated.
 
-From several machines: start the same troupe load on each of them at the same time, with --json FILE, and then
-troupe load merge with the files.
+From several machines: --workers starts so many troupe load on servers, each with its part of the sessions and the rates;
+in a cluster they spread over the nodes. Their stderr comes here, and their results make one report. Machines without a server:
+start the same troupe load on each of them at the same time, with --json FILE, and then troupe load merge with the files.
 
 With a COMMAND, troupe load runs the command sessions × processes times at once. With --duration, a new run follows
 each ended run. {n} in the arguments is the number of the run, from 1 on.
 
 The exit code is 0 if every check was made and nothing was wrong; 1 if a byte or an event was wrong, a session was lost
-or never opened, a check could not be made, nothing was checked, an operation of a rate was missed, an SLO was missed or
-a command failed; 125 if the run could not be done; and 130 after ^C, which ends a run early and still prints the report.`,
+or never opened, a worker was lost, a check could not be made, nothing was checked, an operation of a rate was missed, an
+SLO was missed or a command failed; 125 if the run could not be done; and 130 after ^C, which ends a run early and still prints the report.`,
 		Example: `  troupe load
   troupe load --sessions 200 --processes 5 --profile mixed --chaos cut=20/s --duration 60s --html report.html
   troupe load --url ws://build:7766 --program /usr/bin/troupe --profile echo --rate 2000 --slo 'echo.p99<50ms'
+  troupe load --workers 4 --url wss://cluster:7766 --program /usr/bin/troupe --sessions 1000
   troupe load --processes 1000 --ramp 10s -- ./client --id {n}
   troupe load --compare before.json after.json`,
 		Annotations: exitsAsProgram,
@@ -176,7 +178,11 @@ func (o *loadFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer remove()
-	res, err := o.load(ctx, j.plan, own, stderr)
+	do := o.load
+	if j.plan.Workers > 0 {
+		do = o.loadByWorkers
+	}
+	res, err := do(ctx, j.plan, own, stderr)
 	problem, err := o.end(ctx, own, res, err)
 	if err != nil {
 		return err
@@ -380,7 +386,7 @@ func (o *loadFlags) do(ctx, hard context.Context, p plan.Plan, rec *figures.Reco
 		return command.Run(ctx, p, command.Access{Hard: hard, Dial: o.dial, Prepare: o.prepare}, rec)
 	}
 	return nil, run.Run(ctx, p, run.Access{
-		Hard: hard, Stops: o.stops, Version: version(),
+		Hard: hard, Stops: o.stops, Version: version(), Begin: o.begin,
 		Dial: func(server string) (*transport.DialOptions, error) { return o.servers[server].DialOptions() },
 	}, rec)
 }

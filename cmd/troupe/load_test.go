@@ -23,6 +23,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/oracle"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
@@ -273,7 +274,11 @@ func TestLoadUpload(t *testing.T) {
 	if _, err := os.Stat(filepath.Dir(p.Program)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is still there: %v", p.Program, err)
 	}
-	if _, err := o.script(t.Context(), first, "echo no >&2; exit 3", "", nil); err == nil || err.Error() != "exit status 3: no" {
+	err = o.on(t.Context(), first, nil, func(c *client.Client) error {
+		_, err := script(t.Context(), c, "echo no >&2; exit 3", "", nil)
+		return err
+	})
+	if err == nil || err.Error() != "exit status 3: no" {
 		t.Errorf("error %v", err)
 	}
 }
@@ -295,7 +300,7 @@ func TestLoadUploadToDeadServers(t *testing.T) {
 		o.servers[url] = &target.Target{URL: url}
 		dead = append(dead, url)
 	}
-	for i, err := range o.remove(dead, "/tmp/none") {
+	for i, err := range o.remove(dead, nil, "/tmp/none") {
 		if err == nil || !strings.Contains(err.Error(), "the run was ended at once") {
 			t.Errorf("the removal from server %d ends with %v", i, err)
 		}

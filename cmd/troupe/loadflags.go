@@ -20,6 +20,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/run"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/spec"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 )
 
@@ -35,6 +36,10 @@ type loadFlags struct {
 	copied        bool // --upload
 	pids          []int
 	timeout       time.Duration // of a command
+	labels        []string      // of the servers that get the sessions, KEY=VALUE
+
+	workersAt     string   // a URL, or a name of the config file; "": where the load goes
+	workersLabels []string // of the servers that get the workers
 
 	json, html string
 	slos       []result.SLO
@@ -49,16 +54,22 @@ type loadFlags struct {
 	argv  []string // of troupe load -- COMMAND
 	flags *pflag.FlagSet
 
-	hard    context.Context            // done when the run ends at once
-	stops   *run.Stops                 // continued before an exit in the middle of the run
-	server  atomic.Pointer[loadServer] // nil: no server was started
-	servers map[string]*target.Target  // by URL
-	own     bool                       // programs run as this user on this machine
+	begin   func(context.Context) error // of run.Access
+	hard    context.Context             // done when the run ends at once
+	stops   *run.Stops                  // continued before an exit in the middle of the run
+	server  atomic.Pointer[loadServer]  // nil: no server was started
+	servers map[string]*target.Target   // by URL
+	own     bool                        // programs run as this user on this machine
 }
 
 // register registers the flags. Flags without a field are members of the plan, by the same names.
 func (o *loadFlags) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.also, "also", nil, "put the load on this server, too: a `URL`, or a name of the config file; repeatable")
+	fs.StringArrayVar(&o.labels, "label", nil, "in a cluster, put the load on the servers with the label `KEY=VALUE`; repeatable")
+	fs.String("node", "", "in a cluster, put the load on the server with this `NAME`")
+	fs.Int("workers", 0, "share the load among `N` troupe load on servers, at most 64; default: this troupe load is alone")
+	fs.StringVar(&o.workersAt, "workers-at", "", "start the workers at this `URL`, or name of the config file; default: where the load goes")
+	fs.StringArrayVar(&o.workersLabels, "workers-label", nil, "in a cluster, start the workers on servers with the label `KEY=VALUE`; repeatable")
 	fs.Int("sessions", 10, "`N` sessions, each with its own connection; default with a COMMAND: 1")
 	fs.Int("processes", 5, "`N` processes in each session at a time; default with a COMMAND: 10")
 	fs.StringVar(&o.profile, "profile", "mixed", "what programs and clients do: `PROFILES` as in mixed, echo, or lines=3:every=50ms:size=200,echo=1")
@@ -212,10 +223,39 @@ func (o *loadFlags) plan() (p plan.Plan, err error) {
 	if o.set("server-pid") {
 		p.PIDs = o.pids
 	}
-	if err != nil {
+	if o.set("label") {
+		p.Labels = o.labels
+	}
+	if err = cmp.Or(err, o.checkWorkers(&p)); err != nil {
 		return p, err
 	}
 	return p, o.phases(&p)
+}
+
+// checkWorkers refuses what workers cannot do.
+func (o *loadFlags) checkWorkers(p *plan.Plan) error {
+	with := func(flag, why string) error {
+		return fmt.Errorf("--%s and --workers exclude each other: %s", flag, why)
+	}
+	switch {
+	case p.Workers == 0 && (o.set("workers-at") || o.set("workers-label")):
+		return errors.New("--workers-at and --workers-label say where workers start: say with --workers how many")
+	case p.Workers == 0:
+		return nil
+	case len(o.also) > 0 || len(p.Servers) > 1:
+		return with("also", "workers put the load on one address")
+	case o.set("server-pid") || len(p.PIDs) > 0:
+		return with("server-pid", "the workers may be on other machines; --metrics says what the server uses")
+	case o.set("findings"):
+		return with("findings", "each worker says where its findings are on its machine")
+	case o.workersAt != "" && o.target.URL == "" && o.target.Server == "" && len(p.Servers) == 0:
+		return errors.New("--workers-at needs --url or --server: workers elsewhere cannot reach a server of the load's own")
+	}
+	_, err := spec.Placement(o.workersLabels, "", "")
+	if err != nil {
+		err = fmt.Errorf("--workers-label: %w", err)
+	}
+	return err
 }
 
 // phases sets the phases, or stretches those of the file to --duration.

@@ -25,7 +25,7 @@ const (
 
 // serverCommands returns the commands of a server on this machine.
 func serverCommands(t *target.Flags) []*cobra.Command {
-	return []*cobra.Command{newServer(t), newServe(), newAdmin(t), newNodeCerts(), newDoctor(t), newLoad(t), newLoadProgram()}
+	return []*cobra.Command{newServer(t), newServe(), newAdmin(t), newNodeCerts(), newDoctor(t), newLoad(t), newLoadProgram(), newLoadWorker()}
 }
 
 // errUnread is the error of a write to a pipe that nobody reads any more.

@@ -89,6 +89,8 @@ type Target struct {
 
 	TLS   *tls.Config            // nil: the system's roots, and no certificate
 	Token func() (string, error) // nil: no token is sent
+
+	ca, cert, key string // the files of TLS; "": none
 }
 
 // String names the target for messages.
@@ -170,7 +172,7 @@ func (f *Flags) target(name string, s Server, from string) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Target{Name: name, URL: s.URL, From: from, TLS: config, Token: f.token(name, s)}, nil
+	return &Target{Name: name, URL: s.URL, From: from, TLS: config, Token: f.token(name, s), ca: roots, cert: cert, key: key}, nil
 }
 
 func (f *Flags) own(from string) (*Target, error) {

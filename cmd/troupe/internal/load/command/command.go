@@ -127,6 +127,10 @@ func (r *runner) lose(m *member) {
 
 // open opens the sessions, dealt to the servers in turn.
 func (r *runner) open(ctx context.Context) ([]*member, error) {
+	placement, err := r.plan.Placement()
+	if err != nil {
+		return nil, err
+	}
 	clients := make([]*member, r.plan.Sessions)
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(dialing)
@@ -138,7 +142,7 @@ func (r *runner) open(ctx context.Context) ([]*member, error) {
 			server := r.plan.Servers[i%len(r.plan.Servers)]
 			m := &member{server: server}
 			c, err := r.access.Dial(ctx, server, &client.Options{
-				Name: "troupe-load", SessionName: fmt.Sprintf("load-%d", i),
+				Name: "troupe-load", SessionName: fmt.Sprintf("load-%d", i), Placement: placement,
 				Lost: func(error) { m.away.Store(true) },
 				Resumed: func() {
 					m.away.Store(false)

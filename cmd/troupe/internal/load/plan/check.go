@@ -146,6 +146,18 @@ func (p *Plan) Check() error {
 	if n := p.Sessions * p.Processes; n > maxProcesses {
 		fault("%d sessions with %d processes each are %d processes, and the limit is %d", p.Sessions, p.Processes, n, maxProcesses)
 	}
+	if _, err := p.Placement(); err != nil {
+		fault("labels: %w", err)
+	}
+	if p.Workers > p.Sessions {
+		fault("workers is %d, and there are %d sessions: each worker needs one", p.Workers, p.Sessions)
+	}
+	if p.Workers > 0 && (p.Chaos.Stop > 0 || p.Chaos.KillServer > 0) {
+		fault("chaos.stop and chaos.kill-server end the workers with their server: leave them or the workers out")
+	}
+	if p.Workers > 0 && p.Command != nil {
+		fault("workers are for a load without a command, which needs none: the server runs it")
+	}
 	for _, pid := range p.PIDs {
 		if pid < 2 {
 			fault("pids: %d is not a process of a server", pid)

@@ -20,6 +20,13 @@ type Plan struct {
 	Sessions  int `json:"sessions" yaml:"sessions" min:"1" max:"100000"`    // each with a connection of its own; 1 or more
 	Processes int `json:"processes" yaml:"processes" min:"1" max:"1000000"` // of each session, at a time; 1 or more
 
+	// Labels (each KEY=VALUE) and Node choose the servers of a cluster that get the sessions.
+	Labels []string `json:"labels,omitempty" yaml:"labels"`
+	Node   string   `json:"node,omitempty" yaml:"node"`
+
+	// Workers is how many load generators share the load (Deal); 0: this program is the only one.
+	Workers int `json:"workers,omitempty" yaml:"workers" min:"0" max:"64"`
+
 	// Program is the path of this program on the server. "": the path of the running program, for servers of this machine.
 	Program string `json:"program,omitempty" yaml:"program"`
 

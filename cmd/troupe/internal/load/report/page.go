@@ -83,7 +83,10 @@ func fileName(id string) string {
 // kicker says in a line which run it is: its mix, its begin, how long it took, and the servers.
 func kicker(r *result.Result) string {
 	var parts []string
-	if r.Runs != nil {
+	switch {
+	case r.Plan.Workers > 0:
+		parts = append(parts, several(int64(r.Plan.Workers), "worker"))
+	case r.Runs != nil:
 		parts = append(parts, several(int64(len(r.Runs)), "run")+" together")
 	}
 	switch {

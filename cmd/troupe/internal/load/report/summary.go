@@ -81,7 +81,11 @@ func faults(r *result.Result) string {
 		list = append(list, several(int64(n), "problem"))
 	}
 	if bad := countOf(r.Runs, func(run result.Run) bool { return !run.Right }); bad > 0 {
-		list = append(list, fmt.Sprintf("%d of %s no success", bad, several(int64(len(r.Runs)), "run")))
+		word := "run"
+		if r.Plan.Workers > 0 {
+			word = "worker"
+		}
+		list = append(list, fmt.Sprintf("%d of %s no success", bad, several(int64(len(r.Runs)), word)))
 	}
 	if missed := missedSLOs(r); missed > 0 {
 		list = append(list, fmt.Sprintf("%d of %s missed", missed, several(int64(len(r.SLOs)), "SLO")))

@@ -117,14 +117,27 @@ func orNothing(s string) string {
 
 // runTable has the runs of a result that was merged.
 func runTable(r *result.Result) *table {
-	t := tableOf("runs", "Runs", column{Title: "file"}, column{Title: "host"}, column{Title: "began", Right: true}, column{Title: "seed", Right: true},
-		column{Title: "processes at once", Right: true}, column{Title: "is"})
+	t := tableOf("runs", "Runs", column{Title: "file"}, column{Title: "host"}, column{Title: "sessions", Right: true}, column{Title: "began", Right: true},
+		column{Title: "seed", Right: true}, column{Title: "processes at once", Right: true}, column{Title: "is"})
+	workers := r.Plan.Workers > 0
+	if workers {
+		t.Title, t.Columns[0].Title = "Workers", "worker"
+		t.Columns = slices.Insert(t.Columns, 1, column{Title: "node"})
+	}
 	for _, run := range r.Runs {
 		verdict := cell{"right", "good"}
 		if !run.Right {
 			verdict = cell{"no success", "bad"}
 		}
-		t.row(run.File, run.Host, "+"+show.Latency(run.Began.Sub(r.Began)), run.Seed, show.Number(run.Processes), verdict)
+		began := "+" + show.Latency(run.Began.Sub(r.Began))
+		if run.Host == "" {
+			verdict.Text, began = "lost", ""
+		}
+		row := []any{run.File, run.Host, show.Number(run.Sessions), began, run.Seed, show.Number(run.Processes), verdict}
+		if workers {
+			row = slices.Insert(row, 1, any(run.Node))
+		}
+		t.row(row...)
 	}
 	return t
 }
@@ -209,7 +222,8 @@ func usageTable(r *result.Result) *table {
 
 func planTable(r *result.Result) *table {
 	t := tableOf("plan", "Plan", column{Title: "setting"}, column{Title: "value", Text: true})
-	if r.Runs != nil {
+	each := r.Runs != nil && r.Plan.Workers == 0
+	if each {
 		t.Title = "Plan of each run"
 	}
 	p := &r.Plan
@@ -239,7 +253,7 @@ func planTable(r *result.Result) *table {
 		switch kind, isChaos := strings.CutPrefix(name, "chaos."); {
 		case isChaos:
 			chaos = append(chaos, kind+" "+s.Value)
-		case name == "seed" && r.Runs != nil: // that of one of them
+		case name == "seed" && each: // that of one of them
 		case !slices.Contains([]string{"servers", "sessions", "processes", "tty", "phases", "pids"}, name):
 			add(name, s.Value)
 		}

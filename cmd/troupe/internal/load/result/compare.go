@@ -35,7 +35,7 @@ func Compare(before, after *Result, threshold float64) Comparison {
 	for _, d := range plan.Differences(before.Plan, after.Plan) {
 		c.Differences = append(c.Differences, fmt.Sprintf("%s: %s before, %s after", d.Name, d.A, d.B))
 	}
-	if b, a := max(len(before.Runs), 1), max(len(after.Runs), 1); b != a {
+	if b, a := max(len(before.Runs), 1), max(len(after.Runs), 1); b != a && before.Plan.Workers == after.Plan.Workers {
 		c.Differences = append(c.Differences, fmt.Sprintf("runs: %d before, %d after", b, a))
 	}
 	add := func(group string, f figure, better int) {

@@ -128,9 +128,10 @@ func estimate(parts []Summary) (all Summary) {
 	return all
 }
 
-// A Part is the result of a run, and the name of its file.
+// A Part is the result of a run, and where it comes from.
 type Part struct {
-	File string
+	File string // its name; or "worker 1"
+	Node string // as in a Run
 	*Result
 }
 
@@ -141,15 +142,33 @@ type Part struct {
 // step are estimated from those of the runs. Nobody has counted the processes, sessions and connections of all runs at the same moment, so a step
 // has none of them: a note has the sum of the peaks, which is an upper bound. SLOs are left out: Run.Right has their verdict.
 func Merge(parts []Part) (*Result, error) {
-	parts = slices.SortedStableFunc(slices.Values(parts), func(a, b Part) int { return a.Began.Compare(b.Began) })
+	parts = byBegin(parts)
 	for i, p := range parts {
 		if err := p.joins(parts[:i]); err != nil {
 			return nil, err
 		}
 	}
+	m := sum(parts, ", by the clocks of their machines")
+	m.Plan.PIDs, m.Plan.Seed = nil, 0 // each run has its own
+	return m, nil
+}
+
+// MergeWorkers makes one Result of those of the workers that have shared whole. Their begins are of one clock. Otherwise MergeWorkers is as Merge.
+func MergeWorkers(whole plan.Plan, parts []Part) *Result {
+	m := sum(byBegin(parts), "")
+	m.Plan = whole.Redacted()
+	return m
+}
+
+func byBegin(parts []Part) []Part {
+	return slices.SortedStableFunc(slices.Values(parts), func(a, b Part) int { return a.Began.Compare(b.Began) })
+}
+
+// sum adds up parts, which are in the order of their begins. clocks says in a note of which clocks the begins are.
+func sum(parts []Part, clocks string) *Result {
 	m := &Result{Version: Version, Began: parts[0].Began, LoadBegan: math.MaxInt64, Plan: parts[0].Plan, Servers: []Server{},
 		Counts: map[string]int64{}, Latency: map[string]*hist.H{}, Errors: map[string]int64{}}
-	m.Plan.Servers, m.Plan.PIDs, m.Plan.Seed = nil, nil, 0 // each run has its own
+	m.Plan.Servers = nil // add collects them
 	all := make([]*Result, len(parts))
 	atOnce, measured := 0, map[string]bool{}
 	for i, p := range parts {
@@ -172,9 +191,9 @@ func Merge(parts []Part) (*Result, error) {
 	slices.SortStableFunc(m.Findings, func(a, b oracle.Finding) int { return cmp.Compare(a.At, b.At) })
 	m.Findings = slices.Clip(m.Findings[:min(len(m.Findings), MaxFindings)])
 	m.Seconds, m.Step = mergeSeconds(all)
-	m.Notes = append([]string{fmt.Sprintf("The %d runs began within %s of each other, by the clocks of their machines. Their peaks of processes at once add up to %s, an upper bound: they may have come at different moments.",
-		len(parts), show.Latency(parts[len(parts)-1].Began.Sub(m.Began)), show.Number(atOnce))}, m.Notes...)
-	return m, nil
+	m.Notes = append([]string{fmt.Sprintf("The %d runs began within %s of each other%s. Their peaks of processes at once add up to %s, an upper bound: they may have come at different moments.",
+		len(parts), show.Latency(parts[len(parts)-1].Began.Sub(m.Began)), clocks, show.Number(atOnce))}, m.Notes...)
+	return m
 }
 
 // add adds what is exact in the sum of two results, and the texts.
@@ -234,7 +253,7 @@ func load(p plan.Plan) plan.Plan {
 
 // run describes the run of p.
 func (p Part) run() Run {
-	run := Run{File: p.File, Began: p.Began, Seed: p.Plan.Seed, Right: p.Right()}
+	run := Run{File: p.File, Node: p.Node, Sessions: p.Plan.Sessions, Began: p.Began, Seed: p.Plan.Seed, Right: p.Right()}
 	if len(p.Hosts) > 0 {
 		run.Host = p.Hosts[0].Name
 	}

@@ -12,13 +12,13 @@ import (
 // Version is the version of the JSON form.
 const Version = 1
 
-// A Result is a run, or several runs that Merge has added up.
+// A Result is a run, or several runs that Merge or MergeWorkers has added up.
 type Result struct {
 	Version int           `json:"version"`
 	Began   time.Time     `json:"began"`
 	Took    time.Duration `json:"took"` // in nanoseconds
 	Plan    plan.Plan     `json:"plan"`
-	Runs    []Run         `json:"runs,omitempty"` // by Began: the runs that Merge has added up, and Plan is the plan of each; nil: this is one run
+	Runs    []Run         `json:"runs,omitempty"` // by Began: the runs that were added up; nil: this is one run. Plan is the plan of each, or with Plan.Workers that of all together
 
 	// The phases lasted from LoadBegan to LoadEnded, both since Began. Before, sessions were opened; after, ends were awaited and
 	// leftovers searched. LoadEnded 0: until the end of the run.
@@ -91,10 +91,12 @@ const (
 	MaxFindings = 100
 )
 
-// A Run is one of the runs that Merge has added up.
+// A Run is one of the runs that Merge or MergeWorkers has added up.
 type Run struct {
-	File      string    `json:"file"` // of its result
-	Host      string    `json:"host"` // of its load generator
+	File      string    `json:"file"`           // of its result; or "worker 1"
+	Node      string    `json:"node,omitempty"` // the id of the node where the worker ran; "": no node of a cluster
+	Host      string    `json:"host"`           // of its load generator; "": the worker was lost
+	Sessions  int       `json:"sessions,omitempty"`
 	Began     time.Time `json:"began"`
 	Seed      uint64    `json:"seed"`
 	Processes int       `json:"processes"` // the most at once, at the end of a step

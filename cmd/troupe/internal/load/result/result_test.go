@@ -345,7 +345,7 @@ func TestRight(t *testing.T) {
 func TestMerge(t *testing.T) {
 	began := time.Unix(1000, 0)
 	part := func(host string, late time.Duration, echo time.Duration) Part {
-		return Part{host + ".json", &Result{
+		return Part{File: host + ".json", Result: &Result{
 			Version: Version, Began: began.Add(late), LoadBegan: time.Second, LoadEnded: 2 * time.Second, Took: 3 * time.Second, Hosts: []Host{{Name: host}}, Servers: []Server{{URL: "ws://a"}},
 			Plan:   plan.Plan{Sessions: 20, Servers: []string{"ws://a"}, Seed: uint64(late), PIDs: []int{7}},
 			Counts: map[string]int64{Starts: 10, CheckedBytes: 60}, Latency: map[string]*hist.H{Echo: histOf(echo, echo)}, Step: time.Second,
@@ -375,7 +375,10 @@ func TestMerge(t *testing.T) {
 	if m.Version != Version || !m.Began.Equal(began) || m.Took != 3900*time.Millisecond || m.Plan.Sessions != 20 || len(m.Hosts) != 2 || len(m.Servers) != 1 || len(m.Plan.Servers) != 1 {
 		t.Errorf("the head is %+v", m)
 	}
-	wantRuns := []Run{{"a.json", "a", began, 0, 3, false}, {"b.json", "b", began.Add(900 * time.Millisecond), 900_000_000, 3, false}}
+	wantRuns := []Run{
+		{File: "a.json", Host: "a", Sessions: 20, Began: began, Processes: 3},
+		{File: "b.json", Host: "b", Sessions: 20, Began: began.Add(900 * time.Millisecond), Seed: 900_000_000, Processes: 3},
+	}
 	if !reflect.DeepEqual(m.Runs, wantRuns) {
 		t.Errorf("the runs are %+v, want %+v", m.Runs, wantRuns)
 	}
@@ -462,6 +465,25 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// The results of workers are added up although their parts of the load differ, and have the plan of the whole.
+func TestMergeWorkers(t *testing.T) {
+	began := time.Unix(1000, 0)
+	whole := plan.Plan{Sessions: 3, Workers: 2, Seed: 7, Servers: []string{"ws://a"}, Phases: []plan.Phase{{Duration: plan.Duration(time.Second)}}}
+	var parts []Part
+	for i, p := range whole.Deal() {
+		parts = append(parts, Part{File: fmt.Sprint("worker ", i+1), Node: "n-x", Result: &Result{
+			Began: began.Add(-time.Duration(i) * time.Hour), Took: time.Second, Plan: p, Counts: map[string]int64{CheckedBytes: 5}, Hosts: []Host{{Name: "h"}}, Notes: []string{"a note"},
+		}})
+	}
+	m := MergeWorkers(whole, parts)
+	if !reflect.DeepEqual(m.Plan, whole) || m.Counts[CheckedBytes] != 10 || !m.Right() || len(m.Runs) != 2 || m.Runs[0].File != "worker 2" || m.Runs[0].Sessions != 2 || m.Runs[1].Sessions != 1 || m.Runs[1].Node != "n-x" {
+		t.Errorf("%+v", m)
+	}
+	if strings.Contains(m.Notes[0], "clocks") || m.Notes[1] != "worker 2: a note" {
+		t.Errorf("%q", m.Notes)
+	}
+}
+
 // Only runs of the same load are added up.
 func TestMergeRefuses(t *testing.T) {
 	run := func(seed uint64, change ...func(*Result)) *Result {
@@ -481,15 +503,15 @@ func TestMergeRefuses(t *testing.T) {
 		"b began 1 s after the end of a":                            {run(1), run(1, func(r *Result) { r.Began = r.Began.Add(2 * time.Second) })},
 		"b is the sum of several runs":                              {run(1), run(2, func(r *Result) { r.Runs = []Run{{}} })},
 	} {
-		if m, err := Merge([]Part{{"a", pair[0]}, {"b", pair[1]}}); err == nil || !strings.Contains(err.Error(), want) {
+		if m, err := Merge([]Part{{File: "a", Result: pair[0]}, {File: "b", Result: pair[1]}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v, %v; want %q", m, err, want)
 		}
 	}
-	if _, err := Merge([]Part{{"a", run(1, command("x", "1"))}, {"b", run(2, command("x", "2"))}}); err != nil {
+	if _, err := Merge([]Part{{File: "a", Result: run(1, command("x", "1"))}, {File: "b", Result: run(2, command("x", "2"))}}); err != nil {
 		t.Errorf("commands that tell the machines apart: %v", err)
 	}
 	stops := func(r *Result) { r.Plan.Chaos = plan.Chaos{Stop: 1, KillServer: 1, StallFor: 5} }
-	if _, err := Merge([]Part{{"a", run(1, stops)}, {"b", run(2)}}); err != nil {
+	if _, err := Merge([]Part{{File: "a", Result: run(1, stops)}, {File: "b", Result: run(2)}}); err != nil {
 		t.Errorf("one machine stops the server: %v", err)
 	}
 }
@@ -500,7 +522,7 @@ func merged(t *testing.T, runs ...*Result) *Result {
 	var parts []Part
 	for i, r := range runs {
 		r.Plan.Seed, r.Took = uint64(i), time.Second
-		parts = append(parts, Part{fmt.Sprint(i), r})
+		parts = append(parts, Part{File: fmt.Sprint(i), Result: r})
 	}
 	m, err := Merge(parts)
 	if err != nil {

@@ -4,6 +4,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/figures"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/profile"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
@@ -158,6 +160,50 @@ func TestOthersCome(t *testing.T) {
 	}
 	if n := servers[0].before.Sessions; n < 2 {
 		t.Errorf("%d sessions", n)
+	}
+}
+
+// TestBegin: a load begins when Begin returns, and an error of Begin ends the run with nothing left.
+func TestBegin(t *testing.T) {
+	url := serve(t, "ws")
+	p := testPlan(url, 100*time.Millisecond, plan.Part{Profile: plan.Spawn, Weight: 1})
+	begun := false
+	wantRight(t, runPlan(t.Context(), t, p, Access{Begin: func(context.Context) error {
+		begun = true
+		return nil
+	}}, nil))
+	if !begun {
+		t.Error("Begin was not called")
+	}
+	rec, err := figures.New(p, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Close()
+	never := errors.New("never")
+	if err := Run(t.Context(), p, Access{Begin: func(context.Context) error { return never }}, rec); !errors.Is(err, never) || rec.Now().Counts[result.Sessions] != 0 {
+		t.Errorf("error %v, counts %v", err, rec.Now().Counts)
+	}
+	c, err := newTestEngine(t, p).open(t.Context(), sessionOptions{name: "look", server: url, control: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list protocol.SessionListResult
+	if err := c.Call(t.Context(), protocol.MethodSessionList, protocol.SessionListParams{}, &list); err != nil || len(list.Sessions) != 1 {
+		t.Errorf("%v: the server has the sessions %+v", err, list.Sessions)
+	}
+}
+
+// TestPlacement: a load says for which server of a cluster its sessions are.
+func TestPlacement(t *testing.T) {
+	p := testPlan(serve(t, "ws"), time.Second, plan.Part{Profile: plan.Idle, Weight: 1})
+	p.Labels, p.Node = []string{"zone=a"}, "n1"
+	params, _ := newTestEngine(t, p).newSession(sessionOptions{name: "s0", server: p.Servers[0]}).introduction()
+	if w := params.Placement; w == nil || w.Node != "n1" || w.Labels["zone"] != "a" {
+		t.Errorf("placement %+v", w)
+	}
+	if _, err := newTestEngine(t, p).meet(t.Context()); err == nil || !strings.Contains(err.Error(), "placement is for a cluster") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -327,6 +327,7 @@ func (s *session) introduction() (protocol.InitializeParams, []cursor) {
 	if s.sid == "" {
 		ttl := uint64(detachedTTL / time.Millisecond)
 		p.Session = protocol.SessionOptions{Name: s.sessionName(s.name), DetachedTTLMs: &ttl}
+		p.Placement, _ = s.plan.Placement() // of a plan that was checked
 		return p, nil
 	}
 	id := s.sid

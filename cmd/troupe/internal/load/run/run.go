@@ -58,6 +58,9 @@ type Access struct {
 	Version string
 
 	Stops *Stops // gets the servers that chaos stops; nil: nobody asks
+
+	// Begin is called once the servers have answered, and the load begins when Begin returns. An error ends the run. nil: at once.
+	Begin func(context.Context) error
 }
 
 const (
@@ -116,6 +119,12 @@ func Run(ctx context.Context, p plan.Plan, a Access, r *figures.Recorder) error 
 	servers, err := e.meet(ctx)
 	if err != nil {
 		return err
+	}
+	if a.Begin != nil {
+		if err := a.Begin(ctx); err != nil {
+			e.part(servers)
+			return err
+		}
 	}
 	before := e.rec.Use(e.meters) // with the control sessions, and after the first program: a server may keep what that needs
 	steps := e.rec.Steps(e.meters)
