@@ -160,7 +160,9 @@ func (s *server) withTools(ctx context.Context, use func(c *session) error) erro
 		return err
 	}
 	err = use(c)
-	if failed := c.close(ctx); err == nil && !errors.Is(failed, profile.ErrAnswer) {
+	ending, cancel := context.WithTimeout(s.control.hard, partFor+s.control.answerWithin) // also if ctx is done
+	defer cancel()
+	if failed := c.close(ending); err == nil && !errors.Is(failed, profile.ErrAnswer) {
 		err = failed
 	}
 	return err

@@ -207,6 +207,25 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
+// TestToolsInterrupted: the session for tools ends on the server, also if the run is interrupted.
+func TestToolsInterrupted(t *testing.T) {
+	url := serve(t, "ws")
+	e := newTestEngine(t, testPlan(url, time.Hour, plan.Part{Profile: plan.Idle, Weight: 1}))
+	control, err := e.open(t.Context(), sessionOptions{name: "control", server: url, control: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s := server{url: url, control: control, ours: true}
+	if err := s.withTools(ctx, func(*session) error { cancel(); return context.Cause(ctx) }); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	var list protocol.SessionListResult
+	if err := control.Call(t.Context(), protocol.MethodSessionList, protocol.SessionListParams{}, &list); err != nil || len(list.Sessions) != 1 {
+		t.Errorf("%v: the server has the sessions %+v", err, list.Sessions)
+	}
+}
+
 // TestOtherBuild: a program of another build of troupe is refused, since its streams may differ.
 func TestOtherBuild(t *testing.T) {
 	e := newTestEngine(t, testPlan(serve(t, "ws"), time.Hour, plan.Part{Profile: plan.Idle, Weight: 1}))
