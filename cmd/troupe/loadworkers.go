@@ -33,7 +33,7 @@ import (
 const (
 	workerTTL   = 2 * time.Minute  // of a worker's session without this program
 	workerStart = 2 * time.Minute  // for a worker to say that it can begin, and the time of an answer of the server under load
-	workerEnd   = 15 * time.Second // for the end of a worker's session, and for a signal to get there
+	workerEnd   = 15 * time.Second // for the end of a worker that need not begin, for the end of a session, and for a signal to get there
 	workerHard  = 5 * time.Second  // for the result of a worker, once the run ends at once
 	// workerSlack is how long a worker may run beyond the time of its phases. troupe load itself gives up earlier, at each of its steps.
 	workerSlack = 10 * time.Minute
@@ -52,7 +52,8 @@ type loadWorker struct {
 	program string // the path of troupe there
 	cmd     *client.Cmd
 	in      io.WriteCloser
-	out     *bufio.Reader
+	pipe    io.Closer     // of stdout
+	out     *bufio.Reader // of pipe
 	errs    *prefixed
 	ahead   time.Duration // what to add to a time of the worker's clock for that of ours
 	started time.Time     // by our clock
@@ -94,6 +95,7 @@ func (o *loadFlags) loadByWorkers(ctx context.Context, p plan.Plan, own *loadSer
 	}
 	defer remove()
 	if err := o.startWorkers(ctx, workers); err != nil {
+		o.dismissWorkers(workers)
 		return nil, err
 	}
 	if nodes := nodesOf(workers); nodes != "" {
@@ -309,7 +311,7 @@ func (w *loadWorker) start(ctx context.Context, token string, job workerJob) err
 	if err != nil {
 		return err
 	}
-	w.out = bufio.NewReader(io.LimitReader(out, maxWorkerResult))
+	w.pipe, w.out = out, bufio.NewReader(io.LimitReader(out, maxWorkerResult))
 	if err := w.cmd.Start(ctx); err != nil {
 		return err
 	}
@@ -371,6 +373,7 @@ func (o *loadFlags) workersResult(ctx context.Context, p plan.Plan, workers []*l
 func (w *loadWorker) result() (*result.Result, error) {
 	text, err := io.ReadAll(w.out)
 	w.in.Close()
+	w.pipe.Close() // at the limit, there is more
 	if err != nil {
 		return nil, err
 	}
@@ -420,6 +423,24 @@ func signalWorkers(workers []*loadWorker, sig protocol.Signal) {
 			w.cmd.Signal(ctx, sig) // a worker that cannot be reached is lost soon
 		}()
 	}
+}
+
+// dismissWorkers ends workers that need not begin, and gives them time to close their sessions on the server under load.
+func (o *loadFlags) dismissWorkers(workers []*loadWorker) {
+	ctx, cancel := o.within(workerEnd, removeAtOnce)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, w := range workers {
+		if w.cmd != nil {
+			all.Go(func() {
+				if w.cmd.Signal(ctx, protocol.SignalInterrupt) == nil {
+					go io.Copy(io.Discard, w.out)
+					w.cmd.Wait(ctx)
+				}
+			})
+		}
+	}
+	all.Wait()
 }
 
 // leaveWorkers closes the connections to the workers, and does not wait: nothing more comes from them.

@@ -355,3 +355,22 @@ func TestLoadWorkersCannot(t *testing.T) {
 	}
 	wantNoSessions(t, url)
 }
+
+// If a worker ends before the begin, the others do not begin, and leave nothing.
+func TestLoadWorkersDismissed(t *testing.T) {
+	t.Parallel()
+	url, _ := startServer(t)
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	// The first worker ends when the second one uses its server.
+	script := "#!/bin/sh\nif [ $1 != load-worker ]; then : >" + dir + "/used\nelif mkdir " + dir + "/first 2>/dev/null; then\nuntil [ -e " + dir +
+		"/used ]; do sleep 0.01; done\necho no room >&2; exit 3\nfi\nexec " + os.Args[0] + ` "$@"` + "\n"
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := loads(t, "--url", url, "--workers", "2", "--program", program, "--duration", "1000s")
+	if code != exitFailed || out != "" || !strings.Contains(errs, "load-worker: exit status 3: no room") || !strings.Contains(errs, ": no room\n") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errs)
+	}
+	wantNoSessions(t, url)
+}
