@@ -43,6 +43,8 @@ type server struct {
 	url     string
 	control *session
 	ours    bool
+	node    string                    // the name of its node in a cluster; "": it is alone
+	late    bool                      // met after the load: before is not known
 	before  protocol.ServerInfoResult // of ours
 	alone   bool                      // before and after the run, our server had no session but control; fixed by leaveServer
 }
@@ -67,6 +69,7 @@ func (e *engine) meet(ctx context.Context) (servers []*server, err error) {
 		}
 		servers = append(servers, s)
 		s.ours = s.control.Ours()
+		_, s.node = nodeOf(s.control.ID())
 		e.rec.Server(result.Server{URL: url, Name: s.control.hello.Server.Name, Version: s.version()})
 		var first protocol.ServerInfoResult
 		if s.ours {
@@ -155,7 +158,7 @@ func (s *server) withTools(ctx context.Context, use func(c *session) error) erro
 	if !s.ours {
 		return use(s.control)
 	}
-	c, err := s.control.open(ctx, sessionOptions{name: "tools", server: s.url, control: true})
+	c, err := s.control.open(ctx, sessionOptions{name: "tools", server: s.url, control: true, node: s.node})
 	if err != nil {
 		return err
 	}
@@ -371,10 +374,52 @@ func (e *engine) leave(servers []*server) {
 	for url, errs := range l.unknown {
 		e.rec.Problem(fmt.Sprintf("%s: the process lists of %d sessions are not known, so processes may be left: %v", url, len(errs), errs[0]))
 	}
-	for _, s := range servers {
+	others := e.otherNodes(ctx, servers)
+	for _, s := range slices.Concat(servers, others) {
 		wait.Go(func() { e.leaveServer(ctx, s, l.closed) })
 	}
 	wait.Wait()
+	e.part(others)
+}
+
+// otherNodes opens a control session on each node of a cluster that has a session of the seats, and none of servers.
+func (e *engine) otherNodes(ctx context.Context, servers []*server) (others []*server) {
+	known := make(map[string]bool) // by id
+	for _, s := range servers {
+		id, _ := nodeOf(s.control.ID())
+		known[id] = true
+	}
+	for _, seat := range e.seats {
+		now := seat.now()
+		if now == nil {
+			continue
+		}
+		id, name := nodeOf(now.ID())
+		if known[id] {
+			continue
+		}
+		known[id] = true
+		control, err := e.open(ctx, sessionOptions{name: "control", server: now.server, control: true, node: name})
+		if err != nil {
+			e.rec.Problem(fmt.Sprintf("%s, node %s: cannot look for what is left: %v", now.server, name, err))
+			continue
+		}
+		others = append(others, &server{url: now.server, control: control, ours: true, node: name, late: true})
+	}
+	return others
+}
+
+// nodeOf returns the id of a node, and its name, from the id of a session. "": the server is in no cluster.
+func nodeOf(session string) (id, name string) {
+	id = session[:max(strings.LastIndexByte(session, '.'), 0)]
+	return id, id[:max(strings.LastIndexByte(id, '-'), 0)]
+}
+
+func (s *server) String() string {
+	if s.node == "" {
+		return s.url
+	}
+	return s.url + ", node " + s.node
 }
 
 // leaving is the outcome for the sessions of the seats.
@@ -418,10 +463,10 @@ func (e *engine) leaveSession(ctx context.Context, s *session, l *leaving) {
 // leaveServer looks for remains of the run on a server. closed has the closed sessions.
 func (e *engine) leaveServer(ctx context.Context, s *server, closed map[string]bool) {
 	left := func(session, format string, a ...any) {
-		e.rec.Found(oracle.Finding{Kind: oracle.Left, Server: s.url, Session: session, At: time.Since(e.began), Detail: fmt.Sprintf(format, a...)})
+		e.rec.Found(oracle.Finding{Kind: oracle.Left, Server: s.String(), Session: session, At: time.Since(e.began), Detail: fmt.Sprintf(format, a...)})
 	}
 	failed := func(what string, err error) {
-		e.rec.Problem(fmt.Sprintf("%s: cannot look for %s: %v", s.url, what, err))
+		e.rec.Problem(fmt.Sprintf("%v: cannot look for %s: %v", s, what, err))
 	}
 	var err error
 	if s.ours {
@@ -442,11 +487,11 @@ func (e *engine) leaveServer(ctx context.Context, s *server, closed map[string]b
 	case err != nil:
 		failed("programs that are left", err)
 	case len(pids) > 0 && lost > 0 && !s.ours:
-		e.rec.Note(fmt.Sprintf("%s: %d programs are left, and %d sessions were lost: the server ends their programs later", s.url, len(pids), lost))
+		e.rec.Note(fmt.Sprintf("%v: %d programs are left, and %d sessions were lost: the server ends their programs later", s, len(pids), lost))
 	case len(pids) > 0:
 		left("", "%d programs of this run are left, with the pids %v", len(pids), pids[:min(len(pids), 20)])
 	}
-	if !s.ours {
+	if !s.ours || s.late {
 		return
 	}
 	var after protocol.ServerInfoResult
@@ -459,8 +504,8 @@ func (e *engine) leaveServer(ctx context.Context, s *server, closed map[string]b
 	case err != nil:
 		failed("children and descriptors that are left", err)
 	case !s.alone:
-		e.rec.Note(fmt.Sprintf("%s has other sessions (%d before the run, %d after): nobody compared its children and descriptors with those before the run",
-			s.url, s.before.Sessions-1, after.Sessions-1))
+		e.rec.Note(fmt.Sprintf("%v has other sessions (%d before the run, %d after): nobody compared its children and descriptors with those before the run",
+			s, s.before.Sessions-1, after.Sessions-1))
 	case after.Children > s.before.Children:
 		left("", "the server has %d children after the run, and had %d before", after.Children, s.before.Children)
 	}

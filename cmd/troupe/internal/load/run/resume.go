@@ -327,7 +327,9 @@ func (s *session) introduction() (protocol.InitializeParams, []cursor) {
 	if s.sid == "" {
 		ttl := uint64(detachedTTL / time.Millisecond)
 		p.Session = protocol.SessionOptions{Name: s.sessionName(s.name), DetachedTTLMs: &ttl}
-		p.Placement, _ = s.plan.Placement() // of a plan that was checked
+		if p.Placement, _ = s.plan.Placement(); s.node != "" { // a plan that was checked has no error
+			p.Placement = &protocol.Placement{Node: s.node}
+		}
 		return p, nil
 	}
 	id := s.sid

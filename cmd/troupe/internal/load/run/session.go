@@ -93,6 +93,7 @@ type sessionOptions struct {
 	chaos  plan.Chaos // the link of its connections
 	seed   uint64
 	id     string // the id of a session to take over; "": open a new session
+	node   string // the name of the node of a new session; "": as the plan says
 
 	// control: the session is for the engine itself. A control session is in no count, and opens at the first attempt or not at all.
 	control bool
