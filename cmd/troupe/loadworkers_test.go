@@ -266,7 +266,7 @@ func TestLoadWorkers(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t)
 	for _, how := range []string{"", "--upload"} {
-		args := strings.Fields("--url " + url + " --workers 2 --sessions 3 --processes 2 --profile echo --rate 30 --arrival even --duration 1s --seed 7 --json - " + how)
+		args := strings.Fields("--url " + url + " --workers 2 --sessions 3 --processes 2 --profile echo --rate 30 --arrival even --may-miss 100% --duration 1s --seed 7 --json - " + how)
 		code, out, errs := loads(t, args...)
 		var r result.Result
 		if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 || !r.Right() {
