@@ -20,6 +20,7 @@ import (
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/internal/testca"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -373,4 +374,27 @@ func TestLoadWorkersDismissed(t *testing.T) {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errs)
 	}
 	wantNoSessions(t, url)
+}
+
+// Workers reach a server that wants a token and a certificate of its client, and their arguments have neither.
+func TestLoadWorkersCredentials(t *testing.T) {
+	ca := testca.New(t)
+	cert, key := ca.Server(t, "server")
+	mine, myKey := ca.Server(t, "me")
+	const token = "a-token-of-the-test-with-32-letters"
+	url, _ := startServer(t, "--listen", "wss://127.0.0.1:0", "--tls-cert", testca.File(t, "cert", cert), "--tls-key", testca.File(t, "key", key),
+		"--tls-client-ca", testca.File(t, "clients", ca.PEM), "--auth-token-file", testca.File(t, "tokens", "me "+token+"\n"))
+	t.Setenv("TROUPE_TOKEN", token)
+	list := filepath.Join(t.TempDir(), "list")
+	program := filepath.Join(t.TempDir(), "program")
+	script := "#!/bin/sh\necho \"$*\" >>" + list + "\nexec " + os.Args[0] + ` "$@"` + "\n"
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := loads(t, "--url", url, "--tls-ca", testca.File(t, "ca", ca.PEM), "--tls-cert", testca.File(t, "mine", mine), "--tls-key", testca.File(t, "mykey", myKey),
+		"--workers", "2", "--sessions", "2", "--processes", "1", "--profile", "idle", "--duration", "100ms", "--program", program)
+	args, err := os.ReadFile(list)
+	if err != nil || code != 0 || strings.Count(string(args), "load-worker\n") != 2 || strings.Contains(string(args), token) {
+		t.Errorf("exit code %d, stdout %q, stderr %q, %v, programs %q", code, out, errs, err, args)
+	}
 }
