@@ -75,6 +75,9 @@ func (s source) environ(more ...string) []string {
 	return append([]string{fmt.Sprint("SOURCE_DATE_EPOCH=", s.date.Unix()), "TZ=UTC", "LC_ALL=C"}, more...)
 }
 
+// tags leave out gRPC's page of traces, which nothing serves: its templates would add 5 MB.
+const tags = "grpcnotrace"
+
 // build builds the static, stripped binary for an architecture, and returns its path.
 func (s source) build(ctx context.Context, o options, work, arch string) (string, error) {
 	path := filepath.Join(work, "troupe-"+arch)
@@ -85,7 +88,7 @@ func (s source) build(ctx context.Context, o options, work, arch string) (string
 	if !o.dynamic {
 		env = append(env, "CGO_ENABLED=0")
 	}
-	if _, err := run(ctx, s.root, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -X main.release="+s.full, "-o", path, "./cmd/troupe"); err != nil {
+	if _, err := run(ctx, s.root, env, "go", "build", "-trimpath", "-buildvcs=false", "-tags="+tags, "-ldflags=-s -w -X main.release="+s.full, "-o", path, "./cmd/troupe"); err != nil {
 		return "", err
 	}
 	if o.dynamic {
