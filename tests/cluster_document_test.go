@@ -55,3 +55,16 @@ wait
 		t.Logf("%s", out)
 	}
 }
+
+// TestClusterMessages sends what docs/protocol/cluster.md sends.
+func TestClusterMessages(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/protocol/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := startCluster(t, []string{"a", "b"}, nil)
+	if found := converse(t, string(text), nodes[0].url); found < 17 {
+		t.Errorf("docs/protocol/cluster.md has only %d messages", found)
+	}
+}

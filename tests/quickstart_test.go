@@ -81,13 +81,20 @@ func TestQuickstartClient(t *testing.T) {
 	}
 }
 
-// TestQuickstartMessages sends what QUICKSTART.md sends, and compares the messages of a server with those of the document. There, ✂ is a
-// cut, and … stands for further members, or for the rest of the id of the session.
+// TestQuickstartMessages sends what QUICKSTART.md sends, and compares the messages of a server with those of the document.
 func TestQuickstartMessages(t *testing.T) {
 	t.Parallel()
-	s := startServer(t)
+	if found := converse(t, quickstart(t), startServer(t).url); found < 20 {
+		t.Errorf("QUICKSTART.md has only %d messages", found)
+	}
+}
+
+// converse sends what a document sends, and compares the messages of a server with those of the document. There, ✂ is a cut, and … stands for further
+// members, or for the rest of an id. converse returns the number of messages.
+func converse(t *testing.T, document, url string) (found int) {
+	t.Helper()
 	dial := func() *websocket.Conn {
-		ws, _, err := websocket.DefaultDialer.Dial(s.url, nil)
+		ws, _, err := websocket.DefaultDialer.Dial(url, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,13 +103,13 @@ func TestQuickstartMessages(t *testing.T) {
 	}
 	ws := dial()
 	var unmatched []obj // messages of the server: answers and notifications have no order among each other
-	session, found := "", 0
-	lines := regexp.MustCompile(`(?m)^    ([→←✂])(.*(?:\n       .*)*)`).FindAllStringSubmatch(quickstart(t), -1)
+	session := ""
+	lines := regexp.MustCompile(`(?m)^    ([→←✂])(.*(?:\n       .*)*)`).FindAllStringSubmatch(document, -1)
 	for _, line := range lines {
 		text := regexp.MustCompile(`\s*\n\s+`).ReplaceAllString(strings.TrimSpace(line[2]), "")
 		switch found++; line[1] {
 		case "→":
-			text = regexp.MustCompile(`"[0-9a-f]{8}-…"`).ReplaceAllString(text, `"`+session+`"`)
+			text = regexp.MustCompile(`"[0-9a-z]{1,8}-…"`).ReplaceAllString(text, `"`+session+`"`)
 			if err := ws.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
 				t.Fatal(err)
 			}
@@ -136,15 +143,29 @@ func TestQuickstartMessages(t *testing.T) {
 			}
 		}
 	}
-	if found < 20 {
-		t.Errorf("QUICKSTART.md has only %d messages", found)
-	}
+	return found
 }
 
 // covers returns an error if a member of want is missing in got or has another value, and unless more also if got has other members.
-// A string that ends with … stands for each longer string.
+// A string that ends with … stands for each longer string, and after the beginning of a UUID for each string.
 func covers(got, want any, more bool) error {
 	if text, ok := want.(string); ok && strings.HasSuffix(text, "…") {
+		begins := regexp.MustCompile("^[0-9a-f]{8}-$").ReplaceAllString(strings.TrimSuffix(text, "…"), "")
+		if was, ok := got.(string); !ok || !strings.HasPrefix(was, begins) {
+			return fmt.Errorf("%v, want %v", got, want)
+		}
+		return nil
+	}
+	if list, ok := want.([]any); ok {
+		was, ok := got.([]any)
+		if !ok || len(was) != len(list) {
+			return fmt.Errorf("%v, want %v", got, want)
+		}
+		for i := range list {
+			if err := covers(was[i], list[i], more); err != nil {
+				return fmt.Errorf("%d: %w", i, err)
+			}
+		}
 		return nil
 	}
 	w, ok := want.(map[string]any)
