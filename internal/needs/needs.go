@@ -32,6 +32,7 @@ const (
 	needDescriptors need = "the descriptors of another process"
 	needNamespaces  need = "user namespaces"
 	needNewProc     need = "a new /proc in user namespaces"
+	needTUN         need = "/dev/net/tun"
 	needLandlock    need = "Landlock"
 	needProcesses   need = "many processes"
 	needKernelLog   need = "the log of the kernel"
@@ -42,8 +43,8 @@ const (
 // excused has, for each environment of CI, the needs that it lacks for certain.
 var excused = map[string][]need{
 	"true":      {},
-	"user":      {needRoot, needMount, needFUSE, needCgroup, needController, needDescriptors, needKernelLog},
-	"container": {needMount, needFUSE, needCgroup, needController, needDescriptors, needNewProc, needProcesses, needKernelLog},
+	"user":      {needRoot, needMount, needFUSE, needCgroup, needController, needDescriptors, needTUN, needKernelLog},
+	"container": {needMount, needFUSE, needCgroup, needController, needDescriptors, needNewProc, needTUN, needProcesses, needKernelLog},
 }
 
 // lack ends the test because the machine lacks a need: by a skip, or in CI as a failure.

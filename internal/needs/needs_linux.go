@@ -160,3 +160,13 @@ func Processes(t testing.TB, n int) {
 		lack(t, needProcesses, fmt.Sprintf("RLIMIT_NPROC is %d, and the test starts up to %d processes and threads", limit.Cur, n))
 	}
 }
+
+// TUN asks for /dev/net/tun, from which a process makes network devices in a namespace of its own.
+func TUN(t testing.TB) {
+	t.Helper()
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		lack(t, needTUN, err.Error())
+	}
+	unix.Close(fd)
+}
