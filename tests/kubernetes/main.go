@@ -1,5 +1,5 @@
-// Command kubernetes checks manifests of Kubernetes as a cluster would: by the types of its API, and whether what they name is there. It prints
-// what each container runs, as JSON, a line each.
+// Command kubernetes checks manifests of Kubernetes as a cluster would: by the types of its API, and whether the names in them exist. It prints
+// the command of each container, as JSON, a line each.
 //
 // The module is one of its own, so that troupe has nothing of Kubernetes.
 package main
@@ -54,7 +54,7 @@ type manifests struct {
 
 type set struct{ *apps.StatefulSet }
 
-// decoder refuses members that the API does not have, and members twice.
+// decoder refuses members unknown to the API, and members twice.
 func decoder() (runtime.Decoder, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(apps.AddToScheme(scheme), core.AddToScheme(scheme), policy.AddToScheme(scheme)); err != nil {
@@ -141,7 +141,7 @@ func (m *manifests) check() error {
 	return errors.Join(all...)
 }
 
-// isName checks the name of an object that is part of a DNS name.
+// isName checks the name of an object in a DNS name.
 func isName(kind, name string) error {
 	if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
 		return fmt.Errorf("%s %q: %s", kind, name, strings.Join(wrong, ", "))
@@ -159,7 +159,7 @@ func (m *manifests) selected(of map[string]string) *set {
 	return nil
 }
 
-// check finds names of volumes, ports and services that are not there, and selectors that do not select.
+// check finds names of volumes, ports and services without an object, and selectors without a match.
 func (s set) check(m *manifests) error {
 	var all []error
 	wrong := func(format string, a ...any) {
@@ -216,7 +216,7 @@ func (s set) check(m *manifests) error {
 	return errors.Join(all...)
 }
 
-// hasPort reports whether a container has the port. 0: the port is as the other one.
+// hasPort reports whether a container has the port. 0: the same port.
 func (s set) hasPort(port intstr.IntOrString, otherwise int32) bool {
 	if port == (intstr.IntOrString{}) {
 		port = intstr.FromInt32(otherwise)
@@ -231,7 +231,7 @@ func (s set) hasPort(port intstr.IntOrString, otherwise int32) bool {
 	return false
 }
 
-// A command is what a container runs, in pod 0 of its set.
+// A command is the command of a container, in pod 0 of its set.
 type command struct {
 	Args    []string          `json:"args"`
 	PreStop []string          `json:"preStop"`
