@@ -16,7 +16,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
-// kubernetesCommand is a line of ./kubernetes: what a container of a manifest runs.
+// kubernetesCommand is a line of ./kubernetes: the command of a container.
 type kubernetesCommand struct {
 	Args, PreStop, Empty []string
 	Grace                int64             // seconds
