@@ -3,9 +3,11 @@ package cluster
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -329,28 +331,32 @@ func (c *Cluster) forget() {
 }
 
 const (
-	// verifyTime is how long a node that has left may take to answer: it may live, and have lost only who tells of it.
+	// verifyTime is how long the machine of a node that has left may take to take a connection: the node may live, and have lost only who tells of it.
 	verifyTime = 400 * time.Millisecond
+	// secondSYN is when a second connection is tried: the network may have lost the first packet.
+	secondSYN = 150 * time.Millisecond
+	// answerTime is how long such a node may take to say who it is. A node that is busy, or stopped, is not lost: its programs are there.
+	answerTime = 2 * time.Second
 	// verifyEvery is the time between two looks at such a node.
 	verifyEvery = time.Second
 )
 
-// verify asks a node that has left, until it does not answer any more: then it is lost, and connections to it end. So a node that cannot reach the
+// verify looks at a node that has left, until nobody is there: then the node is lost, and connections to it end. So a node that cannot reach the
 // membership keeps its clients, as long as this node reaches it.
 func (c *Cluster) verify(n Node) {
 	for {
-		ctx, cancel := context.WithTimeout(c.ctx, verifyTime)
-		answer, err := c.ask(ctx, n)
-		cancel()
+		answer, err := c.lives(n)
 		c.mu.Lock()
 		m := c.known[n.ID]
 		over := c.ctx.Err() != nil || m == nil || m.left.IsZero()
-		if !over && err != nil {
+		switch {
+		case over:
+		case err != nil:
 			m.lose(time.Now())
 			over = true
 			c.countAt(n.ID, nil)
 			c.o.Log.Warn("a node is lost, and its sessions with it", "node", n.ID, "err", err)
-		} else if !over {
+		case answer.ID != "":
 			c.countAt(n.ID, answer.Accounts)
 		}
 		c.mu.Unlock()
@@ -365,6 +371,44 @@ func (c *Cluster) verify(n Node) {
 		case <-time.After(verifyEvery):
 		}
 	}
+}
+
+// lives returns why a node is lost; nil: it lives, or hangs. An answer without an id: it hangs.
+func (c *Cluster) lives(n Node) (answer Node, err error) {
+	if err := c.taken(n.Address); err != nil {
+		return Node{}, err
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, answerTime)
+	defer cancel()
+	switch answer, err = c.ask(ctx, n); {
+	case err == nil:
+		return answer, nil
+	case errors.Is(err, errOther), errors.Is(err, errRevoked):
+		return Node{}, err
+	}
+	c.o.Log.Info("a node that has left takes connections, and does not answer", "node", n.ID, "err", err)
+	return Node{}, nil
+}
+
+// taken returns an error if nobody takes a connection at an address.
+func (c *Cluster) taken(address string) error {
+	ctx, cancel := context.WithTimeout(c.ctx, verifyTime)
+	defer cancel()
+	results := make(chan error, 2)
+	try := func() {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		results <- err
+	}
+	go try()
+	second := time.AfterFunc(secondSYN, try)
+	err := <-results
+	if second.Stop() || err == nil {
+		return err // a refusal, or a connection
+	}
+	return <-results
 }
 
 // cutIf cuts cables.

@@ -84,7 +84,7 @@ const (
 // MaxSessions, otherwise small nodes would be drawn too often. The score is the largest used share of the node
 // (Load.used), plus the sessions that this gateway has sent to the node since the node's last
 // report (sent), as a share of its MaxSessions. So a burst between two reports does not go to a single node. The node with the id self, where the
-// gateway runs, competes as well, and wins ties. The other nodes follow by score.
+// gateway runs, competes as well, and wins ties, unless it has more sessions. The other nodes follow by score.
 //
 // With a key, rendezvous hashing makes the order: each node has a rank of its own for the key. If a node leaves or is full, only
 // the keys whose first node it was move. Nodes are ranked by their names, so keys return to a restarted node.
@@ -101,7 +101,8 @@ func choose(nodes []Node, w Wish, self string, sent func(id string) int64, rando
 		if w.Key != "" {
 			c.score = n.rank(w.Key)
 		} else {
-			c.score = n.Load.used() + shareOf(sent(n.ID), n.Load.bound())
+			more := sent(n.ID)
+			c.score, c.filled = n.Load.used()+shareOf(more, n.Load.bound()), shareOf(n.Load.Sessions+more, n.Load.bound())
 		}
 		order = append(order, c)
 	}
@@ -125,6 +126,8 @@ func choose(nodes []Node, w Wish, self string, sent func(id string) int64, rando
 type candidate struct {
 	node  *Node
 	score float64
+	// filled is the share of the sessions, with those sent.
+	filled float64
 }
 
 // compete returns the index of the winner in order, which is sorted by score.
@@ -134,7 +137,7 @@ func compete(order []candidate, self string, random func(n int) int) int {
 		best = min(best, draw(order, best, random))
 	}
 	own := slices.IndexFunc(order, func(c candidate) bool { return c.node.ID == self })
-	if own >= 0 && order[own].score <= order[best].score+tie {
+	if own >= 0 && order[own].score <= order[best].score+tie && order[own].filled <= order[best].filled {
 		return own
 	}
 	return best

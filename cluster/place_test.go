@@ -76,8 +76,9 @@ func TestChooseOrder(t *testing.T) {
 		{name: "sent to a small node", nodes: 2, change: func(n []Node) { n[0].Load.MaxSessions = 100 },
 			sent: map[string]int64{"a0-id": 2, "a1-id": 5}, want: "a1 a0"},
 		{name: "this node of equals", nodes: 4, self: "a3-id", drawn: []int{0, 0}, want: "a3 a0 a1 a2"},
-		{name: "this node of almost equals", nodes: 4, change: func(n []Node) { n[3].Load.Sessions = 10 }, self: "a3-id", want: "a3 a0 a1 a2"},
-		{name: "another node if this one is worse", nodes: 4, change: func(n []Node) { n[3].Load.Sessions = 11 }, self: "a3-id", want: "a0 a1 a2 a3"},
+		{name: "this node of almost equals", nodes: 4, change: func(n []Node) { n[3].Load.CPU = 0.01 }, self: "a3-id", want: "a3 a0 a1 a2"},
+		{name: "another node if this one has more sessions", nodes: 4, change: func(n []Node) { n[3].Load.Sessions = 1 }, self: "a3-id", want: "a0 a1 a2 a3"},
+		{name: "another node if this one is worse", nodes: 4, change: func(n []Node) { n[3].Load.CPU = 0.011 }, self: "a3-id", want: "a0 a1 a2 a3"},
 		{name: "this node without the label", nodes: 2, change: func(n []Node) { n[0].Labels = map[string]string{"gpu": "true"} },
 			wish: Wish{Labels: map[string]string{"gpu": "true"}}, self: "a1-id", want: "a0"},
 		{name: "all labels", nodes: 3, change: func(n []Node) {

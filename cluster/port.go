@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -111,10 +112,13 @@ func (c *Cluster) call(ctx context.Context, method, address, name, path string, 
 	return json.Unmarshal(body, answer)
 }
 
+// errOther means: another incarnation is at the address of a node.
+var errOther = errors.New("another node is there")
+
 // ask asks a known node for itself. Another incarnation at its address is an error.
 func (c *Cluster) ask(ctx context.Context, n Node) (now Node, err error) {
 	if err = c.call(ctx, http.MethodGet, n.Address, n.Name, pathNode, &now); err == nil && now.ID != n.ID {
-		err = fmt.Errorf("node %s is at %s now", now.ID, n.Address)
+		err = fmt.Errorf("node %s is at %s now: %w", now.ID, n.Address, errOther)
 	}
 	return now, err
 }
