@@ -23,8 +23,6 @@ type Front struct {
 	backends []string
 	turn     int
 	taken    map[string]int // connections so far
-	reset    context.Context
-	resetAll context.CancelFunc
 }
 
 // Front starts a front at an address of a machine, HOST:PORT, until the test ends. Backends are HOST:PORT.
@@ -36,7 +34,6 @@ func (l *Lab) Front(m *Machine, addr string, backends ...string) *Front {
 	}
 	over, stop := context.WithCancel(context.Background())
 	f := &Front{Addr: listener.Addr().String(), machine: m, over: over, backends: backends, taken: make(map[string]int)}
-	f.reset, f.resetAll = context.WithCancel(over)
 	f.all.Go(func() {
 		for {
 			client, err := listener.Accept()
@@ -61,15 +58,6 @@ func (f *Front) Set(backends ...string) {
 	f.backends = backends
 }
 
-// Reset resets all connections, as a front that starts again. Clients may come back at once.
-func (f *Front) Reset() {
-	f.mu.Lock()
-	reset := f.resetAll
-	f.reset, f.resetAll = context.WithCancel(f.over)
-	f.mu.Unlock()
-	reset()
-}
-
 // Taken returns how many connections a backend has got.
 func (f *Front) Taken(backend string) int {
 	f.mu.Lock()
@@ -80,16 +68,13 @@ func (f *Front) Taken(backend string) int {
 // join connects a client to a backend, until both directions have ended. If no backend accepts, the client gets a reset.
 func (f *Front) join(client *net.TCPConn) {
 	defer client.Close()
-	f.mu.Lock()
-	reset := f.reset
-	f.mu.Unlock()
 	server := f.dial()
 	if server == nil {
 		client.SetLinger(0)
 		return
 	}
 	defer server.Close()
-	defer context.AfterFunc(reset, func() { end(client, server) })()
+	defer context.AfterFunc(f.over, func() { end(client, server) })()
 	var both sync.WaitGroup
 	both.Go(func() { pass(server, client) })
 	both.Go(func() { pass(client, server) })

@@ -320,14 +320,10 @@ func (n *node) drain() {
 	if out, err := n.admin("drain", "--for", "10m"); err != nil {
 		n.t.Fatalf("drain node %s: %v\n%s", n.name, err, out)
 	}
-	refused := 0
 	eventually(n.t, "the drained node "+n.name+" sends new sessions to others", func() bool {
 		cl, err := n.open(n.address(), nil)
 		if err != nil {
-			if refused++; refused == 1 {
-				n.t.Logf("right after the drain of node %s: %v", n.name, err)
-			}
-			return false
+			n.t.Fatalf("right after the drain of node %s: %v", n.name, err)
 		}
 		defer cl.Close()
 		ctx, cancel := context.WithTimeout(n.t.Context(), patience)
