@@ -185,9 +185,9 @@ var metrics = []metric{
 	{"troupe_mailbox_depth", "Messages behind the one that an actor begins with; one of 16 messages is looked at.", nil, histogram,
 		func(e *env.Env, to emitter) { to.histogram(e.Meters.Mailbox.Read()) }},
 
-	{"troupe_cluster_nodes", "Nodes of the cluster that this one knows, by state: ready, draining, unheard (nobody tells of the node, and it answers) or lost within the last hour.", []string{"state"}, gauge,
+	{"troupe_cluster_nodes", "Nodes of the cluster that this one knows, by state: ready, draining, unheard (nobody tells of the node, and its machine takes connections), ended (it was drained) or lost, within the last hour.", []string{"state"}, gauge,
 		inCluster(func(c config.Cluster, to emitter) {
-			now := map[string]float64{"ready": 0, "draining": 0, "unheard": 0, "lost": 0}
+			now := map[string]float64{"ready": 0, "draining": 0, "unheard": 0, "ended": 0, "lost": 0}
 			for _, n := range c.Members().Nodes {
 				now[n.State()]++
 			}

@@ -127,8 +127,8 @@ const (
 
 // New returns a node that is no member yet. The ids of its server's sessions begin with ID.
 func New(o Options) (*Cluster, error) {
-	if !validName(o.Name) {
-		return nil, fmt.Errorf("the name of a node has 1 to %d lower-case letters, digits and hyphens, and a letter or digit at both ends: %q", longestName, o.Name)
+	if err := CheckName(o.Name); err != nil {
+		return nil, err
 	}
 	credentials, err := o.Files.open(o.Name, o.Log)
 	if err != nil {
@@ -155,6 +155,16 @@ func (c *Cluster) knows(id string) bool {
 	return id != c.id && c.known[id] != nil && !c.known[id].isLost()
 }
 
+// Problem implements config.Cluster.
+func (c *Cluster) Problem() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed == nil {
+		return ""
+	}
+	return c.failed.Error()
+}
+
 // Counts implements config.Cluster.
 func (c *Cluster) Counts() *meters.Cluster { return &c.counts }
 
@@ -167,10 +177,13 @@ func (c *Cluster) Log() *slog.Logger { return c.o.Log }
 // longestName is the length of the longest name of this node, in bytes.
 const longestName = 40
 
-func validName(name string) bool {
+// CheckName returns why no node may have a name.
+func CheckName(name string) error {
 	inner := strings.Trim(name, "-")
-	return name != "" && len(name) <= longestName && len(inner) == len(name) &&
-		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+	if name == "" || len(name) > longestName || len(inner) != len(name) || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return fmt.Errorf("%q is no name of a node: take 1 to %d lower-case letters, digits and hyphens, with a letter or digit at both ends", name, longestName)
+	}
+	return nil
 }
 
 // nameOf returns the name in the id of a node.
@@ -264,12 +277,15 @@ func (c *Cluster) news(n News) {
 	var left []Node
 	c.mu.Lock()
 	if n.Err != nil {
-		if c.failed == nil {
+		if c.failed == nil || c.failed.Error() != n.Err.Error() {
 			c.o.Log.Warn("the cluster goes on with what it knows: nobody tells which nodes there are", "err", n.Err)
 		}
 		c.failed = n.Err
 		c.mu.Unlock()
 		return
+	}
+	if c.failed != nil {
+		c.o.Log.Info("hears again which nodes there are")
 	}
 	c.failed = nil
 	now := time.Now()
@@ -308,7 +324,7 @@ func (c *Cluster) news(n News) {
 	}
 	c.mu.Unlock()
 	for _, node := range left {
-		c.o.Log.Warn("a node has left", "node", node.ID, "address", node.Address)
+		c.o.Log.Info("nobody tells of a node any more", "node", node.ID, "address", node.Address)
 		c.done.Go(func() { c.verify(node) }) // called by Run, before done is awaited
 	}
 }
@@ -355,7 +371,11 @@ func (c *Cluster) verify(n Node) {
 			m.lose(time.Now())
 			over = true
 			c.countAt(n.ID, nil)
-			c.o.Log.Warn("a node is lost, and its sessions with it", "node", n.ID, "err", err)
+			if m.Draining {
+				c.o.Log.Info("a drained node has ended", "node", n.ID)
+			} else {
+				c.o.Log.Warn("a node is lost, and its sessions with it", "node", n.ID, "err", err)
+			}
 		case answer.ID != "":
 			c.countAt(n.ID, answer.Accounts)
 		}
@@ -437,6 +457,8 @@ func (c *Cluster) Lost(session string) string {
 	switch m := c.known[node]; {
 	case m == nil:
 		return fmt.Sprintf("its node %s is none of this cluster, and its programs have ended with it", printable(node))
+	case m.isLost() && m.Draining:
+		return fmt.Sprintf("its node %s was drained, and has ended at %s", node, m.left.UTC().Format(time.RFC3339))
 	case m.isLost():
 		return fmt.Sprintf("its node %s is lost since %s: its programs have ended, or nobody can reach them", node, m.left.UTC().Format(time.RFC3339))
 	}

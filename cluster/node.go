@@ -30,7 +30,7 @@ type Load struct {
 	MaxSessions int64 `json:"maxSessions"`
 	Processes   int64 `json:"processes"` // that run; a node has no bound of its own
 
-	CPU       float64 `json:"cpu"`         // the tasks that run or wait, of each processor: 1 is a processor's worth
+	CPU       float64 `json:"cpu"`         // the busy part of the processors, 0 to 1
 	Memory    int64   `json:"memoryBytes"` // in use on the machine, or in its cgroup
 	MaxMemory int64   `json:"maxMemoryBytes"`
 	Files     int64   `json:"files"` // descriptors of the server

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -21,13 +22,19 @@ import (
 
 // Members implements config.Cluster.
 func (c *Cluster) Members() protocol.ClusterNodesResult {
+	own := c.self()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	result := protocol.ClusterNodesResult{Nodes: []protocol.ClusterNode{}}
 	if c.failed != nil {
 		result.Problem = c.failed.Error()
 	}
-	for _, m := range c.known {
+	known := c.known
+	if c.known[c.id] == nil { // nobody has told yet
+		known = maps.Clone(c.known)
+		known[c.id] = &member{Node: own, lost: make(chan struct{})}
+	}
+	for _, m := range known {
 		l := m.Load
 		n := protocol.ClusterNode{
 			ID: m.ID, Name: m.Name, Self: m.ID == c.id, Address: m.Address, Version: m.Version, Labels: m.Labels, Draining: m.Draining, Lost: m.isLost(),

@@ -38,9 +38,11 @@ type ClusterNode struct {
 	MaxFiles       int64   `json:"maxFiles"`
 }
 
-// State returns ready, draining, unheard (nobody tells of the node any more, and it still answers) or lost.
+// State returns ready, draining, unheard (nobody tells of the node any more, and its machine still takes connections), ended (it was drained) or lost.
 func (n *ClusterNode) State() string {
 	switch {
+	case n.Lost && n.Draining:
+		return "ended"
 	case n.Lost:
 		return "lost"
 	case n.LeftAtMs != 0:

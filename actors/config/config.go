@@ -198,6 +198,8 @@ type Cluster interface {
 	ID() string
 	// Lost returns why there is no session with an id, if that is known; "": the session has ended.
 	Lost(session string) string
+	// Problem says why nobody tells which nodes there are; "": somebody does.
+	Problem() string
 	// Counts are for metrics.
 	Counts() *meters.Cluster
 	// Members returns the nodes.

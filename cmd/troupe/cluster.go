@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -52,6 +53,9 @@ func (f *clusterFlags) check() (err error) {
 		if ip := net.ParseIP(host); ip != nil {
 			f.listen = f.advertise
 		}
+	}
+	if _, err := netip.ParseAddrPort(f.listen); err != nil {
+		return fmt.Errorf("--cluster-listen %q: write IP:PORT, because a name can mean any address: %w", f.listen, err)
 	}
 	if f.files.Certificate == "" || f.files.Key == "" || f.files.CA == "" {
 		return errors.New("--cluster needs --cluster-cert, --cluster-key and --cluster-ca: troupe node-certs makes them")
@@ -142,6 +146,9 @@ func (f *clusterFlags) etcd(kind, list string) (func(*cluster.Cluster) (cluster.
 func (f *clusterFlags) open(o *serveOptions, held *hold.Server, log *slog.Logger, connections func() map[string]int) (*cluster.Cluster, error) {
 	if f.membership == nil {
 		return nil, nil
+	}
+	if o.users == "" && !o.config.RequireSandbox {
+		log.Warn("programs of clients can read the key of this node, and with it act for everybody on all nodes: run them as other users (--users-file) or in sandboxes (--require-sandbox)")
 	}
 	return cluster.New(cluster.Options{
 		Name: f.node, Incarnation: held.Incarnation(), Address: f.advertise, Listen: f.listen, Labels: f.parsed,

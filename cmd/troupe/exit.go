@@ -89,6 +89,9 @@ func failure(err error) (int, error) {
 		return 0, nil
 	}
 	if errors.Is(err, client.ErrSessionGone) {
+		if gone, ok := errors.AsType[*protocol.Error](err); ok && gone.Advice() != "" { // the server knows why
+			return exitFailed, fmt.Errorf("the session is lost with all its programs: %s", gone.Advice())
+		}
 		return exitFailed, fmt.Errorf("the session is lost with all its programs: the server was restarted, or closed the session meanwhile (%w)", err)
 	}
 	if _, ok := errors.AsType[*transport.RefusedError](err); ok {

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/b6f6fdd7/troupe/cluster"
 )
 
 // Files that troupe node-certs makes, beside NAME.pem and NAME-key.pem for each node.
@@ -36,7 +38,7 @@ func newNodeCerts() *cobra.Command {
 		Use:   "node-certs [flags] DIRECTORY NODE...",
 		Short: "Make the certificates of the nodes of a cluster",
 		Long: `Makes a certificate and a key for each NODE in the DIRECTORY: NODE.pem and NODE-key.pem. The first time, it also makes their issuer, ca.pem
-and ca-key.pem. Copy ca.pem and its own two files to each node. Keep ca-key.pem to yourself: whoever has it can make a node, and a node may act for everybody.
+ca-key.pem and an empty revoked.pem. Copy ca.pem, revoked.pem and its own two files to each node. Keep ca-key.pem to yourself: whoever has it can make a node, and a node may act for everybody.
 
 With --revoke, the certificates of the nodes get into revoked.pem: copy the file to all nodes (--cluster-revoked), and they cut the
 nodes off within seconds. A new certificate for the same NODE is not revoked.`,
@@ -47,7 +49,12 @@ nodes off within seconds. A new certificate for the same NODE is not revoked.`,
 			if lasts < time.Hour || lasts > caLasts {
 				return wrong("--valid %v: choose 1h to %v", lasts, caLasts)
 			}
-			c, err := openCA(args[0])
+			for _, name := range args[1:] {
+				if err := cluster.CheckName(name); err != nil {
+					return usageError{err}
+				}
+			}
+			c, err := openCA(args[0], revoke)
 			if err != nil {
 				return err
 			}
@@ -76,8 +83,11 @@ type nodeCA struct {
 	key  *ecdsa.PrivateKey
 }
 
-// openCA opens the issuer in dir, or makes one.
-func openCA(dir string) (*nodeCA, error) {
+// openCA opens the issuer in dir, or makes one unless it has to be there.
+func openCA(dir string, there bool) (*nodeCA, error) {
+	if _, err := os.Stat(filepath.Join(dir, caKeyFile)); there && err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -130,7 +140,7 @@ func (c *nodeCA) begin() (err error) {
 	if c.cert, err = x509.ParseCertificate(der); err != nil {
 		return err
 	}
-	return errors.Join(c.write(caFile, "CERTIFICATE", der), c.writeKey(caKeyFile, c.key))
+	return errors.Join(c.write(caFile, "CERTIFICATE", der), c.writeKey(caKeyFile, c.key), c.revoke())
 }
 
 // template is a certificate for name. Its number is random: the clocks of machines may differ, so its time begins earlier.
@@ -142,8 +152,8 @@ func template(name string, lasts time.Duration) *x509.Certificate {
 
 // issue makes the certificate and the key of a node.
 func (c *nodeCA) issue(name string, lasts time.Duration) error {
-	if filepath.Base(name) != name || name == "ca" || name == "revoked" {
-		return wrong("%q is no name for a node: take lower-case letters, digits and hyphens", name)
+	if name == "ca" || name == "revoked" {
+		return wrong("%q is no name for a node here: a file has the name", name)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -159,12 +169,8 @@ func (c *nodeCA) issue(name string, lasts time.Duration) error {
 	return errors.Join(c.writeKey(name+"-key.pem", key), c.write(name+".pem", "CERTIFICATE", der))
 }
 
-// revoke adds the present certificate of a node to the revocation list.
-func (c *nodeCA) revoke(name string) error {
-	cert, err := readCertificate(c.path(name + ".pem"))
-	if err != nil {
-		return err
-	}
+// revoke adds the present certificates of nodes to the revocation list.
+func (c *nodeCA) revoke(names ...string) error {
 	list := &x509.RevocationList{Number: big.NewInt(time.Now().UnixNano()), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(revokedLasts)}
 	old, err := os.ReadFile(c.path(revokedFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -177,7 +183,13 @@ func (c *nodeCA) revoke(name string) error {
 		}
 		list.RevokedCertificateEntries = before.RevokedCertificateEntries
 	}
-	list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: cert.SerialNumber, RevocationTime: time.Now()})
+	for _, name := range names {
+		cert, err := readCertificate(c.path(name + ".pem"))
+		if err != nil {
+			return err
+		}
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: cert.SerialNumber, RevocationTime: time.Now()})
+	}
 	der, err := x509.CreateRevocationList(rand.Reader, list, c.cert, c.key)
 	if err != nil {
 		return err

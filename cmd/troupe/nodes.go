@@ -26,7 +26,8 @@ func newNodes(t *target.Flags) *cobra.Command {
 		Use:   "nodes [flags]",
 		Short: "List the nodes of a cluster",
 		Long: `Lists the nodes of the cluster, as the server that answers knows them. STATE is ready, draining (the node opens no session),
-unheard (nobody tells of the node any more, and it still answers) or lost (its sessions are lost, or out of reach). FULL is the largest used part
+unheard (nobody tells of the node any more, and its machine still takes connections),
+ended (it was drained) or lost (its sessions are lost, or out of reach). FULL is the largest used part
 of its sessions, memory and descriptors.`,
 		Example: `  troupe nodes
   troupe nodes --json | jq '.nodes[] | select(.draining)'`,
@@ -102,7 +103,7 @@ func nodeState(n *protocol.ClusterNode, now time.Time) show.Cell {
 		cell.Text += " for " + show.Age(now.Sub(time.UnixMilli(n.LeftAtMs)))
 	}
 	switch {
-	case n.Lost:
+	case n.Lost && !n.Draining:
 		cell.Style = show.Bad
 	case cell.Text != "ready":
 		cell.Style = show.Warn
@@ -137,7 +138,7 @@ func newDrain(t *target.Flags) *cobra.Command {
 		Use:   "drain [flags] NODE",
 		Short: "Let a node of a cluster end: no new sessions, those there may finish",
 		Long: `Has a node open no session from now on: new sessions go to other nodes. Clients with sessions on the node are told that their
-sessions end after --for. The node ends, with exit code 0, when no session is left. Another drain changes the time. Only operators may drain.
+sessions end after --for. The node ends, with exit code 0, when no session is left: at once if it has none. Another drain changes the time. Only operators may drain.
 
 A node that shall only get another version needs no drain: troupe admin reload keeps its sessions.`,
 		Example: `  troupe drain build-3 --for 30m

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +42,7 @@ for as long as the server knows them. STATE is exited while descendants of an en
 then ended, or failed if the last run has failed.
 
 CPU and MEMORY are of the run with all its descendants if the server has cgroups, and otherwise of the program alone.
-WHY says what a process waits for, or how it ended.`,
+WHY says what a process waits for, or how it ended. In a cluster, @ and the name of its node follow the session.`,
 		Example: `  troupe ps
   troupe ps --all --session shop
   troupe ps --json | jq '.[] | select(.state == "running") | .processId'`,
@@ -127,7 +128,7 @@ func (o *psFlags) list(ctx context.Context, out show.Out) error {
 		{Title: "AGE", Right: true}, {Title: "CPU", Right: true}, {Title: "MEMORY", Right: true}, {Title: "COMMAND", Shrink: 12}, {Title: "WHY", Shrink: 12}}}
 	for i := range list {
 		p := &list[i]
-		table.Row(p.ProcessID, pick.Label(all, p.SessionID), stateCell(&p.ProcessInfoResult), p.Run, age(p, now), cpu(&p.ProcessInfoResult),
+		table.Row(p.ProcessID, pick.Label(all, p.SessionID)+atNode(p.SessionID), stateCell(&p.ProcessInfoResult), p.Run, age(p, now), cpu(&p.ProcessInfoResult),
 			memory(&p.ProcessInfoResult), show.Command(p.Argv), why.Join(why.Quiet(&p.ProcessInfoResult), p.left))
 	}
 	if err := table.Write(out); err != nil {
@@ -137,6 +138,15 @@ func (o *psFlags) list(ctx context.Context, out show.Out) error {
 		fmt.Fprintln(out, out.Paint(show.Dim, text))
 	}
 	return nil
+}
+
+// atNode returns @ and the name of the node in the id of a session; "": the server is alone.
+func atNode(session string) string {
+	id := session[:max(strings.LastIndexByte(session, '.'), 0)]
+	if name := id[:max(strings.LastIndexByte(id, '-'), 0)]; name != "" {
+		return "@" + show.Harmless(name)
+	}
+	return ""
 }
 
 // recent is how long ps tells that a server was replaced.

@@ -116,6 +116,11 @@ func (s *Env) ServerInfo() protocol.ServerInfoResult {
 	if note := s.Audit.Note(); note != "" {
 		notes = append(notes, note)
 	}
+	if s.Cluster != nil {
+		if problem := s.Cluster.Problem(); problem != "" {
+			notes = append(notes, "the cluster goes on with what it knows, because nobody tells which nodes there are: "+problem)
+		}
+	}
 	holder := protocol.HolderInfo{Why: noHolder}
 	var process *protocol.HolderProcess
 	if s.AboutHolder != nil {
