@@ -266,15 +266,21 @@ func (b *bench) rawOutput(sub string, chunk int) (float64, error) {
 // receive returns how fast output comes, in MiB/s.
 func (b *bench) receive(c *client) (float64, error) {
 	rate := b.throughput()
+	err := c.receive(rate)
+	return rate.mibPerSecond(), err
+}
+
+// receive counts output.
+func (c *client) receive(rate *throughput) error {
 	for !rate.done() {
 		m, err := c.next()
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if m.method != protocol.NotifyOutput {
-			return 0, fmt.Errorf("%s instead of output", m.method)
+			return fmt.Errorf("%s instead of output", m.method)
 		}
 		rate.add(len(m.chunk))
 	}
-	return rate.mibPerSecond(), nil
+	return nil
 }

@@ -174,6 +174,11 @@ func (b *bench) echo(n int, beside bool) (times, error) {
 			flood += len(m.chunk)
 		}
 	}
+	return c.typeKeys(n)
+}
+
+// typeKeys types n keys at the process tty.
+func (c *client) typeKeys(n int) (times, error) {
 	return typeKeys(n, func(key []byte) error {
 		if err := c.write("tty", key); err != nil {
 			return err

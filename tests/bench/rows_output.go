@@ -93,10 +93,13 @@ func (b *bench) output(sub string, tty bool, argv []string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Terminate the producer first: a server tries for a while to deliver the remaining output before
-	// it stops.
-	if _, err := c.Request(protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: "producer"}); err != nil {
-		return 0, err
+	return rate, c.endOutput("producer")
+}
+
+// endOutput terminates a producer before its server ends: a server tries for a while to deliver the remaining output before it stops.
+func (c *client) endOutput(id string) error {
+	if _, err := c.Request(protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: id}); err != nil {
+		return err
 	}
-	return rate, c.closed("producer")
+	return c.closed(id)
 }
