@@ -3,7 +3,6 @@ package cluster
 import (
 	"errors"
 	"io"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,17 +12,13 @@ import (
 )
 
 const (
-	// idleBuffer and busyBuffer are what one direction of a cable reads at once, in bytes: while nothing comes, and while something does.
-	idleBuffer, busyBuffer = 512, 32 << 10
-	// busyFor is how long a direction keeps its large buffer without a byte.
-	busyFor = time.Second
 	// lingerFor is how long a direction may go on after the other has ended. A socket that is closed with unread bytes is reset, and a reset overtakes what
 	// was sent before, such as a Close frame.
 	lingerFor = 5 * time.Second
 )
 
 // A cable carries the bytes of a client to the node of its session, and back. It does not look at them, so order, windows, pings and both encodings are
-// those between the client and that node. It holds at most two large buffers: a side that does not read makes the other side wait.
+// those between the client and that node. A side that does not read makes the other side wait. A direction has a buffer only while bytes come.
 type cable struct {
 	client, node transport.Stream
 	ended        atomic.Int32 // directions
@@ -65,17 +60,10 @@ var errReceiver = errors.New("the receiver has gone")
 
 // copy returns at the end of from.
 func (c *cable) copy(to, from transport.Stream, n *meters.Counter) error {
-	small := make([]byte, idleBuffer)
 	for {
-		got, err := from.Read(small)
-		if got > 0 {
-			n.Add(got)
-			if _, err := to.Write(small[:got]); err != nil {
-				return errReceiver
-			}
-			if err == nil {
-				err = c.hurry(to, from, n)
-			}
+		err := from.Await()
+		if err == nil {
+			err = c.pass(to, from, n)
 		}
 		switch {
 		case err == io.EOF:
@@ -86,37 +74,18 @@ func (c *cable) copy(to, from transport.Stream, n *meters.Counter) error {
 	}
 }
 
-var buffers = sync.Pool{New: func() any { return new([busyBuffer]byte) }}
+var buffers = sync.Pool{New: func() any { return new([transport.ReadAtOnce]byte) }}
 
-// hurry carries bytes with a large buffer until none have come for busyFor; then it returns nil.
-func (c *cable) hurry(to, from transport.Stream, n *meters.Counter) error {
-	buf := buffers.Get().(*[busyBuffer]byte)
+// pass carries what has come.
+func (c *cable) pass(to, from transport.Stream, n *meters.Counter) error {
+	buf := buffers.Get().(*[transport.ReadAtOnce]byte)
 	defer buffers.Put(buf)
-	var set, last time.Time
-	for {
-		now := time.Now()
-		if now.Sub(set) > busyFor/2 {
-			from.SetReadDeadline(now.Add(busyFor))
-			set = now
+	got, err := from.Read(buf[:])
+	if got > 0 {
+		n.Add(got)
+		if _, err := to.Write(buf[:got]); err != nil {
+			return errReceiver
 		}
-		got, err := from.Read(buf[:])
-		if got > 0 {
-			n.Add(got)
-			last = now
-			if _, err := to.Write(buf[:got]); err != nil {
-				return errReceiver
-			}
-		}
-		if err == nil {
-			continue
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if now.Sub(last) < busyFor/2 {
-				continue
-			}
-			from.SetReadDeadline(time.Time{})
-			return nil
-		}
-		return err
 	}
+	return err
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -243,7 +242,7 @@ func (c *Cluster) sent(id string) {
 
 // A reached is a connection to another node that takes a client.
 type reached struct {
-	*tls.Conn
+	*transport.TLSStream
 	first []byte // what the node has sent already
 }
 
@@ -259,12 +258,18 @@ func (c *Cluster) reach(conn transport.Conn, node Node, intro introduction) (*re
 }
 
 func (c *Cluster) dial(ctx context.Context, subprotocol string, node Node, intro introduction) (*reached, error) {
-	d := tls.Dialer{NetDialer: new(net.Dialer), Config: c.credentials.client(node.Name)}
-	raw, err := d.DialContext(ctx, "tcp", node.Address)
+	raw, err := new(net.Dialer).DialContext(ctx, "tcp", node.Address)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", node.ID, err)
 	}
-	conn := raw.(*tls.Conn)
+	conn, err := transport.TLSClient(raw, c.credentials.client(node.Name))
+	if err == nil {
+		err = conn.HandshakeContext(ctx)
+	}
+	if err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("node %s: %w", node.ID, err)
+	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	first, err := c.introduce(conn, subprotocol, node, intro)
 	if !stop() {
@@ -278,7 +283,7 @@ func (c *Cluster) dial(ctx context.Context, subprotocol string, node Node, intro
 }
 
 // introduce makes a connection to a node that of a client. It returns what the node has sent after its answer.
-func (c *Cluster) introduce(conn *tls.Conn, subprotocol string, node Node, intro introduction) ([]byte, error) {
+func (c *Cluster) introduce(conn *transport.TLSStream, subprotocol string, node Node, intro introduction) ([]byte, error) {
 	intro.To = node.ID
 	state := conn.ConnectionState()
 	header, err := intro.seal(&state, c.credentials.now())
@@ -309,13 +314,14 @@ func (c *Cluster) introduce(conn *tls.Conn, subprotocol string, node Node, intro
 	return first, nil
 }
 
-// relay carries the bytes of a client to another node, until both have ended.
+// relay carries the bytes of a client to another node, until both have ended. relay does not wait for the end: the stack of the caller has grown with
+// the handshake of TLS, and new goroutines have small ones.
 func (c *Cluster) relay(conn transport.Relayable, node Node, session string, to *reached) {
 	about := conn.About()
 	c.o.Log.Debug("relays a client", "remote", conn.RemoteAddr(), "identity", about.Identity.Name, "node", node.ID)
 	c.o.Audit.Put(audit.ConnectionRelayed{Who: audit.Who{Identity: about.Identity.Name, Account: about.Identity.Account()}, Remote: conn.RemoteAddr(), Node: node.ID, Asked: audit.Text(session)})
 	stream, read := conn.HandOver()
-	cable := &cable{client: stream, node: to.Conn, up: &c.counts.Up, down: &c.counts.Down, still: func() error {
+	cable := &cable{client: stream, node: to.TLSStream, up: &c.counts.Up, down: &c.counts.Down, still: func() error {
 		state := to.ConnectionState()
 		return c.credentials.check(&state)
 	}}
@@ -326,7 +332,6 @@ func (c *Cluster) relay(conn transport.Relayable, node Node, session string, to 
 	c.mu.Unlock()
 	c.counts.Relayed.Add(1)
 	c.counts.Relays.Add(1)
-	defer c.counts.Relays.Add(-1)
 	if lost {
 		cable.cut()
 	}
@@ -337,9 +342,11 @@ func (c *Cluster) relay(conn transport.Relayable, node Node, session string, to 
 	if err != nil {
 		cable.cut()
 	}
-	to.first = nil
-	cable.run()
-	c.mu.Lock()
-	delete(c.cables, cable)
-	c.mu.Unlock()
+	go func() {
+		cable.run()
+		c.counts.Relays.Add(-1)
+		c.mu.Lock()
+		delete(c.cables, cable)
+		c.mu.Unlock()
+	}()
 }

@@ -25,6 +25,8 @@ type Relayable interface {
 type Stream interface {
 	net.Conn
 	CloseWrite() error
+	// Await waits until Read would not wait, or would wait only for the rest of a record of TLS. So a reader needs no buffer while nothing comes.
+	Await() error
 }
 
 // Relay makes a server one for other servers, which relay their clients: each websocket is a client's. The handshake of TLS says which server it is, so

@@ -415,7 +415,7 @@ func (l wireListener) Accept() (net.Conn, error) {
 	}
 	w.visitor = v
 	if l.tls != nil {
-		return newTLSWire(w, l.tls, l.refused), nil
+		return newTLSWire(w, l.tls, l.refused)
 	}
 	return w, nil
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/nonblock"
 )
 
 // bytesWait reports whether a Read would return at once: with bytes, the end or an error.
@@ -19,6 +21,11 @@ func bytesWait(raw syscall.RawConn) (wait bool) {
 		wait = err != unix.EAGAIN && err != unix.EINTR
 	})
 	return wait
+}
+
+// await waits until a Read would return at once, or until the deadline of Read.
+func await(raw syscall.RawConn) error {
+	return raw.Read(func(fd uintptr) bool { return nonblock.Poll(fd, unix.POLLIN) != 0 })
 }
 
 // hungUp reports whether the other side of a socket neither reads nor writes any more: the other side

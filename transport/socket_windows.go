@@ -19,6 +19,9 @@ func bytesWait(raw syscall.RawConn) bool {
 	return bytes > 0
 }
 
+// await does not wait: Read does.
+func await(syscall.RawConn) error { return nil }
+
 // hungUp returns false: a Read or a Write finds out that the other side is gone.
 func hungUp(syscall.RawConn) bool { return false }
 

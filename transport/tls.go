@@ -6,19 +6,17 @@ import (
 	"os"
 )
 
-// maxRecord is the largest payload of a TLS record, in bytes: RFC 8446 §5.1.
-const maxRecord = 16 << 10
-
 // A tlsWire is a wire of a server inside TLS. The handshake happens in the first Read or Write.
 type tlsWire struct {
 	*streamWire
-	conn    *tls.Conn // on streamWire's stream
+	conn    *TLSStream // on streamWire's stream
 	refused func(by RefusedBy, remote, reason string)
 }
 
 // newTLSWire calls refused for each client whose handshake fails, unless the client hung up.
-func newTLSWire(w *streamWire, config *tls.Config, refused func(by RefusedBy, remote, reason string)) *tlsWire {
-	return &tlsWire{w, tls.Server(w.stream, config), refused}
+func newTLSWire(w *streamWire, config *tls.Config, refused func(by RefusedBy, remote, reason string)) (*tlsWire, error) {
+	conn, err := newTLSStream(w.stream, config, tls.Server)
+	return &tlsWire{w, conn, refused}, err
 }
 
 func (w *tlsWire) Read(p []byte) (int, error) {
@@ -40,17 +38,17 @@ func (w *tlsWire) Write(p []byte) (int, error) {
 	return w.conn.Write(p)
 }
 
-// writev writes one record with the beginning of a and b. If bytes are left, the error is
-// os.ErrDeadlineExceeded, so that each record has a deadline of its own.
+// writev writes up to ReadAtOnce bytes of a and b. If bytes are left, the error is os.ErrDeadlineExceeded, so that each system call has a deadline of
+// its own.
 func (w *tlsWire) writev(a, b []byte) (int, error) {
-	record := a
-	if len(record) == 0 {
-		record = b
-	} else if room := maxRecord - len(a); room > 0 && len(b) > 0 {
-		record = append(a[:len(a):len(a)], b[:min(room, len(b))]...)
+	next := a
+	if len(a) == 0 {
+		next = b
+	} else if room := maxRecord - len(a); room > 0 && len(b) > 0 { // a small message is one record
+		next = append(a[:len(a):len(a)], b[:min(room, len(b))]...)
 	}
-	record = record[:min(len(record), maxRecord)]
-	n, err := w.conn.Write(record)
+	next = next[:min(len(next), ReadAtOnce)]
+	n, err := w.conn.Write(next)
 	if err == nil && n < len(a)+len(b) {
 		err = os.ErrDeadlineExceeded
 	}

@@ -105,8 +105,20 @@ func (w *streamWire) Close() error {
 func (w *streamWire) writev(a, b []byte) (int, error) { return w.direct.writev(a, b) }
 func (w *streamWire) attempts() int                   { return silenceParts }
 func (w *streamWire) tlsState() *tls.ConnectionState  { return nil }
-func (w *streamWire) below() Stream                   { return w.stream }
+func (w *streamWire) below() Stream                   { return plain{w.stream} }
 func (w *streamWire) linger()                         { w.lingerOn(w.stream) }
+
+// plain is a Stream without TLS.
+type plain struct{ stream }
+
+// Await implements Stream.
+func (p plain) Await() error {
+	raw, err := p.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return await(raw)
+}
 
 // A link is the state that a wire adds to its connection.
 type link struct {
