@@ -576,6 +576,7 @@ func (e *engine) leaveMeters(servers []*server, before []result.Usage) {
 // answer to their initialize.
 func (e *engine) leaveSessions(ctx context.Context, s *server, closed map[string]bool, left func(session, format string, a ...any)) error {
 	tried := map[string]bool{s.control.ID(): true}
+	here, _ := nodeOf(s.control.ID())
 	var still []protocol.SessionSummary
 	err := e.until(ctx, func() (bool, error) {
 		var list protocol.SessionListResult
@@ -584,7 +585,8 @@ func (e *engine) leaveSessions(ctx context.Context, s *server, closed map[string
 		}
 		still = still[:0]
 		for _, other := range list.Sessions {
-			switch {
+			switch node, _ := nodeOf(other.SessionID); {
+			case node != here: // a cluster lists the sessions of all nodes, also the control sessions there
 			case other.SessionID == s.control.ID() || !strings.HasPrefix(other.Name, e.sessionName("")):
 			case closed[other.SessionID] || tried[other.SessionID]:
 				still = append(still, other)
