@@ -162,14 +162,14 @@ func (c *Cluster) resume(conn transport.Relayable, node Node, session string, in
 			c.own.Accept(conn, conn.About())
 			return
 		}
-		if time.Since(begun) > reachTime {
+		if time.Since(begun) > reachTime || c.ctx.Err() != nil {
 			conn.Close(transport.CloseTryLater, fmt.Sprintf("node %s does not answer: connect again", node.Name))
 			return
 		}
 	}
 }
 
-// awaitLoss reports whether a node is lost, or becomes so within a time.
+// awaitLoss reports whether a node is lost, or becomes so within a time, or before Leave.
 func (c *Cluster) awaitLoss(id string, within time.Duration) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -182,6 +182,8 @@ func (c *Cluster) awaitLoss(id string, within time.Duration) bool {
 	select {
 	case <-m.lost:
 		return true
+	case <-c.ctx.Done():
+		return false
 	case <-timer.C:
 		return false
 	}
