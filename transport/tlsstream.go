@@ -2,6 +2,7 @@ package transport
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"os"
 	"sync"
@@ -20,7 +21,7 @@ const ReadAtOnce = 4 * maxRecord
 type TLSStream struct {
 	*tls.Conn
 	below *records
-	full  bool // owned by the reader: the last Read has filled its slice, and there may be more
+	more  bool // owned by the reader: tls.Conn may have bytes, or the end, that the last Read has not returned
 }
 
 // TLSClient begins a connection with TLS on a socket.
@@ -43,7 +44,7 @@ func newTLSStream(s stream, config *tls.Config, side func(net.Conn, *tls.Config)
 
 // Await implements Stream.
 func (s *TLSStream) Await() error {
-	if s.full || len(s.below.rest) > 0 {
+	if s.more || len(s.below.rest) > 0 {
 		return nil
 	}
 	return s.below.fill()
@@ -59,10 +60,10 @@ func (s *TLSStream) Read(p []byte) (int, error) {
 		n += more
 	}
 	s.below.come = false
+	s.more = n == len(p) || err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
 	if n > 0 { // the end and errors come again; without come, the rest of a record may come
 		err = nil
 	}
-	s.full = len(p) > 0 && n == len(p)
 	return n, err
 }
 

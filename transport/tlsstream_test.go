@@ -139,3 +139,27 @@ func TestTLSStreamFailsForGood(t *testing.T) {
 		}
 	}
 }
+
+// The end may come together with the last bytes, and the socket stays open.
+func TestTLSStreamEndsWithItsLastBytes(t *testing.T) {
+	t.Parallel()
+	client, server := tlsStreams(t)
+	client.below.hold()
+	client.Conn.Write([]byte("last"))
+	client.Conn.CloseWrite()
+	client.below.SetWriteDeadline(time.Time{}) // CloseWrite has let it pass
+	if err := client.below.flush(); err != nil {
+		t.Fatal(err)
+	}
+	server.SetReadDeadline(time.Now().Add(10 * time.Second))
+	buf := make([]byte, 100)
+	if n, err := server.Read(buf); err != nil || string(buf[:n]) != "last" {
+		t.Fatalf("%q, %v", buf[:n], err)
+	}
+	if err := server.Await(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := server.Read(buf); n > 0 || err != io.EOF {
+		t.Fatalf("%q, %v", buf[:n], err)
+	}
+}
