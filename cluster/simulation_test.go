@@ -1,4 +1,4 @@
-//go:build slow && !noetcd
+//go:build simulation
 
 package cluster_test
 
