@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -180,14 +181,28 @@ func TestListOverAllNodes(t *testing.T) {
 	if err != nil || len(here.Sessions) != 1 {
 		t.Errorf("here: %+v, %v", here, err)
 	}
-	l.hub.Cut(c.ID()) // who still answers to a node that knows c
-	c.server.Close()
-	c.Leave()
+	c.ClosePort() // c is still a member
 	result, err := a.client(client.Options{Ephemeral: true}).SessionList(within(t), protocol.SessionListParams{})
-	if err != nil || len(result.Sessions) != 2 {
+	if err != nil || len(result.Sessions) != 2 || fmt.Sprint(result.Unanswered) != "[c]" {
 		t.Errorf("without c: %+v, %v", result, err)
 	}
-	if lost := a.Lost(c.ID() + ".1"); lost == "" && fmt.Sprint(result.Unanswered) != "[c]" {
-		t.Errorf("nobody says that c is silent: %+v", result)
+}
+
+// The loss of a node is told also while nobody tells which nodes there are, if nobody listens at its address.
+func TestLostWithoutMembership(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b := l.node("a"), l.node("b")
+	a.knows(2)
+	session := a.client(client.Options{Placement: at("b")}).SessionID()
+	l.hub.Cut(a.ID(), b.ID())
+	eventually(t, "the news that a is cut off", func() bool { return a.Problem() != "" })
+	b.ClosePort()
+	_, err := a.dial(client.Options{Session: session, Takeover: true})
+	if !errors.Is(err, client.ErrSessionGone) {
+		t.Fatalf("the session of a lost node: %v", err)
+	}
+	if text := refusedAs(t, err, protocol.KindUnknownSession); !strings.Contains(text, b.ID()) {
+		t.Errorf("the answer does not name the node: %s", text)
 	}
 }

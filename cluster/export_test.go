@@ -27,3 +27,6 @@ func (c *Cluster) ClientTLS(name string) *tls.Config { return c.credentials.clie
 
 // Address is where other nodes reach the node.
 func (c *Cluster) Address() string { return c.o.Address }
+
+// ClosePort closes the port for other nodes.
+func (c *Cluster) ClosePort() { c.port.Close() }

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/connection/greeting"
@@ -155,7 +156,8 @@ func (c *Cluster) resume(conn transport.Relayable, node Node, session string, in
 		if refused, ok := errors.AsType[*transport.RefusedError](err); ok && refused.Status != statusOther {
 			conn.Close(transport.ClosePolicy, refused.Text)
 			return
-		} else if ok { // another incarnation answers at its address
+		} else if ok || errors.Is(err, syscall.ECONNREFUSED) && c.Problem() != "" {
+			// Another incarnation answers at its address, or nobody: a holder keeps the socket as long as programs live. While the membership tells, it decides.
 			c.gone(node.ID)
 		}
 		if c.awaitLoss(node.ID, pause) {

@@ -2,6 +2,26 @@ package main
 
 // mutants are changes to the code. The tests of each package must notice the changes of the package.
 var mutants = []mutant{
+	{file: "cluster/port.go", old: `if i.To != c.id {`, new: `if false {`, breaks: "a client of another incarnation is sent away", run: "^TestPortForOtherNodes$"},
+	{file: "cluster/introduction.go", old: `return append(secret, text...), err`, new: `return text, err`, breaks: "the introduction of a client is worth nothing on another connection", run: "^TestPortForOtherNodes$"},
+	{file: "cluster/introduction.go", old: `from.VerifyHostname(nameOf(i.From)); err != nil`, new: `from.VerifyHostname(nameOf(i.From)); err != nil && false`, breaks: "a node cannot introduce clients as another node", run: "^TestPortForOtherNodes$"},
+	{file: "cluster/credentials.go", old: `return now.revoked[x.SerialNumber.String()]`, new: `return false`, breaks: "a revoked node is cut off", run: "^TestRevokedNode$"},
+	{file: "cluster/port.go", old: `i.About.Identity = guest`, new: `_ = guest`, breaks: "the node of a share checks its token", run: "^TestGuestThroughAGateway$"},
+	{file: "internal/share/share.go", old: `node != b.Node && b.Elsewhere(node)`, new: `b.Elsewhere(node)`, breaks: "a token that names this node is checked here"},
+	{file: "cluster/gate.go", old: `n.Draining, n.Load.Sessions = !c.own.Drained().IsZero(), c.own.Sessions()`, new: `_ = n`, breaks: "a drained gateway places no session on itself", run: "^TestFullNodesGetNothing$"},
+	{file: "cluster/place.go", old: `n.Draining || n.Load.full() || `, new: `n.Load.full() || `, breaks: "a drained node gets no session"},
+	{file: "cluster/static.go", old: `told = News{All: true,`, new: `told = News{All: false,`, breaks: "a list of nodes is known as a whole once each was asked", run: "^TestPeersAreComplete$"},
+	{file: "cluster/remote.go", old: `all.Unanswered = append(all.Unanswered, n.Name)`, new: `_ = n`, breaks: "a list names the nodes that do not answer", run: "^TestListOverAllNodes$"},
+	{file: "cluster/cable.go", old: `	to.CloseWrite()
+`, new: ``, breaks: "the end of one direction passes through a cable", run: "^TestCable"},
+	{file: "transport/wire.go", old: `	if w.handed {
+		return 0, errClosed
+	}
+	return w.stream.Write(p)`, new: `	return w.stream.Write(p)`, breaks: "no ping comes between the bytes of another server", run: "^TestHandOver$"},
+	{file: "transport/websocket.go", old: `		c.peeked = false
+`, new: ``, breaks: "a message that was peeked at comes once", run: "^TestPeek$"},
+	{file: "transport/places.go", old: `case v.handed && now.Sub(heard)`, new: `case false && now.Sub(heard)`, breaks: "a relayed client that is silent gives its place up", run: "^TestPlacesOfRelayed$"},
+	{file: "actors/connection/lists/lists.go", old: `l.silent = e.Unanswered`, new: `_ = e.Unanswered`, breaks: "a list names the nodes that do not answer", in: "cluster", run: "^TestListOverAllNodes$"},
 	{file: "actors/internal/journal/journal.go", old: `max(uint64(j.now().UnixMicro()), j.last+1)`, new: `uint64(j.now().UnixMicro())`, breaks: "no two events of a server have the same time"},
 	{file: "actors/internal/journal/journal.go", old: `return w.wants(owner, &e) })`, new: `return true })`, breaks: "nobody is woken by events of other identities"},
 	{file: "actors/internal/journal/journal.go", old: `return who.Guest.Host == owner`, new: `return true`, breaks: "a guest does not learn when other identities lose events", run: "^TestGuestOfFull$"},
