@@ -1,4 +1,14 @@
-// Package cluster makes servers behind one address act as one.
+// Package cluster makes servers behind one address act as one. Each server is a node. A node serves the clients that connect to it, or passes
+// their bytes on to the node of their session.
+//
+// # Where to look
+//
+//   - node.go: what nodes know of each other, and who tells them: Membership. static.go is one, package etcd another; membertest is for tests
+//   - cluster.go: a node in its cluster: what it knows, and what becomes of a node that is silent
+//   - gate.go, cable.go: a client of another node; place.go: the node for a new session
+//   - port.go, introduction.go, credentials.go: what other nodes ask, and how each proves who it is
+//   - remote.go: lists, drains and connections over nodes; props.go with package proxy: actors of a host
+//   - accounts.go, report.go, load_linux.go: what a node tells of itself
 package cluster
 
 import (
