@@ -142,8 +142,8 @@ func (f *clusterFlags) etcd(kind, list string) (func(*cluster.Cluster) (cluster.
 	}, nil
 }
 
-// open returns the cluster of flags that check has accepted; nil: there is none. connections are as in cluster.Options.
-func (f *clusterFlags) open(o *serveOptions, held *hold.Server, log *slog.Logger, connections func() map[string]int) (*cluster.Cluster, error) {
+// open returns the cluster of flags that check has accepted; nil: there is none. connections are as in cluster.Options, and port completes the options of the port for other nodes.
+func (f *clusterFlags) open(o *serveOptions, held *hold.Server, log *slog.Logger, connections func() map[string]int, port func(*transport.ServerOptions)) (*cluster.Cluster, error) {
 	if f.membership == nil {
 		return nil, nil
 	}
@@ -157,6 +157,7 @@ func (f *clusterFlags) open(o *serveOptions, held *hold.Server, log *slog.Logger
 		Connections: connections,
 		Membership:  f.membership, Files: f.files, Dialect: peer.Greetings(), Log: log, Audit: o.config.Audit, Shares: o.config.Shares,
 		Transport: func(t *transport.ServerOptions) {
+			port(t)
 			url := "wss://" + f.listen
 			if file := held.Sockets()[url]; file != nil {
 				t.Kept = map[string]*os.File{url: file}

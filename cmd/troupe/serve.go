@@ -215,7 +215,7 @@ func (o *serveOptions) tryOpen() error {
 		err = transport.Check(o.listen, &transport.ServerOptions{Insecure: o.insecure, Door: door, TLS: tlsConfig, Framed: o.framing == "length", Given: o.given})
 	}
 	if err == nil && o.cluster.members != "" {
-		_, err = o.cluster.open(o, nil, slog.New(slog.DiscardHandler), nil)
+		_, err = o.cluster.open(o, nil, slog.New(slog.DiscardHandler), nil, nil)
 	}
 	return cmp.Or(err, actors.Check(o.config), o.audit.mayOpen())
 }
@@ -309,12 +309,17 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	if door != nil {
 		o.config.Shares = door.Shares
 	}
+	refused := func(by transport.RefusedBy, remote, reason string) {
+		record.Refused(remote, reason)
+		troupe.CountRefused(string(by))
+	}
+	memory := func() transport.Memory { return troupe.Memory() }
 	node, err := o.cluster.open(o, held, log, func() map[string]int {
 		if server == nil {
 			return nil
 		}
 		return server.Accounts()
-	})
+	}, func(t *transport.ServerOptions) { t.Refused, t.Memory = refused, memory })
 	if err != nil {
 		return err
 	}
@@ -335,18 +340,15 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 			MaxConnectionsEachAddress: o.maxConnectionsEachAddress,
 			Elsewhere:                 connectionsElsewhere,
 
-			TLS:    tlsConfig,
-			Framed: o.framing == "length",
-			Ready:  func() bool { return stop.Err() == nil && troupe.Drained().IsZero() },
-			Refused: func(by transport.RefusedBy, remote, reason string) {
-				record.Refused(remote, reason)
-				troupe.CountRefused(string(by))
-			},
-			Memory: func() transport.Memory { return troupe.Memory() },
-			Kept:   o.cluster.others(held.Sockets()),
-			Given:  o.given,
-			Relays: node != nil,
-			Log:    log,
+			TLS:     tlsConfig,
+			Framed:  o.framing == "length",
+			Ready:   func() bool { return stop.Err() == nil && troupe.Drained().IsZero() },
+			Refused: refused,
+			Memory:  memory,
+			Kept:    o.cluster.others(held.Sockets()),
+			Given:   o.given,
+			Relays:  node != nil,
+			Log:     log,
 		})
 		if err != nil {
 			return err
