@@ -161,6 +161,8 @@ func (o *serveOptions) check() error {
 	switch {
 	case o.exitWhenIdle < 0 || o.exitWhenIdle > 0 && o.exitWhenIdle < time.Millisecond:
 		return fmt.Errorf("--exit-when-idle %v: choose 1ms or more, or 0 to serve until a signal comes", o.exitWhenIdle)
+	case o.exitWhenIdle > 0 && o.cluster.members != "":
+		return errors.New("--exit-when-idle is for a server that is alone: a node without sessions may be the gateway of clients")
 	case o.exitWhenIdle > 0 && o.stdio():
 		return errors.New("--exit-when-idle is for a server that listens at an address: on stdio the server ends with its input")
 	}
