@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,9 +67,9 @@ func TestAnotherRate(t *testing.T) {
 func TestMeterOfAnotherRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, start := NewMeter(100<<10), time.Now()
-		var moved [2]int
-		for i := range moved {
-			go mover(m, &moved[i], func() bool { return time.Since(start) < 40*time.Second }, 0)
+		var moved atomic.Int64 // read while movers move
+		for range 2 {
+			go mover(m, func(n int) { moved.Add(int64(n)) }, func() bool { return time.Since(start) < 40*time.Second }, 0)
 		}
 		last := 0
 		for i, rate := range []int{100, 10, 200, 1, 100} {
@@ -77,7 +78,7 @@ func TestMeterOfAnotherRate(t *testing.T) {
 			}
 			time.Sleep(7500 * time.Millisecond) // the change comes amid a turn
 			synctest.Wait()
-			all := moved[0] + moved[1]
+			all := int(moved.Load())
 			want := 7500 * rate << 10 / 1000
 			if i == 0 {
 				want += 100 << 10 // a burst
@@ -112,7 +113,7 @@ func TestMeterOfAnotherRate(t *testing.T) {
 }
 
 // mover moves bytes for as long as move returns true. It uses unused bytes less than it takes.
-func mover(m *Meter, moved *int, move func() bool, unused int) {
+func mover(m *Meter, moved func(n int), move func() bool, unused int) {
 	turn := make(chan struct{}, 1)
 	f := m.Flow(func() { turn <- struct{}{} })
 	defer f.Leave()
@@ -126,7 +127,7 @@ func mover(m *Meter, moved *int, move func() bool, unused int) {
 			f.Give(unused)
 			n -= unused
 		}
-		*moved += n
+		moved(n)
 	}
 }
 
@@ -147,7 +148,7 @@ func TestMeterIsExactAndFair(t *testing.T) {
 			if i == 0 {
 				unused = m.turn - 10
 			}
-			go mover(m, &moved[i], func() bool { return time.Since(start) < seconds*time.Second }, unused)
+			go mover(m, func(n int) { moved[i] += n }, func() bool { return time.Since(start) < seconds*time.Second }, unused)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -184,7 +185,7 @@ func TestFewBytesAreQuick(t *testing.T) {
 		}
 		var flood [3]int
 		for i := range flood {
-			go mover(m, &flood[i], func() bool { return time.Since(start) < time.Minute }, 0)
+			go mover(m, func(n int) { flood[i] += n }, func() bool { return time.Since(start) < time.Minute }, 0)
 		}
 		time.Sleep(10 * time.Second)
 		asked, turn := time.Now(), make(chan time.Duration, 1)
