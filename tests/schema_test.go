@@ -255,6 +255,10 @@ func TestSchemaOfMessages(t *testing.T) {
 	app.call("command/exec/terminate", obj{"processId": "e"})
 	app.reply(exec)
 
+	node := startCluster(t, []string{"a"}, nil)[0].session(nil)
+	node.call("cluster/nodes", obj{})
+	node.call("cluster/drain", obj{"node": "a", "forMs": 600_000})
+
 	s := wireSchemas()
 	for name, shape := range s.methods {
 		if shape.Result != nil && s.count(name) == 0 {

@@ -208,7 +208,7 @@ func everyMethodOfGuests(t *testing.T, reader, typist *conn) {
 			asReader, asTypist = silent, silent
 		case "fs/watch", "fs/unwatch":
 			asReader, asTypist = absent, absent
-		case "environment/info", "server/info", "session/close", "session/update", "session/share", "session/shares", "session/unshare",
+		case "environment/info", "server/info", "cluster/nodes", "cluster/drain", "session/close", "session/update", "session/share", "session/shares", "session/unshare",
 			"process/start", "process/signal", "process/terminate", "process/closeStdin", "process/restart", "process/setRestart", "group/start", "group/stop",
 			"fs/readFile", "fs/open", "fs/readBlock", "fs/writeBlock", "fs/close", "fs/writeFile", "fs/createDirectory", "fs/getMetadata",
 			"fs/canonicalize", "fs/readDirectory", "fs/walk", "fs/remove", "fs/copy", "fs/watchMissing", "fs/stat", "fs/list", "fs/rename", "fs/symlink", "fs/setMetadata",
