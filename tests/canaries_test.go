@@ -33,7 +33,7 @@ var planted = map[string]func(old any) any{
 	"env": variablesOfCanary, "set": variablesOfCanary,
 	"headers":  func(any) any { return []obj{{"name": "X-Canary", "value": canary}} },
 	"metadata": anyOfCanary, "sandbox": anyOfCanary, "sandboxPolicy": anyOfCanary, "managedNetwork": anyOfCanary, "networkProxy": anyOfCanary,
-	"permissionProfile": anyOfCanary,
+	"permissionProfile": anyOfCanary, "labels": anyOfCanary,
 	"url": func(old any) any {
 		return strings.Replace(old.(string), "://", "://"+canary+":"+canary+"@", 1) + "/" + canary + "?" + canary
 	},
