@@ -69,6 +69,9 @@ func startFullGateway(t *testing.T) (gateway *server, owner string) {
 
 // The peer's client works through a gateway as it does with its own server, also when its connection is cut.
 func TestRealClientThroughAGateway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it asks nothing of the system")
+	}
 	t.Parallel()
 	gateway, owner := startFullGateway(t)
 	c := newRealClient(t, gateway)

@@ -22,14 +22,15 @@ type scenario struct {
 	profile string // of the load; "": mixed
 	gateway bool   // all clients come through the first node, and the first node has none of their sessions
 	resumes bool   // clients lose their connections
+	long    bool   // only with the tag faults: all scenarios take three minutes
 	// fault makes the fault, ends it, and waits for the stream of the load.
 	fault func(c *cluster, l *load)
 }
 
-// TestFaults: whatever happens to gateways, servers, links and etcd, each client has each byte, and each program runs in one place.
+// TestFaults (all of them: go test -tags slow,faults ./tests/cluster): whatever happens to gateways, servers, links and etcd, each client has each byte, and each program runs in one place.
 func TestFaults(t *testing.T) {
 	for _, s := range []scenario{
-		{name: "none", fault: func(c *cluster, l *load) {
+		{name: "none", long: true, fault: func(c *cluster, l *load) {
 			for _, n := range c.nodes {
 				c.t.Logf("node %s has %d sessions, and %d connections of the front", n.name, n.sessions(), c.front.Taken(n.address()))
 			}
@@ -40,7 +41,7 @@ func TestFaults(t *testing.T) {
 			c.nodes[0].again()
 			l.streams()
 		}},
-		{name: "gateway stopped", gateway: true, resumes: true, fault: func(c *cluster, l *load) {
+		{name: "gateway stopped", long: true, gateway: true, resumes: true, fault: func(c *cluster, l *load) {
 			n := c.nodes[0]
 			n.signalAll(syscall.SIGSTOP)
 			time.Sleep(12 * time.Second) // a client of the load notices the silence after 10 s
@@ -76,7 +77,7 @@ func TestFaults(t *testing.T) {
 				l.streams()
 			}
 		}},
-		{name: "nodes out of reach of each other", resumes: true, fault: func(c *cluster, l *load) {
+		{name: "nodes out of reach of each other", long: true, resumes: true, fault: func(c *cluster, l *load) {
 			a, b := c.nodes[0].machine, c.nodes[1].machine
 			c.lab.Part(a, b)
 			time.Sleep(12 * time.Second) // a client of the load notices the silence after 10 s, and comes back by another gateway
@@ -84,7 +85,7 @@ func TestFaults(t *testing.T) {
 			c.lab.Join(a, b)
 			l.streams()
 		}},
-		{name: "slow links", profile: "echo,lines,upload,spawn", fault: func(c *cluster, l *load) {
+		{name: "slow links", long: true, profile: "echo,lines,upload,spawn", fault: func(c *cluster, l *load) {
 			for _, n := range c.nodes {
 				n.machine.Slow(testlab.Wire{Delay: 20 * time.Millisecond, Loss: 0.01, Rate: 4 << 20})
 			}
@@ -143,7 +144,7 @@ func TestFaults(t *testing.T) {
 			w.answers()
 			w.close()
 		}},
-		{name: "etcd out of reach of a node", fault: func(c *cluster, l *load) {
+		{name: "etcd out of reach of a node", long: true, fault: func(c *cluster, l *load) {
 			n, etcd := c.nodes[1], c.etcd.Machine
 			c.lab.Part(n.machine, etcd)
 			time.Sleep(5 * held)
@@ -151,7 +152,7 @@ func TestFaults(t *testing.T) {
 			c.lab.Join(n.machine, etcd)
 			l.streams()
 		}},
-		{name: "nodes come and go", fault: func(c *cluster, l *load) {
+		{name: "nodes come and go", long: true, fault: func(c *cluster, l *load) {
 			for i := range 4 {
 				n := c.node(fmt.Sprintf("x%d", i))
 				n.start()
@@ -167,6 +168,9 @@ func TestFaults(t *testing.T) {
 			}
 		}},
 	} {
+		if s.long && !allFaults {
+			continue
+		}
 		t.Run(s.name, func(t *testing.T) { s.run(newCluster(t, 3)) })
 	}
 }
