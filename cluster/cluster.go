@@ -18,6 +18,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/meters"
+	"github.com/b6f6fdd7/troupe/internal/nodeid"
 	"github.com/b6f6fdd7/troupe/internal/share"
 	"github.com/b6f6fdd7/troupe/internal/tally"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -138,7 +139,7 @@ func New(o Options) (*Cluster, error) {
 		o.Incarnation = strings.ToLower(rand.Text())[:8]
 	}
 	c := &Cluster{
-		o: o, id: o.Name + "-" + o.Incarnation, credentials: credentials, changed: make(chan struct{}, 1),
+		o: o, id: nodeid.New(o.Name, o.Incarnation), credentials: credentials, changed: make(chan struct{}, 1),
 		known: make(map[string]*member), synced: make(chan struct{}), cables: make(map[*cable]string),
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
@@ -185,15 +186,6 @@ func CheckName(name string) error {
 	}
 	return nil
 }
-
-// nameOf returns the name in the id of a node.
-func nameOf(id string) string {
-	name, _ := id[:max(strings.LastIndexByte(id, '-'), 0)], 0
-	return name
-}
-
-// nodeOf returns the node in the id of a session; "": the session is of a server without a cluster.
-func nodeOf(session string) string { return session[:max(strings.LastIndexByte(session, '.'), 0)] }
 
 // Join makes this node a member, and serves other nodes.
 func (c *Cluster) Join(own Own) error {
@@ -448,7 +440,7 @@ func (c *Cluster) cutIf(yes func(c *cable, to string) bool) {
 
 // Lost says why there is no session with an id: its node is lost. "": it is not known to be.
 func (c *Cluster) Lost(session string) string {
-	node := nodeOf(session)
+	node := nodeid.Of(session)
 	if node == "" || node == c.id {
 		return ""
 	}

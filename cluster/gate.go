@@ -18,6 +18,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/connection/greeting"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/identity"
+	"github.com/b6f6fdd7/troupe/internal/nodeid"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -86,7 +87,7 @@ func (c *Cluster) route(conn transport.Relayable, g greeting.Greeting, about ide
 	}
 	intro := introduction{From: c.id, Remote: conn.RemoteAddr() + " by " + c.o.Name, About: about, Token: token, Opens: g.ResumeSessionID == nil && about.Identity.Guest == nil}
 	if !intro.Opens {
-		switch node, why := c.nodeFor(nodeOf(session)); {
+		switch node, why := c.nodeFor(nodeid.Of(session)); {
 		case why != "":
 			c.o.Log.Info("nobody knows the node of a session now", "session", session, "reason", why)
 			conn.Close(transport.CloseTryLater, why)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/b6f6fdd7/troupe/internal/identity"
+	"github.com/b6f6fdd7/troupe/internal/nodeid"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
@@ -68,7 +69,7 @@ func unseal(value string, s *tls.ConnectionState) (i introduction, err error) {
 	if err := json.Unmarshal(text, &i); err != nil {
 		return i, fmt.Errorf("the introduction of a client: %w", err)
 	}
-	if err := from.VerifyHostname(nameOf(i.From)); err != nil {
+	if err := from.VerifyHostname(nodeid.Name(i.From)); err != nil {
 		return i, fmt.Errorf("the introduction is from the node %q, and the certificate is another's: %w", i.From, err)
 	}
 	return i, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/connection/greeting"
 	"github.com/b6f6fdd7/troupe/cluster/proxy"
 	"github.com/b6f6fdd7/troupe/internal/identity"
+	"github.com/b6f6fdd7/troupe/internal/nodeid"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -32,7 +33,7 @@ func (c *Cluster) Props(h Host) *actor.Props {
 // connect opens a connection to the node of a session, or to one for a new session.
 func (c *Cluster) connect(ctx context.Context, session string, about identity.About, w Wish) (transport.Conn, error) {
 	if session != "" {
-		node, why := c.nodeFor(nodeOf(session))
+		node, why := c.nodeFor(nodeid.Of(session))
 		if why != "" {
 			return nil, errors.New(why)
 		}

@@ -3,8 +3,6 @@ package registry
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/session"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/internal/identity"
+	"github.com/b6f6fdd7/troupe/internal/nodeid"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/google/uuid"
 )
@@ -222,9 +221,7 @@ func (r *registry) newID() string {
 	if r.env.Cluster == nil {
 		return uuid.NewString()
 	}
-	random := make([]byte, 16)
-	rand.Read(random) // never fails
-	return r.env.Cluster.ID() + "." + hex.EncodeToString(random)
+	return nodeid.Session(r.env.Cluster.ID())
 }
 
 // unknown refuses a session that this server does not have.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
+	"github.com/b6f6fdd7/troupe/internal/nodeid"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -54,7 +55,7 @@ func (o *loadFlags) upload(ctx context.Context, p *plan.Plan, note func(string))
 	}
 	for _, server := range p.Servers {
 		err := o.on(ctx, server, placement, func(c *client.Client) error {
-			if nodeOf(c) != "" && p.Node == "" {
+			if nodeid.Of(c.SessionID()) != "" && p.Node == "" {
 				return errors.New("this is a cluster, and the copy would be on one of its servers: name with --program where troupe is on all of them, or choose one with --node")
 			}
 			done = append(done, server)

@@ -26,6 +26,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/spec"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/internal/nodeid"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -60,12 +61,6 @@ type loadWorker struct {
 }
 
 func (w *loadWorker) String() string { return fmt.Sprintf("worker %d", w.n) }
-
-// nodeOf returns the id of the node in the id of a session; "": the server is in no cluster.
-func nodeOf(c *client.Client) string {
-	id := c.SessionID()
-	return id[:max(strings.LastIndexByte(id, '.'), 0)]
-}
 
 // loadByWorkers does the load of p by p.Workers workers, and returns the sum of their results. An error means that the load did not begin, or
 // that no worker has a result.
@@ -152,7 +147,7 @@ func (o *loadFlags) openWorkers(ctx context.Context, workers []*loadWorker, at *
 		if err != nil {
 			return fmt.Errorf("%v: no session on %s: %w", w, at.URL, err)
 		}
-		w.node = nodeOf(w.client)
+		w.node = nodeid.Of(w.client.SessionID())
 		return nil
 	}
 	all, opening := errgroup.WithContext(ctx)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
+	"github.com/b6f6fdd7/troupe/internal/nodeid"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -142,8 +142,7 @@ func (o *psFlags) list(ctx context.Context, out show.Out) error {
 
 // atNode returns @ and the name of the node in the id of a session; "": the server is alone.
 func atNode(session string) string {
-	id := session[:max(strings.LastIndexByte(session, '.'), 0)]
-	if name := id[:max(strings.LastIndexByte(id, '-'), 0)]; name != "" {
+	if name := nodeid.Name(nodeid.Of(session)); name != "" {
 		return "@" + show.Harmless(name)
 	}
 	return ""

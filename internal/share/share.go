@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/identity"
+	"github.com/b6f6fdd7/troupe/internal/nodeid"
 )
 
 // prefix begins every token, so that people, scanners for secrets and Redact recognize a token.
@@ -41,12 +42,6 @@ func (b *Book) NewToken() (string, Digest) {
 	}
 	token += rand.Text() + rand.Text()
 	return token, sha256.Sum256([]byte(token))
-}
-
-// nodeOf returns the node in a token; "": there is none.
-func nodeOf(token string) string {
-	token = strings.TrimPrefix(token, prefix)
-	return token[:max(strings.LastIndexByte(token, '.'), 0)]
 }
 
 // A Book has the guests of all sessions by the digests of their tokens. Each session adds its shares, and
@@ -93,7 +88,7 @@ func (b *Book) Guest(token string, now time.Time) (guest identity.Identity, ok b
 	if guest, ok = b.Check(token, now); ok || b == nil || b.Elsewhere == nil {
 		return guest, ok
 	}
-	if node := nodeOf(token); node != b.Node && b.Elsewhere(node) {
+	if node := nodeid.Of(strings.TrimPrefix(token, prefix)); node != b.Node && b.Elsewhere(node) {
 		return identity.Identity{Name: "share:of another node", Guest: &identity.Guest{Session: node + ".", Token: token}}, true
 	}
 	return guest, false

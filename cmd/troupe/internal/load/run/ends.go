@@ -17,6 +17,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/profile"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/program"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/internal/nodeid"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -69,7 +70,7 @@ func (e *engine) meet(ctx context.Context) (servers []*server, err error) {
 		}
 		servers = append(servers, s)
 		s.ours = s.control.Ours()
-		_, s.node = nodeOf(s.control.ID())
+		s.node = nodeid.Name(nodeid.Of(s.control.ID()))
 		e.rec.Server(result.Server{URL: url, Name: s.control.hello.Server.Name, Version: s.version()})
 		var first protocol.ServerInfoResult
 		if s.ours {
@@ -386,7 +387,7 @@ func (e *engine) leave(servers []*server) {
 func (e *engine) otherNodes(ctx context.Context, servers []*server) (others []*server) {
 	known := make(map[string]bool) // by id
 	for _, s := range servers {
-		id, _ := nodeOf(s.control.ID())
+		id := nodeid.Of(s.control.ID())
 		known[id] = true
 	}
 	for _, seat := range e.seats {
@@ -394,7 +395,8 @@ func (e *engine) otherNodes(ctx context.Context, servers []*server) (others []*s
 		if now == nil {
 			continue
 		}
-		id, name := nodeOf(now.ID())
+		id := nodeid.Of(now.ID())
+		name := nodeid.Name(id)
 		if known[id] {
 			continue
 		}
@@ -407,12 +409,6 @@ func (e *engine) otherNodes(ctx context.Context, servers []*server) (others []*s
 		others = append(others, &server{url: now.server, control: control, ours: true, node: name, late: true})
 	}
 	return others
-}
-
-// nodeOf returns the id of a node, and its name, from the id of a session. "": the server is in no cluster.
-func nodeOf(session string) (id, name string) {
-	id = session[:max(strings.LastIndexByte(session, '.'), 0)]
-	return id, id[:max(strings.LastIndexByte(id, '-'), 0)]
 }
 
 func (s *server) String() string {
@@ -576,7 +572,7 @@ func (e *engine) leaveMeters(servers []*server, before []result.Usage) {
 // answer to their initialize.
 func (e *engine) leaveSessions(ctx context.Context, s *server, closed map[string]bool, left func(session, format string, a ...any)) error {
 	tried := map[string]bool{s.control.ID(): true}
-	here, _ := nodeOf(s.control.ID())
+	here := nodeid.Of(s.control.ID())
 	var still []protocol.SessionSummary
 	err := e.until(ctx, func() (bool, error) {
 		var list protocol.SessionListResult
@@ -585,7 +581,7 @@ func (e *engine) leaveSessions(ctx context.Context, s *server, closed map[string
 		}
 		still = still[:0]
 		for _, other := range list.Sessions {
-			switch node, _ := nodeOf(other.SessionID); {
+			switch node := nodeid.Of(other.SessionID); {
 			case node != here: // a cluster lists the sessions of all nodes, also the control sessions there
 			case other.SessionID == s.control.ID() || !strings.HasPrefix(other.Name, e.sessionName("")):
 			case closed[other.SessionID] || tried[other.SessionID]:
