@@ -197,7 +197,7 @@ var metrics = []metric{
 		})},
 	{"troupe_cluster_informed", "1 while this node hears which nodes join and leave.", nil, gauge, inCluster(func(c config.Cluster, to emitter) {
 		informed := 1.0
-		if c.Members().Problem != "" {
+		if c.Problem() != "" {
 			informed = 0
 		}
 		to.value(informed)

@@ -46,13 +46,9 @@ type link struct {
 	token string // for initialize; "": none, or a header had the token
 }
 
-// newLink returns conn with the codec that both sides agreed on. The default is JSON, which every
-// server speaks.
+// newLink returns conn with the codec that both sides agreed on.
 func newLink(conn transport.Conn) link {
-	if conn.Subprotocol() == transport.SubprotocolMsgpack {
-		return link{Conn: conn, wire: protocol.Msgpack}
-	}
-	return link{Conn: conn, wire: protocol.JSON}
+	return link{Conn: conn, wire: protocol.CodecOf(conn.Subprotocol())}
 }
 
 func (l link) send(msg []byte) error { return l.WriteMessage(msg, l.wire.Binary()) }

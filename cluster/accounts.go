@@ -8,8 +8,8 @@ import (
 // maxAccounts bounds the accounts in a report: the largest used shares of a limit remain.
 const maxAccounts = 256
 
-// account looks at the use of identities on this node, for the next report, and divides the rates and bytes of identities anew.
-func (c *Cluster) account() {
+// accounts divides the rates and bytes of identities anew, and returns what identities use on this node, for the next report.
+func (c *Cluster) accounts() map[string]Account {
 	c.own.Divide()
 	all := c.own.Accounts()
 	if c.o.Connections != nil {
@@ -22,17 +22,7 @@ func (c *Cluster) account() {
 			all[client] = a
 		}
 	}
-	all = tally.Heaviest(all, c.o.Each, maxAccounts)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.accounts = all
-}
-
-// accounted returns the use of identities on this node at the last look: self is cheap, and reports change once in lookEvery at most.
-func (c *Cluster) accounted() map[string]Account {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.accounts
+	return tally.Heaviest(all, c.o.Each, maxAccounts)
 }
 
 // countAt records the use of identities on another node. Nil: the node counts no more. A node that has left counts until it is lost, because its programs run.

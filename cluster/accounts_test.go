@@ -130,7 +130,7 @@ func newNode(t *testing.T, ca *testca.CA, name string, o Options) *Cluster {
 // run makes a node a member, without a port for other nodes, until leave is called.
 func (c *Cluster) run(own Own, m Membership) (leave func()) {
 	c.own = own
-	c.account()
+	c.measure()
 	c.done.Go(func() { m.Run(c.ctx, c.self, c.changed, c.news) })
 	c.done.Go(c.look)
 	return func() {
@@ -259,7 +259,7 @@ func TestAccountsAreBounded(t *testing.T) {
 	}
 	own.uses("alice", Account{Processes: 2})
 	c.own = own
-	c.account()
+	c.measure()
 	if got := c.self().Accounts; len(got) != maxAccounts || got["alice"].Processes != 2 {
 		t.Errorf("%d accounts with %v of alice", len(got), got["alice"])
 	}

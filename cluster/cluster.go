@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -77,6 +76,7 @@ type Cluster struct {
 	own  Own
 	port *transport.Server
 
+	gauge  gauge // owned by Join, and then by look
 	counts meters.Cluster
 
 	elsewhere tally.Index // of the nodes whose programs run, without this node
@@ -87,7 +87,7 @@ type Cluster struct {
 	failed error              // why the membership cannot be asked; nil: it can
 	cables map[*cable]string  // to which node each goes
 
-	accounts map[string]Account // of this node, at the last look
+	measured Node // this node at the last look
 }
 
 // A member is a node that is known.
@@ -206,7 +206,7 @@ func (c *Cluster) Join(own Own) error {
 	if c.o.Address == "" {
 		c.o.Address = strings.TrimPrefix(c.port.URL(), "wss://")
 	}
-	c.account()
+	c.measure()
 	c.done.Go(func() { c.port.Serve(func(conn transport.Conn) { own.Accept(conn, conn.About()) }) })
 	c.done.Go(func() { members.Run(c.ctx, c.self, c.changed, c.news) })
 	c.done.Go(c.look)
@@ -220,21 +220,27 @@ func (c *Cluster) Socket(keep func(name string, fd int) error) error { return c.
 func (c *Cluster) Leave() {
 	c.stop()
 	c.port.Close()
-	c.mu.Lock()
-	cables := slices.Collect(maps.Keys(c.cables))
-	c.mu.Unlock()
-	for _, cable := range cables {
-		cable.cut()
-	}
+	c.cutIf(func(*cable, string) bool { return true })
 	c.done.Wait()
 }
 
-// self is this node as it is now.
+// self is this node as measured at the last look, with its drain and its sessions of now. So self is cheap, and reports change once in lookEvery at most.
 func (c *Cluster) self() Node {
-	info := c.own.Info()
-	load := machine()
-	load.Sessions, load.MaxSessions, load.Processes = info.Sessions, int64(c.o.MaxSessions), int64(info.Children)
-	return Node{ID: c.id, Name: c.o.Name, Address: c.o.Address, Version: c.o.Version, Labels: c.o.Labels, Draining: !c.own.Drained().IsZero(), Load: load, Accounts: c.accounted()}
+	c.mu.Lock()
+	n := c.measured
+	c.mu.Unlock()
+	n.Draining, n.Load.Sessions = !c.own.Drained().IsZero(), c.own.Sessions()
+	return n
+}
+
+// measure looks at this node, and divides the rates and bytes of identities anew.
+func (c *Cluster) measure() {
+	load := c.gauge.read()
+	load.MaxSessions, load.Processes = int64(c.o.MaxSessions), int64(c.own.Info().Children)
+	n := Node{ID: c.id, Name: c.o.Name, Address: c.o.Address, Version: c.o.Version, Labels: c.o.Labels, Load: load, Accounts: c.accounts()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.measured = n
 }
 
 // lookEvery is the time between two looks at the load of this node, at the use of identities, and at the credentials of the others.
@@ -249,13 +255,10 @@ func (c *Cluster) look() {
 			return
 		case <-tick:
 		}
-		c.account()
+		c.measure()
 		if now := c.self(); reportWorthy(told, now, time.Since(since)) {
 			told, since = now, time.Now()
-			select {
-			case c.changed <- struct{}{}:
-			default:
-			}
+			c.hurry()
 		}
 		if now := c.credentials.edition(); now != edition {
 			edition = now
@@ -356,12 +359,12 @@ func (c *Cluster) verify(n Node) {
 		answer, err := c.lives(n)
 		c.mu.Lock()
 		m := c.known[n.ID]
-		over := c.ctx.Err() != nil || m == nil || m.left.IsZero()
+		over, lost := c.ctx.Err() != nil || m == nil || m.left.IsZero(), false
 		switch {
 		case over:
 		case err != nil:
 			m.lose(time.Now())
-			over = true
+			over, lost = true, true
 			c.countAt(n.ID, nil)
 			if m.Draining {
 				c.o.Log.Info("a drained node has ended", "node", n.ID)
@@ -372,7 +375,7 @@ func (c *Cluster) verify(n Node) {
 			c.countAt(n.ID, answer.Accounts)
 		}
 		c.mu.Unlock()
-		if err != nil {
+		if lost {
 			c.cutIf(func(_ *cable, to string) bool { return to == n.ID })
 		}
 		if over {

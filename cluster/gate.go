@@ -41,7 +41,7 @@ func (c *Cluster) Accept(conn transport.Conn) {
 		c.own.Accept(conn, conn.About())
 		return
 	}
-	codec, about := codecOf(conn.Subprotocol()), conn.About()
+	codec, about := protocol.CodecOf(conn.Subprotocol()), conn.About()
 	frame, err := relayable.Peek(protocol.MaxGreeting)
 	if err != nil {
 		conn.Close(transport.CloseLost, "") // Peek has sent the reason
@@ -53,14 +53,6 @@ func (c *Cluster) Accept(conn transport.Conn) {
 		return
 	}
 	c.route(relayable, g, about, func(e *protocol.Error) { refuse(conn, codec, frame, e) })
-}
-
-// codecOf returns the codec of a subprotocol.
-func codecOf(subprotocol string) protocol.Codec {
-	if subprotocol == transport.SubprotocolMsgpack {
-		return protocol.Msgpack
-	}
-	return protocol.JSON
 }
 
 // refuse answers initialize with an error.
@@ -85,7 +77,7 @@ func (c *Cluster) route(conn transport.Relayable, g greeting.Greeting, about ide
 	if guest := about.Identity.Guest; guest != nil {
 		session, token = guest.Session, guest.Token
 	}
-	intro := introduction{From: c.id, Remote: conn.RemoteAddr() + " by " + c.o.Name, About: about, Token: token, Opens: g.ResumeSessionID == nil && about.Identity.Guest == nil}
+	intro := introduction{Remote: conn.RemoteAddr() + " by " + c.o.Name, About: about, Token: token, Opens: g.ResumeSessionID == nil && about.Identity.Guest == nil}
 	if !intro.Opens {
 		switch node, why := c.nodeFor(nodeid.Of(session)); {
 		case why != "":
@@ -98,7 +90,11 @@ func (c *Cluster) route(conn transport.Relayable, g greeting.Greeting, about ide
 		}
 		return
 	}
-	order, err := c.choose(g)
+	wish, here := wishOf(g)
+	order, err := []Node{{ID: c.id}}, (*protocol.Error)(nil)
+	if !here {
+		order, err = c.choose(wish)
+	}
 	if err != nil {
 		c.counts.Refused.Add(1)
 		refuse(err)
@@ -192,7 +188,7 @@ func (c *Cluster) awaitLoss(id string, within time.Duration) bool {
 	}
 }
 
-// gone records that a node is lost: another one is at its address.
+// gone records that a node is lost: another one is at its address, or nobody.
 func (c *Cluster) gone(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,17 +198,20 @@ func (c *Cluster) gone(id string) {
 	}
 }
 
-// choose returns the nodes for a new session, the best first.
-func (c *Cluster) choose(g greeting.Greeting) ([]Node, *protocol.Error) {
-	var wish Wish
+// wishOf returns what a client asks of the node of its session. here: a look, or a command of a client, needs no room, and this node serves it.
+func wishOf(g greeting.Greeting) (w Wish, here bool) {
 	if p := g.Placement; p != nil {
-		wish = Wish{Labels: p.Labels, Node: p.Node, Key: p.Key}
-		if err := wish.Validate(); err != nil {
-			return nil, protocol.WrongParams("placement: %v", err)
-		}
-	} else if g.Client == nil && g.Session.Ephemeral { // a look, or a command of a client: it needs no room
-		return []Node{{ID: c.id}}, nil
+		return Wish{Labels: p.Labels, Node: p.Node, Key: p.Key}, false
 	}
+	return Wish{}, g.Client == nil && g.Session.Ephemeral
+}
+
+// choose returns the nodes for a new session, the best first.
+func (c *Cluster) choose(w Wish) ([]Node, *protocol.Error) {
+	if err := w.Validate(); err != nil {
+		return nil, protocol.WrongParams("placement: %v", err)
+	}
+	own := c.self()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.known) == 0 { // nobody has told yet
@@ -224,12 +223,12 @@ func (c *Cluster) choose(g greeting.Greeting) ([]Node, *protocol.Error) {
 			continue
 		}
 		n := m.Node
-		if n.ID == c.id { // as of now
-			n.Draining, n.Load.Sessions = !c.own.Drained().IsZero(), c.own.Sessions()
+		if n.ID == c.id {
+			n = own
 		}
 		nodes = append(nodes, n)
 	}
-	order, err := choose(nodes, wish, c.id, func(id string) int64 { return c.known[id].sent }, mathrand.IntN)
+	order, err := choose(nodes, w, c.id, func(id string) int64 { return c.known[id].sent }, mathrand.IntN)
 	if err != nil {
 		return nil, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "%v", err)
 	}
@@ -263,20 +262,12 @@ func (c *Cluster) reach(conn transport.Conn, node Node, intro introduction) (*re
 }
 
 func (c *Cluster) dial(ctx context.Context, subprotocol string, node Node, intro introduction) (*reached, error) {
-	raw, err := new(net.Dialer).DialContext(ctx, "tcp", node.Address)
+	conn, header, err := c.secure(ctx, node, intro)
 	if err != nil {
-		return nil, fmt.Errorf("node %s: %w", node.ID, err)
-	}
-	conn, err := transport.TLSClient(raw, c.credentials.client(node.Name))
-	if err == nil {
-		err = conn.HandshakeContext(ctx)
-	}
-	if err != nil {
-		raw.Close()
-		return nil, fmt.Errorf("node %s: %w", node.ID, err)
+		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	first, err := c.introduce(conn, subprotocol, node, intro)
+	first, err := introduce(conn, subprotocol, node, header)
 	if !stop() {
 		err = fmt.Errorf("node %s: %w", node.ID, context.Cause(ctx))
 	}
@@ -287,14 +278,29 @@ func (c *Cluster) dial(ctx context.Context, subprotocol string, node Node, intro
 	return &reached{conn, first}, nil
 }
 
-// introduce makes a connection to a node that of a client. It returns what the node has sent after its answer.
-func (c *Cluster) introduce(conn *transport.TLSStream, subprotocol string, node Node, intro introduction) ([]byte, error) {
-	intro.To = node.ID
-	state := conn.ConnectionState()
-	header, err := intro.seal(&state, c.credentials.now())
+// secure opens a connection with TLS to a node, and returns the value of headerClient that introduces a client on it.
+func (c *Cluster) secure(ctx context.Context, node Node, intro introduction) (conn *transport.TLSStream, header string, err error) {
+	raw, err := new(net.Dialer).DialContext(ctx, "tcp", node.Address)
 	if err != nil {
-		return nil, err
+		return nil, "", fmt.Errorf("node %s: %w", node.ID, err)
 	}
+	if conn, err = transport.TLSClient(raw, c.credentials.client(node.Name)); err == nil {
+		err = conn.HandshakeContext(ctx)
+	}
+	if err == nil {
+		intro.From, intro.To = c.id, node.ID
+		state := conn.ConnectionState()
+		header, err = intro.seal(&state, c.credentials.now())
+	}
+	if err != nil {
+		raw.Close()
+		return nil, "", fmt.Errorf("node %s: %w", node.ID, err)
+	}
+	return conn, header, nil
+}
+
+// introduce makes a connection to a node that of a client, by a value of headerClient. It returns what the node has sent after its answer.
+func introduce(conn *transport.TLSStream, subprotocol string, node Node, header string) ([]byte, error) {
 	key := make([]byte, 16)
 	rand.Read(key) // never fails
 	var head strings.Builder
@@ -333,7 +339,7 @@ func (c *Cluster) relay(conn transport.Relayable, node Node, session string, to 
 	c.mu.Lock()
 	c.cables[cable] = node.ID
 	m := c.known[node.ID]
-	lost := m != nil && m.isLost()
+	lost := m != nil && m.isLost() || c.ctx.Err() != nil // Leave may have looked for cables before
 	c.mu.Unlock()
 	c.counts.Relayed.Add(1)
 	c.counts.Relays.Add(1)

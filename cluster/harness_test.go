@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -43,7 +42,6 @@ type node struct {
 	troupe *actors.Troupe
 	system *actor.ActorSystem
 	server *transport.Server
-	log    *buffer
 	end    func()
 }
 
@@ -83,12 +81,11 @@ func tokensIn(t *testing.T, path, roles string) nodeOption {
 func (l *lab) node(name string, options ...nodeOption) *node {
 	l.t.Helper()
 	cert, key := l.ca.Issue(l.t, x509.Certificate{DNSNames: []string{name}})
-	log := new(buffer)
 	o := cluster.Options{
 		Name: name, Listen: "127.0.0.1:0", Version: "1", MaxSessions: 100, Dialect: peer.Greetings(),
 		Membership: func(*cluster.Cluster) (cluster.Membership, error) { return l.hub, nil },
 		Files:      cluster.Files{Certificate: testca.File(l.t, "cert", cert), Key: testca.File(l.t, "key", key), CA: testca.File(l.t, "ca", l.ca.PEM)},
-		Log:        slog.New(slog.NewTextHandler(log, nil)),
+		Log:        slog.New(slog.DiscardHandler),
 		Transport:  func(*transport.ServerOptions) {},
 	}
 	config := actors.Config{Log: o.Log, KillGrace: time.Millisecond, DrainTimeout: time.Second}
@@ -97,7 +94,7 @@ func (l *lab) node(name string, options ...nodeOption) *node {
 		option(&o, &config, &server)
 	}
 	config.MaxSessions = o.MaxSessions
-	n := &node{lab: l, log: log}
+	n := &node{lab: l}
 	var err error
 	if n.Cluster, err = cluster.New(o); err != nil {
 		l.t.Fatal(err)
@@ -196,16 +193,4 @@ func refusedAs(t *testing.T, err error, kind protocol.ErrorKind) string {
 		return ""
 	}
 	return e.Error()
-}
-
-// A buffer is a log.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
 }

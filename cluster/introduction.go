@@ -80,11 +80,10 @@ func refusal(status int, format string, a ...any) error {
 	return &transport.RefusedError{Status: status, Text: fmt.Sprintf(format, a...)}
 }
 
-// statusFull, statusOther and statusForbidden are the answers to a client that this node does not take: there is no room for its session, this is not the
-// node of its session, or the other node or the client may not connect.
+// Answers to a client that this node does not take.
 const (
-	statusFull      = http.StatusServiceUnavailable
-	statusOther     = http.StatusMisdirectedRequest
-	statusForbidden = http.StatusForbidden
-	statusNoToken   = http.StatusUnauthorized
+	statusFull      = http.StatusServiceUnavailable // there is no room for its session
+	statusOther     = http.StatusMisdirectedRequest // this is not the node of its session
+	statusForbidden = http.StatusForbidden          // the other node may not introduce it
+	statusNoToken   = http.StatusUnauthorized       // its token of a share is not valid
 )

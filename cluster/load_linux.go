@@ -1,11 +1,9 @@
 package cluster
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,57 +11,37 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/kernel"
 )
 
-// cgroups is where the hierarchy of cgroup v2 is.
-const cgroups = "/sys/fs/cgroup"
-
-// A meter is a clock of busy processors at the last look.
-type meter struct {
-	sync.Mutex
-	at         time.Time
-	busy, part float64 // seconds of processors; of all of them, 0 to 1
+// A gauge measures how full the machine is, or the narrowest cgroup around this process with a limit: a container, or a service. A single goroutine may
+// use a gauge.
+type gauge struct {
+	machine kernel.CPUs
+	group   groupCPU
 }
 
-// read returns the busy part since the last look. busy is in seconds of processors since some time, and there are so many processors.
-func (m *meter) read(busy, processors float64) float64 {
-	m.Lock()
-	defer m.Unlock()
-	now := time.Now()
-	if gone := now.Sub(m.at).Seconds(); gone > 0.5 && processors > 0 {
-		if !m.at.IsZero() {
-			m.part = max(0, (busy-m.busy)/gone/processors)
-		}
-		m.at, m.busy = now, busy
-	}
-	return m.part
-}
-
-// machineCPU and groupCPU are of the machine and of the cgroup with a limit.
-var machineCPU, groupCPU meter
-
-// machine returns how full the machine is, or the narrowest cgroup around this process with a limit: a container, or a service.
-func machine() (l Load) {
+// read returns what is in use, without sessions and processes.
+func (g *gauge) read() (l Load) {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
 		l.MaxMemory = int64(info.Totalram) * int64(info.Unit)
 		l.Memory = l.MaxMemory - available()
 	}
-	l.CPU = machineCPU.read(busySeconds(), float64(runtime.NumCPU()))
-	group := ownCgroup()
-	for dir := group; len(dir) > len(cgroups); dir = path.Dir(dir) {
+	l.CPU = g.machine.Busy()
+	group, root := ownCgroup()
+	limited := false // a cgroup limits the CPU
+	for dir := group; len(dir) > len(root); dir = path.Dir(dir) {
 		if most, ok := number(dir + "/memory.max"); ok && most < l.MaxMemory {
 			used, _ := number(dir + "/memory.current")
 			cache, _ := field(dir+"/memory.stat", "inactive_file")
 			l.Memory, l.MaxMemory = max(0, used-cache), most
 		}
-	}
-	for dir := group; len(dir) > len(cgroups); dir = path.Dir(dir) {
-		if processors, ok := quota(dir); ok {
+		if processors, ok := quota(dir); ok && !limited {
+			limited = true
 			us, _ := field(dir+"/cpu.stat", "usage_usec")
-			l.CPU = max(l.CPU, groupCPU.read(float64(us)/1e6, processors))
-			break
+			l.CPU = max(l.CPU, g.group.read(time.Now(), us, processors))
 		}
 	}
 	var limit unix.Rlimit
@@ -78,16 +56,26 @@ func machine() (l Load) {
 	return l
 }
 
-// ownCgroup returns the directory of the cgroup of this process; "": there is none.
-func ownCgroup() string {
-	text, _ := kernel.ReadFile("/proc/self/cgroup")
-	for line := range strings.Lines(string(text)) {
-		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
-			return path.Join(cgroups, name)
-		}
-	}
-	return ""
+// groupCPU has the CPU time of a cgroup at the last look.
+type groupCPU struct {
+	at time.Time
+	us int64
 }
+
+// read returns the part of the processors that was busy since the last look; 0: it is the first.
+func (g *groupCPU) read(now time.Time, us int64, processors float64) (part float64) {
+	if gone := now.Sub(g.at); !g.at.IsZero() && gone > 0 {
+		part = max(0, float64(us-g.us)/float64(gone.Microseconds())/processors)
+	}
+	g.at, g.us = now, us
+	return part
+}
+
+// ownCgroup is the cgroup of this process in the hierarchy of v2, and the visible root of the hierarchy; "": there is none. A server stays in its cgroup.
+var ownCgroup = sync.OnceValues(func() (dir, root string) {
+	dir, root, _ = trees.OwnCgroup("")
+	return dir, root
+})
 
 // number returns the number in a file of a cgroup; ok is false without the file, or for max.
 func number(file string) (n int64, ok bool) {
@@ -131,15 +119,4 @@ func available() int64 {
 		}
 	}
 	return 0
-}
-
-// busySeconds is how long the processors were busy since the machine has started, added up: of proc_stat(5), whose unit is 10 ms.
-func busySeconds() float64 {
-	text, _ := kernel.ReadFile("/proc/stat")
-	line, _, _ := bytes.Cut(text, []byte("\n"))
-	var user, nice, system, idle, wait, irq, soft, steal uint64
-	if n, _ := fmt.Sscanf(string(line), "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &wait, &irq, &soft, &steal); n < 8 {
-		return 0
-	}
-	return float64(user+nice+system+irq+soft+steal) / 100
 }

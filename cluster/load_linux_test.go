@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-func TestMeter(t *testing.T) {
-	m := &meter{at: time.Now().Add(-10 * time.Second), busy: 5}
-	if got := m.read(25, 4); got < 0.49 || got > 0.51 {
+func TestCPUOfACgroup(t *testing.T) {
+	now := time.Now()
+	g := new(groupCPU)
+	if got := g.read(now, 5e6, 4); got != 0 {
+		t.Errorf("the first look: %v", got)
+	}
+	if got := g.read(now.Add(10*time.Second), 25e6, 4); got < 0.49 || got > 0.51 {
 		t.Errorf("20 s of 4 processors in 10 s: %v, want 0.5", got)
 	}
-	if got := m.read(1000, 4); got < 0.49 || got > 0.51 {
-		t.Errorf("a moment later: %v, want the same", got)
-	}
-	if got := (&meter{}).read(100, 1); got != 0 {
-		t.Errorf("the first look: %v", got)
+	if got := g.read(now.Add(20*time.Second), 25e6, 4); got != 0 {
+		t.Errorf("nothing ran: %v", got)
 	}
 }
 
@@ -42,7 +43,7 @@ func TestLimitsOfACgroup(t *testing.T) {
 	if _, ok := quota(dir + "/none"); ok {
 		t.Error("a cgroup without cpu.max has a quota")
 	}
-	if l := machine(); l.MaxMemory <= 0 || l.Memory <= 0 || l.Files <= 0 || l.MaxFiles <= 0 {
+	if l := new(gauge).read(); l.MaxMemory <= 0 || l.Memory <= 0 || l.Files <= 0 || l.MaxFiles <= 0 {
 		t.Errorf("the machine: %+v", l)
 	}
 }

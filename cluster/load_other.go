@@ -2,5 +2,7 @@
 
 package cluster
 
-// machine returns nothing: only the sessions of a node count here.
-func machine() Load { return Load{} }
+// A gauge measures nothing: only the sessions of a node count here.
+type gauge struct{}
+
+func (*gauge) read() Load { return Load{} }

@@ -61,14 +61,18 @@ func (c *Cluster) answer(w http.ResponseWriter, r *http.Request, from *tls.Conne
 			http.Error(w, "say how long the sessions may go on, such as ?for=10m", http.StatusBadRequest)
 			return
 		}
-		c.own.Drain(time.Now().Add(lasts))
-		c.hurry()
+		c.drain(time.Now().Add(lasts))
 	case r.URL.Path == pathDrain && r.Method == http.MethodDelete:
-		c.own.Drain(time.Time{})
-		c.hurry()
+		c.drain(time.Time{})
 	default:
 		http.Error(w, "nothing is here for another node", http.StatusNotFound)
 	}
+}
+
+// drain has this node drained until a time, or with the zero time no more, and the others told.
+func (c *Cluster) drain(until time.Time) {
+	c.own.Drain(until)
+	c.hurry()
 }
 
 // hurry has the membership told of a change at once.

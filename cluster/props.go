@@ -7,11 +7,9 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/b6f6fdd7/troupe/actors/connection/greeting"
 	"github.com/b6f6fdd7/troupe/cluster/proxy"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/nodeid"
-	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
@@ -39,7 +37,7 @@ func (c *Cluster) connect(ctx context.Context, session string, about identity.Ab
 		}
 		return c.connectTo(ctx, node, about, false)
 	}
-	order, wrong := c.choose(greeting.Greeting{InitializeParams: protocol.InitializeParams{Placement: &protocol.Placement{Labels: w.Labels, Node: w.Node, Key: w.Key}}})
+	order, wrong := c.choose(w)
 	if wrong != nil {
 		return nil, wrong
 	}

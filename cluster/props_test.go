@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -52,17 +51,11 @@ func (h *host) Receive(ctx actor.Context) {
 	}
 }
 
-// loopback returns an address of this machine at which nobody else listens: one of 16 million.
-func loopback() string {
-	n := rand.IntN(1 << 24)
-	return fmt.Sprintf("127.%d.%d.%d:7767", 1+n>>16%254, n>>8%256, 1+n%254)
-}
-
 // Actors of a host on one node run and follow a program on another as on their own, over cuts of the link.
 func TestHostOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	address := loopback()
+	address := testrelay.Loopback() + ":7767"
 	cuts := 0
 	relay := testrelay.New(t, "tcp", address, func(link *testrelay.Link, n int, toClient bool) (int, testrelay.How) {
 		if toClient && link.ToClient > 300_000 && cuts < 3 {

@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
-	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -11,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/client"
@@ -22,13 +19,9 @@ import (
 
 // Members implements config.Cluster.
 func (c *Cluster) Members() protocol.ClusterNodesResult {
-	own := c.self()
+	own, result := c.self(), protocol.ClusterNodesResult{Nodes: []protocol.ClusterNode{}, Problem: c.Problem()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	result := protocol.ClusterNodesResult{Nodes: []protocol.ClusterNode{}}
-	if c.failed != nil {
-		result.Problem = c.failed.Error()
-	}
 	known := c.known
 	if c.known[c.id] == nil { // nobody has told yet
 		known = maps.Clone(c.known)
@@ -67,11 +60,10 @@ func (c *Cluster) Drain(ctx context.Context, p protocol.ClusterDrainParams) erro
 	lasts := time.Duration(p.ForMs) * time.Millisecond
 	if p.Node == c.id || p.Node == c.o.Name {
 		if p.Cancel {
-			c.own.Drain(time.Time{})
+			c.drain(time.Time{})
 		} else {
-			c.own.Drain(time.Now().Add(lasts))
+			c.drain(time.Now().Add(lasts))
 		}
-		c.hurry()
 		return nil
 	}
 	for _, n := range c.others() {
@@ -136,17 +128,8 @@ func (c *Cluster) sessionsOf(ctx context.Context, n Node, about identity.About, 
 
 // open returns a connection to a node on which this node speaks for a client.
 func (c *Cluster) open(ctx context.Context, n Node, intro introduction) (transport.Conn, error) {
-	d := tls.Dialer{NetDialer: new(net.Dialer), Config: c.credentials.client(n.Name)}
-	raw, err := d.DialContext(ctx, "tcp", n.Address)
+	conn, header, err := c.secure(ctx, n, intro)
 	if err != nil {
-		return nil, fmt.Errorf("node %s: %w", n.ID, err)
-	}
-	conn := inTLS{raw.(*tls.Conn)}
-	intro.From, intro.To = c.id, n.ID
-	state := conn.ConnectionState()
-	header, err := intro.seal(&state, c.credentials.now())
-	if err != nil {
-		conn.Close()
 		return nil, err
 	}
 	opened, err := transport.Dial(ctx, "ws://"+n.Name+"/", &transport.DialOptions{
@@ -157,12 +140,4 @@ func (c *Cluster) open(ctx context.Context, n Node, intro introduction) (transpo
 		conn.Close()
 	}
 	return opened, err
-}
-
-// inTLS is a connection inside TLS that carries a websocket.
-type inTLS struct{ *tls.Conn }
-
-// SyscallConn implements syscall.Conn.
-func (c inTLS) SyscallConn() (syscall.RawConn, error) {
-	return c.NetConn().(syscall.Conn).SyscallConn()
 }

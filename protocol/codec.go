@@ -98,6 +98,14 @@ var JSON Codec = codec{}
 // such as ProcessStartParams.Sandbox, is kept as JSON. (Ours.)
 var Msgpack Codec = codec{packed: true}
 
+// CodecOf returns the codec of a subprotocol of a websocket: Msgpack for troupe.msgpack, and JSON, which every server speaks, for all others.
+func CodecOf(subprotocol string) Codec {
+	if subprotocol == "troupe."+Msgpack.Name() {
+		return Msgpack
+	}
+	return JSON
+}
+
 type codec struct{ packed bool }
 
 func (c codec) Name() string {

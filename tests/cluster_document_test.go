@@ -1,8 +1,6 @@
 package tests
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/b6f6fdd7/troupe/internal/testrelay"
 )
 
 // TestClusterDocument runs the lines in CLUSTER.md that start three nodes on one machine, and those that use them.
@@ -27,8 +27,7 @@ func TestClusterDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := rand.IntN(1 << 24) // nobody else listens at a random one of 16 million addresses
-	address := fmt.Sprintf("127.%d.%d.%d:", 1+n>>16%254, n>>8%256, 1+n%254)
+	address := testrelay.Loopback() + ":"
 	// Each node has to know all three before the document goes on. A person is slow enough. At the end all servers, which are in the group of the shell, end.
 	script := blocks[0][1] + `
 for port in 7781 7782 7783; do

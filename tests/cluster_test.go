@@ -1,13 +1,12 @@
 package tests
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/internal/testrelay"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -19,9 +18,8 @@ func startCluster(t *testing.T, names []string, more map[string][]string) (nodes
 		t.Fatal(p.stderr)
 	}
 	var addresses []string
-	for range names { // nobody else listens at a random one of 16 million addresses
-		n := rand.IntN(1 << 24)
-		addresses = append(addresses, fmt.Sprintf("127.%d.%d.%d:7767", 1+n>>16%254, n>>8%256, 1+n%254))
+	for range names {
+		addresses = append(addresses, testrelay.Loopback()+":7767")
 	}
 	for i, name := range names {
 		nodes = append(nodes, startServer(t, append([]string{

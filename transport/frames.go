@@ -301,10 +301,7 @@ func (h *handler) welcome(c *frames) bool {
 			c.Close(0, "")
 			return false
 		}
-		codec := protocol.JSON
-		if c.subprotocol == SubprotocolMsgpack {
-			codec = protocol.Msgpack
-		}
+		codec := protocol.CodecOf(c.subprotocol)
 		var ok bool
 		if id, v.Token, ok = protocol.TokenIn(codec, msg); !ok {
 			v.Token = new(string) // refused as malformed

@@ -42,6 +42,9 @@ func newTLSStream(s stream, config *tls.Config, side func(net.Conn, *tls.Config)
 	return &TLSStream{Conn: side(r, config), below: r}, nil
 }
 
+// SyscallConn implements syscall.Conn, with the socket below. What the stream has read from it, and has not returned, is not seen there.
+func (s *TLSStream) SyscallConn() (syscall.RawConn, error) { return s.below.raw, nil }
+
 // Await implements Stream.
 func (s *TLSStream) Await() error {
 	if s.more || len(s.below.rest) > 0 {

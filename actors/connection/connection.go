@@ -244,7 +244,7 @@ func (c *connection) start(ctx actor.Context) {
 			}
 			read := time.Now()
 			if incoming.codec == nil {
-				incoming.codec = codecOf(conn.Subprotocol())
+				incoming.codec = protocol.CodecOf(conn.Subprotocol())
 				w.codec = incoming.codec // nothing is written before the first frame has come
 			}
 			in := incoming.decode(frame)

@@ -61,14 +61,6 @@ func optional[P any](c protocol.Codec, payload []byte, p *P) *protocol.Error {
 // ignored leaves the zero P, whatever the params are.
 func ignored[P any](protocol.Codec, []byte, *P) *protocol.Error { return nil }
 
-// codecOf returns the codec of a subprotocol.
-func codecOf(subprotocol string) protocol.Codec {
-	if subprotocol == "troupe."+protocol.Msgpack.Name() {
-		return protocol.Msgpack
-	}
-	return protocol.JSON
-}
-
 // decode decodes a frame. The result does not alias the frame.
 func (i *incoming) decode(frame []byte) inbound {
 	in := inbound{asked: asked{weight: max(len(frame), 1)}, wire: i.wire}

@@ -3,13 +3,11 @@
 package etcd
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/cluster"
 	"github.com/b6f6fdd7/troupe/cluster/membertest"
+	"github.com/b6f6fdd7/troupe/internal/testbuf"
 	"github.com/b6f6fdd7/troupe/internal/testca"
 	"github.com/b6f6fdd7/troupe/internal/testetcd"
 )
@@ -64,23 +63,8 @@ func failedWith(text string) func(membertest.Known) bool {
 	return func(k membertest.Known) bool { return k.Err != nil && strings.Contains(k.Err.Error(), text) }
 }
 
-// lines is a log to read while others write.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) count(s string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), s)
-}
+// count returns how often a log has a text.
+func count(log *testbuf.Buffer, text string) int { return strings.Count(log.String(), text) }
 
 // After etcd has lost its data, a node that is back first does not tell the others to be gone until they have had time to come back.
 func TestOthersComeBackLater(t *testing.T) {
@@ -126,7 +110,7 @@ func TestOthersComeBackLater(t *testing.T) {
 
 // A stopped process loses its lease, and registers again.
 func TestLostLease(t *testing.T) {
-	s, log := testetcd.Start(t), &lines{}
+	s, log := testetcd.Start(t), new(testbuf.Buffer)
 	m := newMembership(t, Options{Endpoints: []string{s.Endpoint}, Log: slog.New(slog.NewTextHandler(log, nil))})
 	a := membertest.Join(t, m, "a", "a-1")
 	defer a.Leave()
@@ -145,7 +129,7 @@ func TestLostLease(t *testing.T) {
 	b.Await("a to be gone for a moment", func(k membertest.Known) bool { return slices.Contains(k.Lost, "a-1") })
 	b.Await("both again", has("a-1", "b-1"))
 	a.Await("both again, without an error", has("a-1", "b-1"))
-	if n := log.count("the lease of this node has ended"); n != 1 {
+	if n := count(log, "the lease of this node has ended"); n != 1 {
 		t.Errorf("%d lines of the log", n)
 	}
 }
@@ -215,17 +199,17 @@ func TestPutsAreFew(t *testing.T) {
 
 // etcd has no leases shorter than its --election-timeout permits.
 func TestLongLeases(t *testing.T) {
-	s, log := testetcd.Start(t, "--election-timeout=3000", "--heartbeat-interval=300"), &lines{}
+	s, log := testetcd.Start(t, "--election-timeout=3000", "--heartbeat-interval=300"), new(testbuf.Buffer)
 	a := membertest.Join(t, newMembership(t, Options{Endpoints: []string{s.Endpoint}, Log: slog.New(slog.NewTextHandler(log, nil))}), "a", "a-1")
 	defer a.Leave()
 	a.Await("itself", has("a-1"))
-	if n := log.count("leases are longer than asked for"); n != 1 {
+	if n := count(log, "leases are longer than asked for"); n != 1 {
 		t.Errorf("%d lines of the log", n)
 	}
 }
 
 func TestNoNodeInAKey(t *testing.T) {
-	s, log := testetcd.Start(t), &lines{}
+	s, log := testetcd.Start(t), new(testbuf.Buffer)
 	c := client(t, s)
 	put := func(key, value string) {
 		t.Helper()
@@ -246,7 +230,7 @@ func TestNoNodeInAKey(t *testing.T) {
 	put("w-1", `{"id":"w-1"}`)
 	a.Await("the node before the fault, and another", has("a-1", "z-1", "w-1"))
 	for _, want := range []string{"key=" + Prefix + "before", "key=" + Prefix + "x-1", "key=" + Prefix + "z-1"} {
-		if n := log.count(want); n != 1 {
+		if n := count(log, want); n != 1 {
 			t.Errorf("%d lines with %s", n, want)
 		}
 	}

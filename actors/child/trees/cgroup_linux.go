@@ -38,7 +38,7 @@ type cgroups struct {
 // server, so the process may move into serverLeaf.
 func newCgroups(kin *searches, found, whole bool, log *slog.Logger) (*cgroups, error) {
 	self := kin.server
-	own, root, err := ownCgroup("")
+	own, root, err := OwnCgroup("")
 	if err != nil {
 		return nil, err
 	}

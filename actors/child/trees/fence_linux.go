@@ -60,7 +60,7 @@ func (ts *Trees) newFence() *fence {
 
 // make makes the cgroup v1, unless an earlier server of the holder has made it.
 func (f *fence) make(ts *Trees) error {
-	own, _, err := ownCgroup("pids")
+	own, _, err := OwnCgroup("pids")
 	if err != nil {
 		return err
 	}

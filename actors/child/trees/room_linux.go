@@ -49,9 +49,9 @@ func newRoom() (r room) {
 	}
 	add("kernel.pid_max", "/proc/sys/kernel/pid_max", "/proc/loadavg")
 	add("kernel.threads-max", "/proc/sys/kernel/threads-max", "/proc/loadavg")
-	dir, root, err := ownCgroup("pids")
+	dir, root, err := OwnCgroup("pids")
 	if err != nil {
-		dir, root, err = ownCgroup("")
+		dir, root, err = OwnCgroup("")
 	}
 	for ; err == nil && dir != root; dir = filepath.Dir(dir) { // the root has no limit
 		add("pids.max in "+dir, filepath.Join(dir, "pids.max"), filepath.Join(dir, "pids.current"))
@@ -120,10 +120,10 @@ func (b *bound) now() (used int64) {
 	return used
 }
 
-// ownCgroup returns this process's directory in the hierarchy of a controller of cgroup v1, or in
+// OwnCgroup returns this process's directory in the hierarchy of a controller of cgroup v1, or in
 // the hierarchy of v2 if controller is "". root is the visible root of this hierarchy. In hybrid
 // mode the tree of v2 is mounted below the trees of v1.
-func ownCgroup(controller string) (dir, root string, err error) {
+func OwnCgroup(controller string) (dir, root string, err error) {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return "", "", err

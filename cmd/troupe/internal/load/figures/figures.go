@@ -18,6 +18,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/usage"
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 )
 
 // A Gauge is a number of result.Second that goes up and down.
@@ -64,7 +65,7 @@ type Recorder struct {
 	notes    []string
 	problems []string
 	ownError bool
-	machine  usage.Machine
+	machine  kernel.CPUs
 
 	loadBegan, loadEnded time.Duration // 0: not yet
 }

@@ -1,14 +1,13 @@
-package usage
+package kernel
 
 import (
 	"bytes"
-	"os"
 	"strconv"
 )
 
-// cpuTimes returns the total and the idle CPU time of this machine since its boot, in hundredths of a second.
+// cpuTimes returns the total and the idle CPU time of this machine since its boot, in hundredths of a second (proc_stat(5)); ok is false if nobody knows.
 func cpuTimes() (all, idle uint64, ok bool) {
-	text, err := os.ReadFile("/proc/stat")
+	text, err := ReadFile("/proc/stat")
 	if err != nil {
 		return 0, 0, false
 	}
