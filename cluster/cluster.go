@@ -149,11 +149,11 @@ func New(o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// knows reports whether another node of this id is there.
+// knows reports whether a node of this id is there.
 func (c *Cluster) knows(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return id != c.id && c.known[id] != nil && !c.known[id].isLost()
+	return c.known[id] != nil && !c.known[id].isLost()
 }
 
 // Problem implements config.Cluster.

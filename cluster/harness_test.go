@@ -194,3 +194,14 @@ func refusedAs(t *testing.T, err error, kind protocol.ErrorKind) string {
 	}
 	return e.Error()
 }
+
+// comes waits for a value.
+func comes[T any](t *testing.T, what string, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(time.Minute):
+		t.Fatalf("%s: not within a minute", what)
+	}
+	return v
+}

@@ -76,10 +76,10 @@ func TestHostOfAnotherNode(t *testing.T) {
 		sessions := a.system.Root.Spawn(a.Props(cluster.Host{Wish: cluster.Wish{Node: on.ID()[:1]}}))
 		h := &host{sessions: sessions, said: make(chan any, 10)}
 		pid := a.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return h }))
-		if id := (<-h.said).(string); id[:len(on.ID())] != on.ID() {
+		if id := comes(t, "an answer", h.said).(string); id[:len(on.ID())] != on.ID() {
 			t.Errorf("the session is %s, and not of %s", id, on.ID())
 		}
-		if got := (<-h.said).(string); got != want.String() {
+		if got := comes(t, "an answer", h.said).(string); got != want.String() {
 			t.Errorf("on %s: %d bytes, want %d", on.ID(), len(got), want.Len())
 		}
 		for _, p := range []*actor.PID{pid, sessions} {
@@ -95,7 +95,7 @@ func TestHostOfAnotherNode(t *testing.T) {
 	sessions := a.system.Root.Spawn(a.Props(cluster.Host{Wish: cluster.Wish{Node: "nowhere"}}))
 	h := &host{sessions: sessions, said: make(chan any, 10)}
 	pid := a.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return h }))
-	if err, _ := (<-h.said).(*protocol.Error); err == nil {
+	if err, _ := comes(t, "an answer", h.said).(*protocol.Error); err == nil {
 		t.Error("a session on a node that does not exist")
 	}
 	for _, p := range []*actor.PID{pid, sessions} {

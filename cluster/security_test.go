@@ -114,7 +114,7 @@ func TestCredentialEndsThroughAGateway(t *testing.T) {
 	if err := os.WriteFile(file, []byte("bob b-token-0123456789\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	<-lost
+	comes(t, "the cut", lost)
 	if _, err := c.SessionInfo(within(t)); !errors.Is(err, client.ErrUnauthorized) {
 		t.Errorf("the client ended with %v", err)
 	}
@@ -203,8 +203,8 @@ func TestRevokedNode(t *testing.T) {
 	if err := os.WriteFile(list, []byte(revocations(t, l.ca, number)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	<-out
-	<-in
+	comes(t, "the cut of a client of b", out)
+	comes(t, "the cut of a client through b", in)
 	if conn, err := tls.Dial("tcp", a.Address(), b.ClientTLS("a")); err == nil {
 		if _, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Error("a takes the revoked node b")

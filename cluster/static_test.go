@@ -335,8 +335,9 @@ func (s sleeper) Run(ctx context.Context, self func() cluster.Node, _ <-chan str
 
 // The news are of all nodes once each address was asked, also if nobody answers at some: until then a session may be on a node that is not known yet.
 func TestPeersAreComplete(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	asked := make(chan struct{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	asked, whole := make(chan struct{}), false
 	p := cluster.Peers{
 		Addresses: func(context.Context) ([]string, error) { return []string{"a", "b", "c"}, nil },
 		Ask: func(ctx context.Context, address string) (cluster.Node, error) {
@@ -360,6 +361,7 @@ func TestPeersAreComplete(t *testing.T) {
 			t.Errorf("all are %+v", n.Nodes)
 			cancel()
 		case n.All:
+			whole = true
 			select {
 			case <-asked:
 			default:
@@ -374,4 +376,7 @@ func TestPeersAreComplete(t *testing.T) {
 			}
 		}
 	})
+	if !whole {
+		t.Error("all were not known within a minute")
+	}
 }

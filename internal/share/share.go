@@ -50,7 +50,7 @@ func (b *Book) NewToken() (string, Digest) {
 type Book struct {
 	// Longest is how long a share may last. Fixed.
 	Longest time.Duration
-	// Node is the id of this server in a cluster, and Elsewhere reports whether another node has an id. Set before the book is used; "" and nil: there is no cluster.
+	// Node is the id of this server in a cluster, and Elsewhere reports whether a node has an id. Set before the book is used; "" and nil: there is no cluster.
 	Node      string
 	Elsewhere func(node string) bool
 

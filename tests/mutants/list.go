@@ -3,13 +3,14 @@ package main
 // mutants are changes to the code. The tests of each package must notice the changes of the package.
 var mutants = []mutant{
 	{file: "cluster/port.go", old: `if i.To != c.id {`, new: `if false {`, breaks: "a client of another incarnation is sent away", run: "^TestPortForOtherNodes$"},
-	{file: "cluster/introduction.go", old: `return append(secret, text...), err`, new: `return text, err`, breaks: "the introduction of a client is worth nothing on another connection", run: "^TestPortForOtherNodes$"},
+	{file: "cluster/introduction.go", old: `return append(secret, text...), err`, new: `_ = secret
+	return text, err`, breaks: "the introduction of a client is worth nothing on another connection", run: "^TestPortForOtherNodes$"},
 	{file: "cluster/introduction.go", old: `from.VerifyHostname(nodeid.Name(i.From)); err != nil`, new: `from.VerifyHostname(nodeid.Name(i.From)); err != nil && false`, breaks: "a node cannot introduce clients as another node", run: "^TestPortForOtherNodes$"},
-	{file: "cluster/credentials.go", old: `return now.revoked[x.SerialNumber.String()]`, new: `return false`, breaks: "a revoked node is cut off", run: "^TestRevokedNode$"},
+	{file: "cluster/credentials.go", old: `return now.revoked[x.SerialNumber.String()]`, new: `return now.revoked[""]`, breaks: "a revoked node is cut off", run: "^TestRevokedNode$"},
 	{file: "cluster/port.go", old: `i.About.Identity = guest`, new: `_ = guest`, breaks: "the node of a share checks its token", run: "^TestGuestThroughAGateway$"},
 	{file: "internal/share/share.go", old: `node != b.Node && b.Elsewhere(node)`, new: `b.Elsewhere(node)`, breaks: "a token that names this node is checked here"},
 	{file: "cluster/cluster.go", old: `n.Draining, n.Load.Sessions = !c.own.Drained().IsZero(), c.own.Sessions()`, new: `_ = n`, breaks: "a drained gateway places no session on itself", run: "^TestFullNodesGetNothing$"},
-	{file: "cluster/gate.go", old: `lost := m != nil && m.isLost() || c.ctx.Err() != nil`, new: `lost := true`, breaks: "a client is relayed to a node that is not lost", run: "^TestSessionOfAnotherNode$"},
+	{file: "cluster/gate.go", old: `lost := m != nil && m.isLost() || c.ctx.Err() != nil`, new: `lost := m != nil`, breaks: "a client is relayed to a node that is not lost", run: "^TestSessionOfAnotherNode$"},
 	{file: "internal/nodeid/nodeid.go", old: `before(node, '-')`, new: `before(node, '.')`, breaks: "the name of a node may have hyphens"},
 	{file: "cluster/place.go", old: `n.Draining || n.Load.full() || `, new: `n.Load.full() || `, breaks: "a drained node gets no session"},
 	{file: "cluster/static.go", old: `told = News{All: true,`, new: `told = News{All: false,`, breaks: "a list of nodes is known as a whole once each was asked", run: "^TestPeersAreComplete$"},
