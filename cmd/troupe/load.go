@@ -330,11 +330,10 @@ func (o *loadFlags) load(ctx context.Context, p plan.Plan, own *loadServer, stde
 	if err := p.Complete(); err != nil {
 		return nil, err
 	}
-	dir, clean, err := o.findingsDir()
+	dir, err := o.findingsDir()
 	if err != nil {
 		return nil, err
 	}
-	defer clean()
 	rec, err := figures.New(p, dir)
 	if err != nil {
 		return nil, err

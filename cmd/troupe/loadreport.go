@@ -3,6 +3,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/term"
@@ -32,13 +34,12 @@ func sizeOf(w io.Writer) func() (width, height int) {
 	}
 }
 
-// findingsDir returns the directory for findings. clean removes it if it was made for this run and has no finding.
-func (o *loadFlags) findingsDir() (dir string, clean func(), err error) {
+// findingsDir returns the directory for findings. The one of the flag is made at once, since a wrong path is better told before the run than after it.
+func (o *loadFlags) findingsDir() (string, error) {
 	if o.findings != "" {
-		return o.findings, func() {}, os.MkdirAll(o.findings, 0o755)
+		return o.findings, os.MkdirAll(o.findings, 0o755)
 	}
-	dir, err = os.MkdirTemp("", "troupe-findings-")
-	return dir, func() { os.Remove(dir) }, err // a directory with a file stays
+	return filepath.Join(os.TempDir(), "troupe-findings-"+strings.ToLower(rand.Text()[:16])), nil
 }
 
 // judge replaces the verdicts of a result by those about the SLOs of the flags.

@@ -95,7 +95,7 @@ func init() {
 		panic(err)
 	}
 	a := &Attr{
-		Path: program, Argv: []string{"sh", "-c", "echo $PPID; read line; ls /proc/self/fd | wc -l; exit 7"}, Env: []string{"PATH=/bin:/usr/bin"},
+		Path: program, Argv: []string{"sh", "-c", "echo $PPID; read line || exec sleep 60; ls /proc/self/fd | wc -l; exit 7"}, Env: []string{"PATH=/bin:/usr/bin"},
 		Files: []uintptr{0, 1, 2}, Umask: -1, Session: true, DeathSignal: true,
 		Parent: os.Getppid(), PIDSlot: (*uint32)(unsafe.Pointer(&memory[0])),
 	}

@@ -208,8 +208,8 @@ func TestFindings(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	r := newRecorder(t, plan.Plan{}, dir)
 	path := filepath.Join(dir, FindingsName)
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file without findings: %v", err)
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a directory without findings: %v", err)
 	}
 	const n = result.MaxFindings + 20
 	for i := range n {

@@ -20,7 +20,8 @@ const FindingsName = "findings.jsonl"
 // maxFile bounds the file of the findings. A server that answers everything wrongly can cause 100,000 findings a second.
 const maxFile = 256 << 20
 
-// A findingsFile is the file of a run's findings. Each finding is written at once, so a killed load generator leaves its findings.
+// A findingsFile is the file of a run's findings. The first finding makes the file, and its directory if need be, so a run without findings leaves
+// nothing. Each finding is written at once, so a killed load generator leaves its findings.
 type findingsFile struct {
 	dir     string // "": no file
 	f       file
@@ -42,9 +43,6 @@ func (f *findingsFile) prepare(dir string) error {
 	if dir == "" {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("the directory for findings: %w", err)
-	}
 	if _, err := os.Lstat(f.path()); err == nil {
 		return fmt.Errorf("%s has the findings of an earlier run: move it away, or name another directory", f.path())
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -60,10 +58,7 @@ func (f *findingsFile) write(finding oracle.Finding) string {
 	}
 	text, err := json.Marshal(finding)
 	if err == nil && f.f == nil {
-		var opened *os.File
-		if opened, err = os.OpenFile(f.path(), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644); err == nil {
-			f.f = opened
-		}
+		err = f.open()
 	}
 	if err != nil {
 		f.ended = true
@@ -84,6 +79,17 @@ func (f *findingsFile) write(finding oracle.Finding) string {
 	f.written += int64(n)
 	f.n++
 	return ""
+}
+
+func (f *findingsFile) open() error {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return err
+	}
+	opened, err := os.OpenFile(f.path(), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
+	if err == nil {
+		f.f = opened
+	}
+	return err
 }
 
 func (f *findingsFile) close() error {

@@ -196,7 +196,7 @@ type tool struct {
 
 const maxOutput = 1 << 20
 
-// start starts a tool. While a limit of the server refuses the start, start tries again. The caller calls t.session.Unfollow(t.name).
+// start starts a tool. While a limit of the server refuses the start, start tries again. The caller calls t.leave.
 func (c *session) start(ctx context.Context, argv []string) (*tool, error) {
 	t := &tool{session: c, name: "tool" + strconv.FormatInt(time.Now().UnixNano(), 36), news: make(chan struct{}, 1)}
 	c.Follow(t.name, t.event)
@@ -209,10 +209,22 @@ func (c *session) start(ctx context.Context, argv []string) (*tool, error) {
 		return !ok || refused.Kind() != protocol.KindLimit, nil
 	})
 	if err = cmp.Or(err, waited); err != nil {
-		c.Unfollow(t.name)
+		if _, refused := errors.AsType[*protocol.Error](err); refused {
+			c.Unfollow(t.name)
+		}
 		return nil, err
 	}
 	return t, nil
+}
+
+// leave forgets a tool that has ended. Another one, such as a tool of an interrupted run, has events until its session ends.
+func (t *tool) leave() {
+	t.mu.Lock()
+	closed := t.closed
+	t.mu.Unlock()
+	if closed {
+		t.session.Unfollow(t.name)
+	}
 }
 
 func (t *tool) event(e *oracle.Event, at time.Time) {
@@ -262,7 +274,7 @@ func (c *session) output(ctx context.Context, argv []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.Unfollow(t.name)
+	defer t.leave()
 	if err := t.await(ctx, func() bool { return t.closed && t.code == 0 }); err != nil {
 		return nil, err
 	}
@@ -290,7 +302,7 @@ func (c *session) clock(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer c.Unfollow(t.name)
+	defer t.leave()
 	const size = program.ClockSize
 	var offset interval
 	for i := range samples {

@@ -207,7 +207,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// TestToolsInterrupted: the session for tools ends on the server, also if the run is interrupted.
+// TestToolsInterrupted: the session for tools ends on the server, also if the run is interrupted. The end of a tool that still ran is no finding.
 func TestToolsInterrupted(t *testing.T) {
 	url := serve(t, "ws")
 	e := newTestEngine(t, testPlan(url, time.Hour, plan.Part{Profile: plan.Idle, Weight: 1}))
@@ -217,8 +217,19 @@ func TestToolsInterrupted(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	s := server{url: url, control: control, ours: true}
-	if err := s.withTools(ctx, func(*session) error { cancel(); return context.Cause(ctx) }); !errors.Is(err, context.Canceled) {
+	if err := s.withTools(ctx, func(c *session) error {
+		tool, err := c.start(ctx, []string{"/bin/sleep", "1000"})
+		if err != nil {
+			return err
+		}
+		cancel()
+		defer tool.leave()
+		return context.Cause(ctx)
+	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)
+	}
+	if findings := e.rec.Now().Findings; len(findings) > 0 {
+		t.Errorf("findings %+v", findings)
 	}
 	var list protocol.SessionListResult
 	if err := control.Call(t.Context(), protocol.MethodSessionList, protocol.SessionListParams{}, &list); err != nil || len(list.Sessions) != 1 {
