@@ -243,6 +243,9 @@ func mistakesOfProcesses() (all []mistake) {
 		mistake{"instance", protocol.ProcessWaitParams{OfInstance: earlier}, []string{"instance earlier", "another process has the id"}},
 		mistake{"processId", protocol.ProcessRestartParams{ProcessID: "b"}, other},
 		mistake{"processId", protocol.ProcessInfoParams{ProcessID: "b"}, other},
+		mistake{"processId", protocol.ProcessScreenParams{ProcessID: "b"}, other},
+		mistake{"instance", protocol.ProcessScreenParams{OfInstance: earlier}, []string{"instance earlier", "another process has the id"}},
+		mistake{"waitFor", protocol.ProcessScreenParams{WaitFor: "("}, []string{"missing closing )", "waitFor"}},
 		of(restart, "processId", func(p *protocol.ProcessSetRestartParams) { p.ProcessID = "b" }, other...),
 		of(restart, "restart.policy", func(p *protocol.ProcessSetRestartParams) { p.Restart.Policy = "permanant" }, append(variants["policy"], "restart.policy")...),
 	)
@@ -289,13 +292,14 @@ func TestEveryFieldCanBeWrong(t *testing.T) {
 	// Of these fields every value of their type is right, or the answer to a wrong value is a result.
 	free := map[string]string{
 		"ProcessStartParams": "tty pipeStdin envPolicy.ignoreDefaultExcludes mergeStderr noNewPrivs restart.backoff.initialMs restart.backoff.maxMs restart.intensity.periodMs " +
-			"restart.giveUp.periodMs restart.afterEnd ready.delayMs ready.timeoutMs ready.probe.delayMs ready.probe.everyMs ready.probe.timeoutMs ready.probe.failures liveness.silenceMs metadata.toolCallId trace traceEnv",
+			"restart.giveUp.periodMs restart.afterEnd ready.delayMs ready.timeoutMs ready.probe.delayMs ready.probe.everyMs ready.probe.timeoutMs ready.probe.failures liveness.silenceMs metadata.toolCallId trace traceEnv screen.scrollback",
 		"GroupStartParams":        "intensity.periodMs",
 		"SessionUpdateParams":     "keepRunning",
 		"SessionUnshareParams":    "shareId",
 		"ProcessReadParams":       "afterSeq maxBytes waitMs",
 		"ProcessWriteParams":      "chunk",
 		"ProcessWaitParams":       "timeoutMs",
+		"ProcessScreenParams":     "scrollback spans restore afterSeq quietMs waitMs",
 		"ProcessTerminateParams":  "tree run",
 		"ProcessSubscribeParams":  "hold",
 		"ProcessCloseStdinParams": "run",

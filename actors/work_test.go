@@ -129,6 +129,7 @@ func costly() map[string][]func(n int) string {
 			return `{"processId":"p","restart":{"policy":"permanent","giveUp":{"exitCodes":[` + entries(`%d`)(n) + `]}}}`
 		}},
 		"process/info":       {id("")},
+		"process/screen":     {id(""), func(n int) string { return text(n&^3, `{"processId":"p","waitFor":"%s"}`) }},
 		"process/spawn":      program(`"processHandle":"p"`),
 		"process/writeStdin": {func(n int) string { return text(n&^3, `{"processHandle":"p","deltaBase64":"%s"}`) }},
 		"process/resizePty":  {func(n int) string { return text(n, `{"processHandle":"%s","size":{"rows":1,"cols":1}}`) }},

@@ -43,6 +43,29 @@ func (p *Process) Info(ctx context.Context) (protocol.ProcessInfoResult, error) 
 	return ask[protocol.ProcessInfoResult](ctx, p.c, protocol.MethodProcessInfo, protocol.ProcessInfoParams{ProcessID: p.id})
 }
 
+// ScreenOptions say what Screen returns, and when.
+type ScreenOptions struct {
+	Scrollback uint64 // the newest lines that have scrolled off, at most so many
+	Spans      bool   // with colours and other attributes
+	Restore    bool   // with bytes that draw the screen
+
+	After   uint64        // wait for output with a greater seq
+	WaitFor string        // wait until the regular expression (RE2) matches the lines of the screen
+	Quiet   time.Duration // wait until the process has written nothing for so long
+	Wait    time.Duration // how long to wait for all of these
+}
+
+// Screen returns the screen of a process on a PTY. The result has Matched if o waits for something: false after Wait, and after the end
+// of the process.
+func (p *Process) Screen(ctx context.Context, o *ScreenOptions) (protocol.ProcessScreenResult, error) {
+	params := protocol.ProcessScreenParams{ProcessID: p.id, OfInstance: p.ofInstance()}
+	if o != nil {
+		params.Scrollback, params.Spans, params.Restore = o.Scrollback, o.Spans, o.Restore
+		params.AfterSeq, params.WaitFor, params.QuietMs, params.WaitMs = o.After, o.WaitFor, millis(o.Quiet), millis(o.Wait)
+	}
+	return ask[protocol.ProcessScreenResult](ctx, p.c, protocol.MethodProcessScreen, params)
+}
+
 // Signal sends sig to the process group of the current run. If the process has ended or does not exist,
 // the error is nil.
 func (p *Process) Signal(ctx context.Context, sig protocol.Signal) error {

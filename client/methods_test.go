@@ -230,6 +230,7 @@ func everything(ctx context.Context, c *client.Client, dir string) {
 
 	p := c.Process("cat")
 	p.Info(ctx)
+	p.Screen(ctx, nil)
 	p.Signal(ctx, protocol.SignalTerminate)
 	p.Terminate(ctx, time.Second)
 	p.Resize(ctx, protocol.Size{Rows: 1, Cols: 1})

@@ -117,7 +117,7 @@ func fromJSON(t interface{ Fatalf(string, ...any) }, text []byte) any {
 		case map[string]any:
 			for k := range v {
 				v[k] = plain(v[k])
-				if s, ok := v[k].(string); ok && (k == "chunk" || strings.HasSuffix(k, "Base64")) {
+				if s, ok := v[k].(string); ok && (k == "chunk" || k == "restore" || strings.HasSuffix(k, "Base64")) {
 					if b, err := base64.StdEncoding.Strict().DecodeString(s); err == nil {
 						v[k] = b
 					}

@@ -366,7 +366,7 @@ var wireTypes = []any{
 	SessionInfoResult{}, SessionListParams{}, SessionListResult{}, SessionSummary{}, SessionProcessesResult{}, SessionProcesses{}, SessionDetailsResult{}, SessionDetails{}, ServerInfoResult{}, AboutServer{}, HolderInfo{}, Replacement{}, HolderProcess{}, RefusedUpgrade{}, ServerEventsParams{}, ServerEventsResult{}, ServerEvent{}, SessionCloseParams{}, SessionUpdateParams{}, SessionAckParams{}, SessionShareParams{}, SessionShareResult{}, SessionSharesResult{}, ShareInfo{}, SessionUnshareParams{}, SessionUnshareResult{}, SessionChangedNotification{}, SessionEvictedNotification{}, SessionExpiringNotification{},
 	ProcessStartParams{}, ProcessStartResult{}, ProcessReadParams{}, ProcessReadResult{}, ReadEvent{}, ProcessSubscribeParams{},
 	ProcessWriteParams{}, ProcessWriteResult{}, ProcessCloseStdinParams{}, ProcessResizeParams{}, ProcessSignalParams{},
-	ProcessTerminateParams{}, ProcessTerminateResult{}, OtherRun{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListParams{}, ProcessListResult{}, ProcessInfoParams{}, ProcessInfoResult{},
+	ProcessTerminateParams{}, ProcessTerminateResult{}, OtherRun{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListParams{}, ProcessListResult{}, ProcessInfoParams{}, ProcessInfoResult{}, ProcessScreenParams{}, ProcessScreenResult{},
 	OutputNotification{}, ExitedNotification{}, ClosedNotification{}, GapNotification{}, EvictedNotification{},
 	GroupStartParams{}, GroupStartResult{}, GroupStopParams{}, GroupListResult{}, GroupChangedNotification{},
 	FsReadFileParams{}, FsReadFileResult{}, FsOpenParams{}, FsOpenResult{}, FsReadBlockParams{}, FsReadBlockResult{}, FsWriteBlockParams{}, FsCloseParams{},
@@ -517,6 +517,8 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 			p.Login = p.Login && p.EnvPolicy == nil && p.ShellSnapshot == nil
 		case *ProcessWriteParams:
 			p.WriteID += "w"
+		case *ProcessScreenParams:
+			p.WaitFor = rapid.SampledFrom([]string{"", "^up$"}).Draw(t, "waitFor")
 		case *Restart:
 			p.Policy = rapid.SampledFrom([]string{"temporary", "transient", "permanent"}).Draw(t, "policy")
 		case *Ready:

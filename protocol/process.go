@@ -28,6 +28,7 @@ const (
 	MethodProcessRestart    = "process/restart"    // ProcessRestartParams → Empty
 	MethodProcessSetRestart = "process/setRestart" // ProcessSetRestartParams → Empty
 	MethodProcessInfo       = "process/info"       // ProcessInfoParams → ProcessInfoResult
+	MethodProcessScreen     = "process/screen"     // ProcessScreenParams → ProcessScreenResult
 )
 
 // Stream says where a process has written output to. (exec-server wire §4.)
@@ -129,6 +130,8 @@ type ProcessStartParams struct {
 
 	Size      *Size      `json:"size,omitempty"`      // of the PTY; nil: 24 rows, 80 columns
 	Retention *Retention `json:"retention,omitempty"` // nil: the server's default
+	// Screen has the server keep the screen of the PTY from the first byte on. Nil: from the first process/screen on.
+	Screen *StartScreen `json:"screen,omitempty"`
 
 	// TimeoutMs is how long a run may take before the server ends it, in milliseconds. Nil or 0 means: no
 	// limit.

@@ -197,6 +197,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		"process/setRestart ProcessSetRestartParams.requestId":   mine("requestId", maps.Clone(policy)),
 		"process/subscribe ProcessSubscribeParams.processId":     by("processId", nil),
 		"process/info ProcessInfoParams.processId":               by("processId", nil),
+		"process/screen ProcessScreenParams.processId":           by("processId", nil),
 		"process/list ProcessListParams.processIds":              {params: func(id string) obj { return obj{"processIds": []string{id}} }},
 
 		"group/start GroupStartParams.groupId":                         {params: func(id string) obj { return group(id, nil, start("new", nil)) }},

@@ -212,7 +212,7 @@ func TestSchemaOfMessages(t *testing.T) {
 		{"environment/info", obj{}}, {"environment/status", obj{}}, {"server/info", obj{}}, {"server/events", obj{"afterUs": 0}},
 		{"session/info", obj{}}, {"session/list", obj{}}, {"session/list", obj{"detail": "processes"}}, {"session/list", obj{"detail": "info"}},
 		{"session/update", obj{"name": "n", "requestId": "1"}}, {"session/shares", obj{}}, {"session/unshare", obj{"shareId": share["shareId"]}},
-		{"process/list", obj{}}, {"process/info", of(obj{})}, {"process/write", of(obj{"writeId": "1", "chunk": "aGkK"})},
+		{"process/list", obj{}}, {"process/info", of(obj{})}, {"process/screen", obj{"processId": "tty", "spans": true, "restore": true, "waitFor": "^", "waitMs": 60_000}}, {"process/write", of(obj{"writeId": "1", "chunk": "aGkK"})},
 		{"process/read", of(obj{"afterSeq": 0, "waitMs": 60_000, "detail": "events"})}, {"process/subscribe", obj{"processId": "tty", "afterSeq": 0}},
 		{"process/resize", obj{"processId": "tty", "size": obj{"rows": 9, "cols": 9}}}, {"process/closeStdin", of(obj{})},
 		{"process/signal", of(obj{"signal": "continue"})}, {"process/restart", of(obj{})}, {"process/setRestart", of(obj{"restart": obj{"policy": "temporary"}})},

@@ -92,7 +92,7 @@ func (p *process) writeStdin(id repeat.ID, chunk []byte) (room bool) {
 
 func (p *process) resize(size protocol.Size) *protocol.Error {
 	if !p.launch.Spec.TTY {
-		return protocol.Errorf(protocol.KindNoTTY, protocol.CodeInvalidRequest, "process %s is not attached to a PTY: start it with tty true to resize it", p.id)
+		return p.noTTY("resize it")
 	}
 	p.launch.Resize(size)
 	if p.life.Phase() != life.Running {

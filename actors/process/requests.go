@@ -102,6 +102,8 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 		p.inspect(ctx, r, true)
 	case message.InspectRequest:
 		p.inspect(ctx, r, false)
+	case protocol.ProcessScreenParams:
+		p.screen(ctx, r, params)
 	case message.DescribeRequest:
 		p.reply(ctx, r, p.describe(), nil)
 	default:

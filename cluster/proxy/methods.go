@@ -53,6 +53,7 @@ var ofProcess = map[reflect.Type]method{
 	reflect.TypeFor[protocol.ProcessRestartParams]():    of[protocol.Empty](protocol.MethodProcessRestart),
 	reflect.TypeFor[protocol.ProcessSetRestartParams](): of[protocol.Empty](protocol.MethodProcessSetRestart),
 	reflect.TypeFor[protocol.ProcessInfoParams]():       of[protocol.ProcessInfoResult](protocol.MethodProcessInfo),
+	reflect.TypeFor[protocol.ProcessScreenParams]():     of[protocol.ProcessScreenResult](protocol.MethodProcessScreen),
 }
 
 // mayFind returns m for a request about a certain run: its result may be an OtherRun.

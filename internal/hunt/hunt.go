@@ -231,6 +231,9 @@ var methods = map[string]func(h *Hunt) any{
 	protocol.MethodProcessResize: func(h *Hunt) any { return obj{"processId": h.process(), "size": h.size()} },
 	protocol.MethodProcessWait:   func(h *Hunt) any { return obj{"processId": h.process(), "timeoutMs": pick(h, 0, 5, 100_000)} },
 	protocol.MethodProcessInfo:   func(h *Hunt) any { return obj{"processId": h.process()} },
+	protocol.MethodProcessScreen: func(h *Hunt) any {
+		return obj{"processId": h.process(), "scrollback": h.IntN(3), "spans": h.IntN(2) == 0, "restore": h.IntN(2) == 0, "afterSeq": h.IntN(3), "waitFor": pick(h, "", "[a-z]"), "quietMs": h.IntN(3), "waitMs": pick(h, 0, 5, 100_000)}
+	},
 	protocol.MethodProcessList: func(h *Hunt) any {
 		return pick(h, obj{}, obj{"processIds": []string{h.process(), h.process()}}, obj{"states": []string{"running", "closed"}}, obj{"group": h.group()})
 	},

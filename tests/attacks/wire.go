@@ -244,7 +244,7 @@ func pings(ctx context.Context, t *target) error {
 var fuzzMethods = strings.Fields(`initialize initialized environment/info environment/status process/start process/read process/write
 	process/signal process/terminate fs/readFile fs/open fs/readBlock fs/writeBlock fs/close fs/writeFile
 	fs/createDirectory fs/getMetadata fs/canonicalize fs/readDirectory fs/walk fs/remove fs/copy fs/watchMissing fs/watch fs/unwatch http/request
-	process/closeStdin process/resize process/wait process/info process/list process/restart process/setRestart
+	process/closeStdin process/resize process/wait process/info process/screen process/list process/restart process/setRestart
 	group/start group/stop group/list server/info session/info session/close session/ack process/spawn process/writeStdin
 	process/resizePty process/kill command/exec command/exec/write command/exec/resize command/exec/terminate`)
 
