@@ -17,6 +17,7 @@ const (
 	// Ours.
 	MethodServerInfo   = "server/info"   // Empty → ServerInfoResult
 	MethodServerEvents = "server/events" // ServerEventsParams → ServerEventsResult
+	MethodServerWatch  = "server/watch"  // ServerWatchParams → Empty
 	MethodSessionInfo  = "session/info"  // Empty → SessionInfoResult
 	MethodSessionList  = "session/list"  // SessionListParams → SessionListResult, SessionProcessesResult, SessionDetailsResult
 	MethodSessionClose = "session/close" // SessionCloseParams → Empty

@@ -25,6 +25,7 @@ const (
 	NotifySessionChanged  = "session/changed"   // SessionChangedNotification, with capability changes
 	NotifySessionEvicted  = "session/evicted"   // SessionEvictedNotification
 	NotifySessionExpiring = "session/expiring"  // SessionExpiringNotification, to observers
+	NotifyServerChanged   = "server/changed"    // ServerChangedNotification, to clients that watch the server
 )
 
 // Notifications are all notifications sent by the server, by their methods, each with a zero value of every type that its params have.
@@ -43,6 +44,7 @@ var Notifications = map[string][]any{
 	NotifySessionChanged:         {SessionChangedNotification{}},
 	NotifySessionEvicted:         {SessionEvictedNotification{}},
 	NotifySessionExpiring:        {SessionExpiringNotification{}},
+	NotifyServerChanged:          {ServerChangedNotification{}},
 	NotifyProcessOutputDelta:     {ProcessOutputDeltaNotification{}},
 	NotifyCommandExecOutputDelta: {CommandExecOutputDeltaNotification{}, FirstExecOutputDeltaNotification{}},
 	NotifyCommandExecExited:      {FirstExecExitedNotification{}},

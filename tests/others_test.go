@@ -246,7 +246,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		others["group/start GroupStartParams.processes.metadata."+label] = "a label of the client"
 	}
 	// The params of these methods name nothing that belongs to anybody: paths belong to the machine.
-	nothing := []string{"initialized", "environment/info", "environment/status", "server/info", "server/events", "cluster/nodes", "cluster/drain", "session/info", "session/list", "session/share", "session/shares", "group/list",
+	nothing := []string{"initialized", "environment/info", "environment/status", "server/info", "server/events", "server/watch", "cluster/nodes", "cluster/drain", "session/info", "session/list", "session/share", "session/shares", "group/list",
 		"environmentConfig/read", "capabilities/discoverV2", "fs/readFile", "fs/writeFile", "fs/createDirectory", "fs/getMetadata", "fs/canonicalize", "fs/readDirectory", "fs/walk", "fs/remove", "fs/copy", "fs/stat", "fs/list", "fs/rename", "fs/symlink", "fs/setMetadata"}
 
 	members := membersWithIDs(t)

@@ -209,7 +209,7 @@ func TestSchemaOfMessages(t *testing.T) {
 		method string
 		params obj
 	}{
-		{"environment/info", obj{}}, {"environment/status", obj{}}, {"server/info", obj{}}, {"server/events", obj{"afterUs": 0}},
+		{"environment/info", obj{}}, {"environment/status", obj{}}, {"server/info", obj{}}, {"server/events", obj{"afterUs": 0}}, {"server/watch", obj{}},
 		{"session/info", obj{}}, {"session/list", obj{}}, {"session/list", obj{"detail": "processes"}}, {"session/list", obj{"detail": "info"}},
 		{"session/update", obj{"name": "n", "requestId": "1"}}, {"session/shares", obj{}}, {"session/unshare", obj{"shareId": share["shareId"]}},
 		{"process/list", obj{}}, {"process/info", of(obj{})}, {"process/screen", obj{"processId": "tty", "spans": true, "restore": true, "waitFor": "^", "waitMs": 60_000}}, {"process/write", of(obj{"writeId": "1", "chunk": "aGkK"})},

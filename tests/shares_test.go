@@ -194,7 +194,7 @@ func everyMethodOfGuests(t *testing.T, reader, typist *conn) {
 	for _, method := range hunt.Methods() {
 		asReader, asTypist := "", ""
 		switch method {
-		case "environment/status", "session/info", "session/list", "process/list", "group/list", "process/read", "process/wait", "process/info", "process/screen", "server/events":
+		case "environment/status", "session/info", "session/list", "process/list", "group/list", "process/read", "process/wait", "process/info", "process/screen", "server/events", "server/watch":
 		case "process/subscribe": // of shell, the notifications would begin again
 			for _, c := range []*conn{reader, typist} {
 				wantAnswer(t, c, method, obj{"processId": "none"}, "-32600 unknown process id none")

@@ -19,6 +19,7 @@ var methods = []Section{
 	{Family: ExecFamily, About: "server", Methods: []Method{
 		{Name: protocol.MethodServerInfo, Handler: handles(ignored, (*connection).tellServer).Gives(protocol.ServerInfoResult{}, protocol.AboutServer{}), Observer: Reads},
 		{Name: protocol.MethodServerEvents, Handler: handles(optional, (*connection).readEvents).Gives(protocol.ServerEventsResult{}), Observer: Reads, Guests: anyGuest},
+		{Name: protocol.MethodServerWatch, Handler: handles(optional, (*connection).watchServer).Gives(protocol.Empty{}), Observer: Reads, Guests: anyGuest},
 	}},
 	{Family: ExecFamily, About: "cluster", Methods: []Method{
 		{Name: protocol.MethodClusterNodes, Handler: handles(ignored, (*connection).listNodes).Gives(protocol.ClusterNodesResult{}), Observer: Reads},

@@ -112,7 +112,7 @@ func TestMethodsThatReadChangeNoFile(t *testing.T) {
 func TestGuestsOfMethods(t *testing.T) {
 	decided := map[Guests][]string{
 		anyGuest: {"initialize", "initialized", "environment/status", "session/info", "session/list", "process/list", "group/list",
-			"process/read", "process/subscribe", "process/wait", "process/info", "process/screen", "server/events"},
+			"process/read", "process/subscribe", "process/wait", "process/info", "process/screen", "server/events", "server/watch"},
 		typists: {"process/write", "process/resize"},
 		noGuest: {"environment/info", "server/info", "cluster/nodes", "cluster/drain", "session/close", "session/update", "session/ack", "session/share", "session/shares", "session/unshare",
 			"process/start", "process/signal", "process/terminate", "process/closeStdin", "process/restart", "process/setRestart",

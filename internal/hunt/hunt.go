@@ -199,6 +199,7 @@ var methods = map[string]func(h *Hunt) any{
 	protocol.MethodServerEvents: func(h *Hunt) any {
 		return pick(h, obj{}, obj{"afterUs": 0}, obj{"waitMs": 20}, obj{"afterUs": 1 << 52, "waitMs": 20}, obj{"afterUs": 0, "last": 1 + h.IntN(300)}, obj{"instance": h.process(), "waitMs": 20})
 	},
+	protocol.MethodServerWatch:  func(h *Hunt) any { return pick(h, obj{}, obj{"everyMs": 0}, obj{"everyMs": 200 + h.IntN(300)}) },
 	protocol.MethodSessionInfo:  func(h *Hunt) any { return obj{} },
 	protocol.MethodSessionList:  func(h *Hunt) any { return pick(h, obj{}, obj{"detail": "processes"}, obj{"detail": "info"}) },
 	protocol.MethodSessionClose: func(h *Hunt) any { return obj{} },
