@@ -1662,6 +1662,91 @@ export interface ProcessRestartParams {
 }
 
 /**
+ * ProcessScreenParams asks for the screen of a process on a PTY, now or once a condition holds. Without `afterSeq`,
+ * `waitFor` and `quietMs` the answer comes at once. With several of them, all must hold.
+ */
+export interface ProcessScreenParams {
+  processId: string;
+  /** answer with the newest lines that have scrolled off, at most so many */
+  scrollback?: number | undefined;
+  /** answer with colours and other attributes, too */
+  spans?: boolean | undefined;
+  /** answer with bytes that draw the screen, too */
+  restore?: boolean | undefined;
+  /** `afterSeq` holds once the screen has output with a greater seq. 0: holds. */
+  afterSeq?: number | undefined;
+  /**
+   * `waitFor` is a regular expression of RE2, of at most 1 KiB and 2,000 compiled steps. `waitFor` holds while it
+   * matches Lines, joined with newlines. Empty: holds. ^ and $ match at lines only with (?m).
+   */
+  waitFor?: string | undefined;
+  /** `quietMs` holds once the process has written nothing for this time, in milliseconds. 0: holds. */
+  quietMs?: number | undefined;
+  /**
+   * `waitMs` is how long to wait until all of them hold, in milliseconds. The wait also ends with the process. The
+   * value may exceed the range of time.Duration.
+   */
+  waitMs?: number | undefined;
+  /**
+   * `instance` is the `instance` of the ProcessInfo. If another process has the id by now, the request is refused as
+   * for an unknown process. Empty: any process with the id.
+   */
+  instance?: string | undefined;
+}
+
+/** ProcessScreenResult is the screen of a process: what a terminal that has had all output would show. */
+export interface ProcessScreenResult {
+  processId: string;
+  /** as in ProcessInfo */
+  instance: string;
+  /** the run of `seq`. A later run draws on the screen of the run before */
+  run: number;
+  /**
+   * `seq` is of the last output on this screen. Whoever draws the screen, and then subscribes after `seq`, has the
+   * terminal of the process.
+   */
+  seq: number;
+  rows: number;
+  cols: number;
+  /** one for each row, without spaces at its end */
+  lines: string[];
+  /** one list for each row; only with ProcessScreenParams.`spans` */
+  spans?: Span[][] | undefined;
+  cursor: ScreenCursor;
+  /** of the window, as the program has set it */
+  title?: string | undefined;
+  /** `altScreen`: the program uses the alternate screen, as full-screen programs do. It has no scrollback. */
+  altScreen: boolean;
+  modes: ScreenModes;
+  /** the newest lines that have scrolled off, the oldest first */
+  scrollback?: string[] | undefined;
+  /** one list for each line of `scrollback`; only with ProcessScreenParams.`spans` */
+  scrollbackSpans?: Span[][] | undefined;
+  /** how many lines the screen keeps that have scrolled off */
+  scrollbackLines: number;
+  /**
+   * `restore` draws `scrollback` and the screen on a cleared terminal of `rows` and `cols`, and sets cursor, modes
+   * and title. On a terminal of another size the screen is cut or has room beside it. Only with
+   * ProcessScreenParams.`restore`. Base64 in JSON.
+   */
+  restore?: Uint8Array | undefined;
+  /**
+   * `whole`: the screen has had all output that counts. False: output was no longer held when the screen began, or
+   * the screen has missed some; lines, attributes and modes may be wrong until the program draws all anew.
+   */
+  whole: boolean;
+  /**
+   * `matched` says whether `afterSeq`, `waitFor` and `quietMs` hold for this screen. absent: the params had none of
+   * them.
+   */
+  matched?: boolean | undefined;
+  /** the current state, as in ProcessReadResult */
+  exited: boolean;
+  /** the current state: nothing further comes */
+  closed: boolean;
+}
+
+/**
  * ProcessSetRestartParams changes the `restart` of a process started with a `restart`, from the next end on. Earlier
  * restarts and exits no longer count.
  */
@@ -1750,6 +1835,11 @@ export interface ProcessStartParams {
   size?: Size | undefined;
   /** absent: the server's default */
   retention?: Retention | undefined;
+  /**
+   * `screen` has the server keep the screen of the PTY from the first byte on. absent: from the first process/screen
+   * on.
+   */
+  screen?: StartScreen | undefined;
   /** `timeoutMs` is how long a run may take before the server ends it, in milliseconds. absent or 0 means: no limit. */
   timeoutMs?: number | undefined;
   /** `stopSignal` replaces SIGTERM as the signal asking the process to end. Absent: `terminate`. */
@@ -2127,6 +2217,51 @@ export interface SandboxParams {
   windowsSandboxProxySettingsMode?: string | undefined;
 }
 
+/** ScreenCursor is the cursor of a screen. */
+export interface ScreenCursor {
+  /** from 0 */
+  row: number;
+  /** from 0 */
+  col: number;
+  visible: boolean;
+  /** block, underline or bar; later servers may have others */
+  shape: string;
+  blink: boolean;
+}
+
+/** ScreenModes are the modes of a terminal that say what the program expects as input, and how the screen looks. */
+export interface ScreenModes {
+  /** arrow keys send ESC O A, not ESC [ A (DECCKM) */
+  applicationCursor: boolean;
+  /** keys of the keypad send sequences (DECKPAM) */
+  applicationKeypad: boolean;
+  /** pasted text comes between ESC [ 200~ and ESC [ 201~ */
+  bracketedPaste: boolean;
+  /** ESC [ I and ESC [ O tell of the focus */
+  focusEvents: boolean;
+  /** which events are reported: none, press, button (with moves while one is held) or any */
+  mouse: string;
+  /** of reports: default, utf8, sgr, urxvt or sgrPixels */
+  mouseEncoding?: string | undefined;
+  /** the whole screen has its colours swapped (DECSCNM) */
+  reverseVideo: boolean;
+}
+
+/**
+ * ServerChangedNotification is a piece of the state that a client watches: of the sessions that the client may
+ * observe, with their processes and groups. A piece is taken over in the order `anew`, `gone`, `sessions`.
+ */
+export interface ServerChangedNotification {
+  /** `anew`: the state begins anew with this piece. Forget what earlier pieces have told. */
+  anew?: boolean | undefined;
+  /** `whole`: with this piece the state is whole, for the first time since `anew`. */
+  whole?: boolean | undefined;
+  /** `gone` are the ids of sessions that have ended. */
+  gone?: string[] | undefined;
+  /** `sessions` are those that are new, or in which something has changed. */
+  sessions?: SessionChange[] | undefined;
+}
+
 /** ServerEvent is an event of a session, of a process, of a group or of the server. */
 export interface ServerEvent {
   /** microseconds since the Unix epoch; no two events of a server have the same */
@@ -2251,12 +2386,57 @@ export interface ServerInfoResult {
   actorsGivenUp: number;
 }
 
+/** ServerWatchParams begin, change or end the watch of this connection: a connection has one at most. */
+export interface ServerWatchParams {
+  /**
+   * `everyMs` is how often the server looks at numbers, and sends a change of numbers, in milliseconds: 200
+   * (MinWatchMs) to 3,600,000 (MaxWatchMs). absent: 1,000. 0 ends the watch.
+   */
+  everyMs?: number | undefined;
+}
+
 /**
  * SessionAckParams has the last seq processed by a client with capability ack, by process id. A seq lower than before
  * is ignored.
  */
 export interface SessionAckParams {
   processes: { [name: string]: number };
+}
+
+/**
+ * SessionChange is a session in which something has changed. A change is taken over in the order `forgotten`,
+ * `forgottenGroups`, `list`, `groups`: ids of forgotten processes and groups may be used again.
+ */
+export interface SessionChange {
+  sessionId: string;
+  name?: string | undefined;
+  /** that opened the session; "": the server asks for no credential */
+  identity?: string | undefined;
+  /** since the Unix epoch */
+  createdAtMs: number;
+  /** everybody attached but the owner */
+  observers: number;
+  /** including closed processes not forgotten yet, and those that are being started */
+  processes: number;
+  keepRunning?: boolean | undefined;
+  /** `attached`, `detached` or `closing` */
+  state: string;
+  /**
+   * Of a detached session. `detachedAtMs` is when it has lost its owner, and `left` how, in words for people; "": the
+   * owner has closed its connection. `endsAtMs` is when the session ends if nobody attaches; 0: it has no such time,
+   * or not yet, since a program runs. since the Unix epoch, like `endsAtMs`
+   */
+  detachedAtMs?: number | undefined;
+  left?: string | undefined;
+  endsAtMs?: number | undefined;
+  /** processes that are new or have changed, each as a whole */
+  list?: ProcessInfoResult[] | undefined;
+  /** groups that are new or have changed, each as a whole */
+  groups?: GroupInfo[] | undefined;
+  /** ids of processes that the session does not have any more */
+  forgotten?: string[] | undefined;
+  /** ids of groups that the session does not have any more */
+  forgottenGroups?: string[] | undefined;
 }
 
 /**
@@ -2558,6 +2738,27 @@ export interface SkillFiles {
   metadata: DiscoveredFile | null;
 }
 
+/**
+ * Span is a part of a line with the same attributes. The texts of a line's spans, one after the other, are the line.
+ */
+export interface Span {
+  text: string;
+  /** `fg` and `bg` are colours: "0" to "255" of the palette, or "#rrggbb". Empty: the default of the terminal. */
+  fg?: string | undefined;
+  bg?: string | undefined;
+  bold?: boolean | undefined;
+  faint?: boolean | undefined;
+  italic?: boolean | undefined;
+  /** of any style */
+  underline?: boolean | undefined;
+  blink?: boolean | undefined;
+  inverse?: boolean | undefined;
+  hidden?: boolean | undefined;
+  strike?: boolean | undefined;
+  /** the target of a hyperlink (OSC 8) */
+  link?: string | undefined;
+}
+
 /** SpawnExitedNotification says a program has ended. Streamed output is not repeated. */
 export interface SpawnExitedNotification {
   processHandle: string;
@@ -2583,6 +2784,15 @@ export interface SpecialPath {
   path?: string | undefined;
   /** relative, without .. at its start */
   subpath?: string | undefined;
+}
+
+/** StartScreen asks for a screen from the first byte on. */
+export interface StartScreen {
+  /**
+   * `scrollback` is how many lines the screen keeps after they have scrolled off. absent: 1,000 (DefaultScrollback).
+   * More than 10,000 (MaxScrollback) is 10,000.
+   */
+  scrollback?: number | undefined;
 }
 
 /** State is the state of a process. */
@@ -2657,7 +2867,7 @@ export interface Wait {
   reason?: string | undefined;
 }
 
-/** WaitFor is the thing a process waits for. */
+/** `waitFor` is the thing a process waits for. */
 export type WaitFor = "start" | "group" | "backoff" | "owner" | "budget" | "rate" | "continue" | "end" | "ready" | "itself" | "descendants" | (string & {});
 
 /**
@@ -2768,6 +2978,8 @@ export interface Methods {
   "process/resizePty": { params: ProcessResizePtyParams; result: Empty };
   /** About: process. Observers: no. Guests: no. Repeat: requestId. */
   "process/restart": { params: ProcessRestartParams; result: Empty | OtherRun };
+  /** About: process. Observers: yes. Guests: yes. */
+  "process/screen": { params: ProcessScreenParams; result: ProcessScreenResult };
   /** About: process. Observers: no. Guests: no. Repeat: requestId. */
   "process/setRestart": { params: ProcessSetRestartParams; result: Empty };
   /** About: process. Observers: no. Guests: no. Repeat: requestId. */
@@ -2790,6 +3002,8 @@ export interface Methods {
   "server/events": { params: ServerEventsParams; result: ServerEventsResult };
   /** About: server. Observers: yes. Guests: no. */
   "server/info": { params: Empty; result: ServerInfoResult | AboutServer };
+  /** About: server. Observers: yes. Guests: yes. */
+  "server/watch": { params: ServerWatchParams; result: Empty };
   /** About: session. Observers: no. Guests: no. Repeat: session. */
   "session/close": { params: SessionCloseParams; result: Empty };
   /** About: session. Observers: yes. Guests: yes. */
@@ -2828,6 +3042,7 @@ export interface Notifications {
   "process/outputDelta": ProcessOutputDeltaNotification;
   "process/ready": ReadyNotification;
   "process/restarted": RestartedNotification;
+  "server/changed": ServerChangedNotification;
   "session/changed": SessionChangedNotification;
   "session/evicted": SessionEvictedNotification;
   "session/expiring": SessionExpiringNotification;
@@ -2881,6 +3096,7 @@ export const bytesIn: { readonly [method: string]: readonly string[] | undefined
   "fs/stat": ["nameBase64"],
   "http/request": ["bodyBase64"],
   "process/read": ["chunks.*.chunk"],
+  "process/screen": ["restore"],
   "command/exec/outputDelta": ["deltaBase64", "chunk"],
   "http/request/bodyDelta": ["deltaBase64"],
   "process/output": ["chunk"],
