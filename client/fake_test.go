@@ -67,6 +67,7 @@ type fakeConn struct {
 	transport.Conn
 	live    bool
 	dead    bool
+	owner   bool // of the session: only an owner acknowledges
 	replies [][]byte
 	cursor  map[string]uint64 // process id → seq sent
 }
@@ -283,7 +284,7 @@ func (f *fake) notified(conn *fakeConn, m protocol.Message) {
 		must(wire.Unmarshal(m.Payload, &a))
 		f.acks++
 		for id, seq := range a.Processes {
-			if p := f.procs[id]; p != nil {
+			if p := f.procs[id]; p != nil && conn.owner { // an observer may mean an earlier process of this name
 				if seq > uint64(len(p.log)) {
 					panic("ack of what was never sent")
 				}
@@ -327,7 +328,8 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 				return nil, protocol.Errorf(protocol.KindAttached, protocol.CodeAlreadyAttached, "session s1 is already attached to another connection")
 			}
 		}
-		if p.Role == "" { // an owner gets processes that it does not name, too
+		conn.owner = p.Role == ""
+		if conn.owner { // an owner gets processes that it does not name, too
 			for id, proc := range f.procs {
 				conn.cursor[id] = proc.acked
 			}
