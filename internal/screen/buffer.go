@@ -94,6 +94,9 @@ func (l *line) insert(x, n int, c cell) {
 	for i := x; i < x+n; i++ {
 		l.cells[i] = c
 	}
+	if x+n < len(l.cells) && l.cells[x+n].width() == 0 {
+		l.cells[x+n].char = narrow
+	}
 	l.part(len(l.cells), c)
 }
 

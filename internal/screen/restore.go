@@ -2,7 +2,7 @@ package screen
 
 import (
 	"strconv"
-	"strings"
+	"unicode/utf8"
 )
 
 // restorer writes what makes a cleared terminal equal.
@@ -13,16 +13,18 @@ type restorer struct {
 	set charsets
 }
 
+// defaults is what a terminal that has run something else may lack.
+const defaults = "\x1b[!p\x1b[?7h\x1b[?5;6;9;45;1000;1002;1003;1004;1006;2004l\x1b[4;20l\x1b[r\x1b[m\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[?25l\x1b[H"
+
 func (s *Screen) restore(scrollback int) []byte {
 	r := restorer{t: &s.t, pen: cell{char: narrow}, set: newCharsets()}
 	t := &s.t
-	r.add("\x1b[!p\x1b[?7h\x1b[4l\x1b[20l\x1b[0m\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[?25l\x1b[H")
+	r.add(defaults)
 	r.content(&t.main, scrollback)
 	if t.buf == &t.alt {
 		r.state(&t.main)
-		r.style(cell{char: narrow, bg: t.pen.bg & colorMask})
-		r.add("\x1b[?47h\x1b[2J\x1b[H")
 		r.style(cell{char: narrow})
+		r.add("\x1b[?47h\x1b[2J\x1b[H")
 		r.content(&t.alt, 0)
 	}
 	r.state(t.buf)
@@ -52,64 +54,101 @@ func (r *restorer) csi(final string, n ...int) {
 // content writes rows from the top on, with lines of the history before them, which scroll off.
 func (r *restorer) content(b *buffer, scrollback int) {
 	t := r.t
-	first := true
-	write := func(l *line) {
-		if !first && !l.wrapped {
-			r.style(cell{char: narrow})
-			r.add("\r\n")
-		}
-		first = false
-		r.line(l)
-	}
-	lines := make([]line, 0, scrollback+len(b.lines))
+	var above line
 	for i := t.history.len() - scrollback; i < t.history.len(); i++ {
-		lines = append(lines, t.history.line(i, t.cols))
+		l := t.history.line(i, t.cols)
+		r.line(&above, &l)
+		above = l
 	}
-	lines = append(lines, b.lines...)
-	for i := range lines {
-		l := lines[i]
-		if i == 0 || !endsFull(&lines[i-1]) {
-			l.wrapped = false // the other terminal cannot wrap here
+	for i := range b.lines {
+		r.line(&above, &b.lines[i])
+		above = b.lines[i]
+	}
+}
+
+// line writes a line below the one above, which has no cells if there is none.
+func (r *restorer) line(above, l *line) {
+	cols := r.t.cols
+	if len(above.cells) == 0 {
+		r.cells(l, 0)
+		return
+	}
+	if !l.wrapped || r.t.rows == 1 {
+		r.style(cell{char: narrow})
+		r.add("\r\n")
+		r.cells(l, 0)
+		return
+	}
+	last, first := above.cells[cols-1], l.cells[0]
+	full := last.written() || last.width() == 0
+	switch {
+	case full && first.written():
+		// The terminal wraps by itself.
+	case !full && first.width() == 2 && last.bg&colorMask == first.bg&colorMask:
+		r.csi("G", cols) // a wide character does not fit there
+	default:
+		// Something was erased since. A blank makes the terminal wrap, and is erased again.
+		r.style(cell{char: narrow})
+		if full {
+			r.add(" \r\x1b[X")
+		} else {
+			r.csi("G", cols)
+			r.add("  \x1b[A")
+			r.csi("G", cols)
+			r.style(background(&last))
+			r.add("\x1b[X")
+			r.style(cell{char: narrow})
+			r.add("\x1b[B\r\x1b[X")
 		}
-		write(&l)
+		r.cells(l, 0)
+		return
 	}
+	x := first.width()
+	r.cell(&first)
+	if first.bg&colorMask != 0 && x < cols {
+		// A line that scrolls in has the background of the pen.
+		r.style(cell{char: narrow})
+		r.add("\x1b[K")
+	}
+	r.cells(l, x)
 }
 
-// endsFull says whether the cursor is past the end after all cells of l have been written.
-func endsFull(l *line) bool {
-	c := &l.cells[len(l.cells)-1]
-	return c.written() || c.width() == 0
-}
+// background returns what erases a cell to the background of c. A cell in which nothing was written has nothing else to see, except in
+// corners: half of a wide character was overwritten, with a style that underlines or inverts.
+func background(c *cell) cell { return cell{char: narrow, bg: c.bg & colorMask} }
 
-func (r *restorer) line(l *line) {
+// cells writes the cells from x on, where the cursor is.
+func (r *restorer) cells(l *line, x int) {
 	end := len(l.cells)
-	for end > 0 && l.cells[end-1] == (cell{char: narrow}) {
+	for end > 0 && !l.cells[end-1].written() && l.cells[end-1].width() == 1 && l.cells[end-1].bg&colorMask == 0 {
 		end--
 	}
-	for x := 0; x < end; {
+	for x < end {
 		c := &l.cells[x]
 		if c.written() {
-			r.style(*c)
-			r.b = r.t.appendCell(r.b, c)
-			x += max(c.width(), 1)
+			r.cell(c)
+			x += c.width()
+			if x < end && c.rune() >= 0x10000 {
+				r.csi("G", x+1) // terminals know different widths
+			}
 			continue
 		}
 		n := 1
-		for x+n < end && l.cells[x+n] == *c {
+		for x+n < end && !l.cells[x+n].written() && l.cells[x+n].bg&colorMask == c.bg&colorMask {
 			n++
 		}
-		if c.fg == 0 && c.ext == 0 && c.bg&^colorMask == 0 {
-			r.style(*c)
-			if c.bg != 0 {
-				r.csi("X", n)
-			}
-			r.csi("C", n)
-		} else {
-			r.style(*c)
-			r.add(strings.Repeat(" ", n))
+		if c.bg&colorMask != 0 {
+			r.style(background(c))
+			r.csi("X", n)
 		}
+		r.csi("C", n)
 		x += n
 	}
+}
+
+func (r *restorer) cell(c *cell) {
+	r.style(*c)
+	r.b = r.t.appendCell(r.b, c)
 }
 
 // state writes what a buffer has beside its content: tabs, region, saved cursor.
@@ -221,7 +260,10 @@ func (r *restorer) color(kind int, c uint32) {
 func (r *restorer) modes() {
 	t := r.t
 	m := &t.modes
-	if t.title != "" {
+	for _, s := range t.titles {
+		r.add("\x1b]2;" + s + "\x1b\\\x1b[22;2t")
+	}
+	if t.title != "" || len(t.titles) > 0 {
 		r.add("\x1b]2;" + t.title + "\x1b\\")
 	}
 	for _, x := range []struct {
@@ -261,23 +303,19 @@ func (r *restorer) cursor() {
 		top = b.top
 	}
 	place := func(x int) { r.csi("H", b.y-top+1, x+1) }
-	x := b.x
-	l := &b.lines[b.y]
-	// Where the character before the cursor begins.
-	before := x - 1
-	if before > 0 && l.cells[before].width() == 0 {
+	cells := b.lines[b.y].cells
+	before := b.x - 1 // where the character before the cursor begins
+	if before > 0 && cells[before].width() == 0 {
 		before--
 	}
-	switch {
-	case x >= t.cols:
+	again := t.last.width > 0 && before >= 0 && cells[before].written() && !m.insert
+	if b.x >= t.cols && !again {
+		// Nothing but a character brings the cursor past the end.
+		r.charsets(newCharsets())
 		place(before)
-		c := l.cells[before]
-		r.style(c)
-		r.b = t.appendCell(r.b, &c)
-		r.add("\x1b[m")
-		r.pen = cell{char: narrow, ext: r.pen.ext}
-	default:
-		place(x)
+		r.cell(&cells[before])
+	} else if !again {
+		place(b.x)
 	}
 	if m.insert {
 		r.add("\x1b[4h")
@@ -288,8 +326,18 @@ func (r *restorer) cursor() {
 	if m.synchronized {
 		r.add("\x1b[?2026h")
 	}
-	r.style(t.pen)
 	r.charsets(t.charsets)
+	if again {
+		place(before)
+		r.style(t.pen)
+		r.b = utf8.AppendRune(r.b, t.last.raw)
+		r.add(t.extras.get(cells[before].ext).combining)
+		return
+	}
+	r.style(t.pen)
+	if b.x >= t.cols {
+		r.add("\x1b[7l") // an end of the character, without effect
+	}
 }
 
 // unfinished appends the bytes of the sequence that has begun. Controls within it have had their effect.

@@ -57,9 +57,9 @@ func (t *terminal) init(rows, cols, scrollback int) {
 
 // reset is RIS.
 func (t *terminal) reset() {
-	t.main.saved, t.alt = saved{}, buffer{}
 	t.main.reset(t.rows, t.cols, cell{char: narrow})
 	t.main.saved = saved{pen: cell{char: narrow}, charsets: newCharsets()}
+	t.alt = buffer{saved: t.main.saved}
 	t.buf = &t.main
 	t.history.clear()
 	t.pen, t.charsets, t.modes, t.last = cell{char: narrow}, newCharsets(), modes{}, lastPrint{}
@@ -79,7 +79,7 @@ func (t *terminal) row() *line { return &t.buf.lines[t.buf.y] }
 // printASCII prints what has no control and only narrow characters.
 func (t *terminal) printASCII(b []byte) {
 	set := t.charsets.g[t.charsets.level]
-	if set != 'B' || t.modes.insert {
+	if set != 'B' || t.modes.insert || t.modes.noAutowrap {
 		for _, c := range b {
 			t.print(rune(c))
 		}
@@ -106,11 +106,6 @@ func (t *terminal) printASCII(b []byte) {
 		}
 		t.buf.x = x
 		b = b[n:]
-		if t.modes.noAutowrap && len(b) > 0 {
-			// All others go to the last cell: the last one stays.
-			l.cells[t.cols-1].char = uint32(b[len(b)-1]) | narrow
-			return
-		}
 	}
 }
 
@@ -126,6 +121,7 @@ func (t *terminal) print(r rune) {
 	}
 	b := t.buf
 	blank := t.pen.blank()
+	t.row().part(b.x, blank)
 	if b.x+w > t.cols {
 		switch {
 		case !t.modes.noAutowrap:
@@ -136,14 +132,13 @@ func (t *terminal) print(r rune) {
 			t.wrap()
 		case w == 2:
 			b.x = t.cols - 1
-			t.last = lastPrint{2, raw}
+			t.last = lastPrint{} // it went nowhere
 			return
 		default:
 			b.x = t.cols - 1
 		}
 	}
 	l := t.row()
-	l.part(b.x, blank)
 	if t.modes.insert {
 		l.insert(b.x, w, blank)
 	}
@@ -443,7 +438,7 @@ func (t *terminal) align() {
 	c := t.pen
 	c.char, c.ext = 'E'|narrow, 0
 	t.place(0, 0)
-	for y := t.buf.y; y < t.rows; y++ {
+	for y := range t.rows {
 		t.buf.lines[y].fill(c, false)
 		t.buf.lines[y].wrapped = false
 	}
@@ -520,7 +515,6 @@ func (t *terminal) plainCSI(final byte, p *params) {
 		t.up(p.or1(0))
 		b.x = 0
 	case 'G', '`':
-		// With DECOM, xterm.js counts the row from the region once more.
 		b.x = p.or1(0) - 1
 		t.restrict(t.cols - 1)
 	case 'H', 'f':
