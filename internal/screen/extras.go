@@ -8,7 +8,7 @@ type extra struct {
 }
 
 const (
-	maxCombining   = 32      // bytes; more characters are dropped
+	maxCombining   = 128     // bytes of a cell; more characters are dropped
 	maxExtras      = 1 << 16 // of a screen, and
 	maxExtrasBytes = 4 << 20 // their texts; afterwards cells lose what is beyond
 )

@@ -42,7 +42,7 @@ function style(core, cell) {
   let under = '';
   if (cell.fg & 0x10000000) { // isUnderline is also true for a link
     // underlineStyle of a link is what xterm.js draws for it.
-    under = String(cell.hasExtendedAttrs() ? cell.extended._ext >>> 26 & 7 : 1);
+    under = String(cell.hasExtendedAttrs() ? cell.extended._ext >>> 26 & 7 || 1 : 1);
     const mode = cell.getUnderlineColorMode() & 0x3000000;
     if (cell.hasExtendedAttrs() && ~cell.extended.underlineColor) under += color(mode, cell.getUnderlineColor());
   }

@@ -1,0 +1,123 @@
+package screen
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A recording is what a program has written to a terminal; testdata/record makes them.
+type recording struct {
+	name       string
+	rows, cols int
+	out        []byte
+}
+
+func allRecordings(t testing.TB) []recording {
+	t.Helper()
+	names, err := filepath.Glob("testdata/recordings/*.gz")
+	if err != nil || len(names) < 10 {
+		t.Fatal("testdata/recordings lacks recordings: ", names, err)
+	}
+	var all []recording
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		r := recording{name: strings.TrimSuffix(filepath.Base(name), ".gz")}
+		if _, err := fmt.Sscanf(r.name[strings.LastIndexByte(r.name, '-')+1:], "%dx%d", &r.rows, &r.cols); err != nil {
+			t.Fatal(name, err)
+		}
+		if r.out, err = io.ReadAll(z); err != nil {
+			t.Fatal(name, err)
+		}
+		f.Close()
+		all = append(all, r)
+	}
+	return all
+}
+
+const recordedScrollback = 1000
+
+// settled makes equal what xterm.js and xterm do differently, and what no output can restore.
+func settled(s dumped, cols int) dumped {
+	s.G = ""
+	s.Saved.Y, s.MainSaved.Y = 0, 0
+	s.Saved.X, s.MainSaved.X = min(s.Saved.X, cols-1), min(s.MainSaved.X, cols-1)
+	for _, rows := range [][]string{s.Main, s.Alt, s.History} {
+		if len(rows) > 0 {
+			rows[0] = " :" + strings.TrimPrefix(strings.TrimPrefix(rows[0], " :"), "W:")
+		}
+	}
+	return s
+}
+
+func TestRecordingsAgainstReference(t *testing.T) {
+	ref := newReference(t)
+	cuts := 40
+	if testing.Short() {
+		cuts = 8
+	}
+	for _, r := range allRecordings(t) {
+		t.Run(r.name, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(1, 2))
+			ours := New(r.rows, r.cols, recordedScrollback)
+			steps := []step{{New: "a", Rows: r.rows, Cols: r.cols, Scrollback: recordedScrollback}}
+			var mine []dumped
+			for begin := 0; begin < len(r.out); {
+				end := min(begin+1+rnd.IntN(2*len(r.out)/cuts), len(r.out))
+				ours.Write(r.out[begin:end])
+				mine = append(mine, stateOf(ours))
+				steps = append(steps, step{Write: "a", Data: data(r.out[begin:end])}, step{Dump: "a"})
+				begin = end
+			}
+			for i, want := range ref.states(t, steps) {
+				if d := difference(settled(mine[i], r.cols), settled(want, r.cols)); d != "" {
+					t.Fatalf("cut %d: %s", i, d)
+				}
+			}
+		})
+	}
+}
+
+func TestRestoreOfRecordings(t *testing.T) {
+	ref := newReference(t)
+	cuts := 20
+	if testing.Short() {
+		cuts = 4
+	}
+	for _, r := range allRecordings(t) {
+		t.Run(r.name, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(3, 4))
+			for range cuts {
+				cut := rnd.IntN(len(r.out))
+				ours := New(r.rows, r.cols, recordedScrollback)
+				ours.Write(r.out[:cut])
+				restore := ours.Snapshot(Options{Scrollback: recordedScrollback, Restore: true}).Restore
+				s := ref.states(t, []step{
+					{New: "a", Rows: r.rows, Cols: r.cols, Scrollback: recordedScrollback}, {Write: "a", Data: data(r.out[:cut])}, {Dump: "a"},
+					{Write: "a", Data: data(r.out[cut:])}, {Dump: "a"},
+					{New: "b", Rows: r.rows, Cols: r.cols, Scrollback: recordedScrollback}, {Write: "b", Data: data(restore)}, {Dump: "b"},
+					{Write: "b", Data: data(r.out[cut:])}, {Dump: "b"},
+				})
+				d := difference(settled(s[2], r.cols), settled(s[0], r.cols))
+				if d == "" {
+					d = difference(settled(s[3], r.cols), settled(s[1], r.cols))
+				}
+				if d != "" {
+					t.Fatalf("cut %d: %s\n%q\nrestore %.2000q", cut, d, r.out[max(0, cut-100):cut], restore)
+				}
+			}
+		})
+	}
+}
