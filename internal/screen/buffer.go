@@ -79,6 +79,10 @@ func (l *line) trimmed() int {
 	return 0
 }
 
+// cut says whether the cell at x is a wide character that lost its second half when the screen became narrower. Nothing of it is shown,
+// but it is whole again once the line is wrapped anew.
+func (l *line) cut(x int) bool { return x == len(l.cells)-1 && l.cells[x].width() == 2 }
+
 // part replaces the first half of a wide character left of x: its second half is about to change.
 func (l *line) part(x int, c cell) {
 	if x > 0 && x <= len(l.cells) && l.cells[x-1].width() == 2 {
@@ -148,12 +152,15 @@ func (l *line) resize(cols int) {
 	}
 }
 
-// saved is what DECSC keeps. Another DECRC finds the same.
+// saved is what DECSC keeps, and DECRC takes.
 type saved struct {
 	x, y     int
 	pen      cell
 	charsets charsets
 }
+
+// unsaved is what DECRC takes if there was no DECSC.
+var unsaved = saved{pen: cell{char: narrow}, charsets: newCharsets()}
 
 // A buffer is the main or the alternate screen.
 type buffer struct {

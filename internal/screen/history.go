@@ -130,6 +130,9 @@ func decode(b []byte, cols int) line {
 				text = text[1:]
 			default:
 				c.char |= uint32(r)
+				if x == cols-1 && runeWidth(r) == 2 {
+					c.char = uint32(r) | wide // cut
+				}
 				text = text[n:]
 			}
 			l.cells[x] = c

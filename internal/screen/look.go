@@ -9,10 +9,13 @@ import (
 )
 
 // appendText appends the text of a row. A cell in which nothing was written is a blank. Blanks at the end are cut.
-func (t *terminal) appendText(b []byte, cells []cell) []byte {
+func (t *terminal) appendText(b []byte, l *line) []byte {
 	begin := len(b)
-	for i := range cells {
-		b = t.appendCell(b, &cells[i])
+	for i := range l.cells {
+		if l.cut(i) {
+			break
+		}
+		b = t.appendCell(b, &l.cells[i])
 	}
 	for len(b) > begin && b[len(b)-1] == ' ' {
 		b = b[:len(b)-1]
@@ -46,8 +49,12 @@ func (t *terminal) sameStyle(a, b *cell) bool {
 	return x.underline == y.underline && x.link == y.link
 }
 
-func (t *terminal) spans(cells []cell) []Span {
+func (t *terminal) spans(l *line) []Span {
+	cells := l.cells
 	end := len(cells)
+	if l.cut(end - 1) {
+		end--
+	}
 	for end > 0 {
 		c := &cells[end-1]
 		if c.rune() != 0 && c.rune() != ' ' || c.width() != 1 || c.fg != 0 || c.bg != 0 || c.ext != 0 {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -117,6 +118,9 @@ func rowText(t *terminal, l *line) string {
 		c := &l.cells[i]
 		if c.width() == 0 {
 			continue
+		}
+		if l.cut(i) {
+			c = &cell{char: narrow, bg: c.bg}
 		}
 		if s := styleText(t, c); s != last {
 			b = append(b, "<"+s+">"...)
@@ -274,10 +278,7 @@ func difference(a, b dumped) string {
 
 func TestGeneratedAgainstReference(t *testing.T) {
 	r := newReference(t)
-	seeds := 3000
-	if testing.Short() {
-		seeds = 40
-	}
+	seeds := generated(t)
 	failed := 0
 	for seed := range seeds {
 		g := newGenerator(seed, 1)
@@ -353,10 +354,7 @@ func TestWidthsAgainstReference(t *testing.T) {
 
 func TestRestoreOfGeneratedOutput(t *testing.T) {
 	r := newReference(t)
-	seeds := 3000
-	if testing.Short() {
-		seeds = 40
-	}
+	seeds := generated(t)
 	failed := 0
 	for seed := range seeds {
 		g := newGenerator(seed, 2)
@@ -413,5 +411,64 @@ func (g *generator) same(a, b *dumped) {
 	a.G = b.G // DECRC restores all four
 	if g.scrolls {
 		a.Saved.Y, a.MainSaved.Y = b.Saved.Y, b.MainSaved.Y // lets it scroll
+	}
+}
+
+// generated is how many outputs a test generates.
+func generated(t *testing.T) int {
+	if n, err := strconv.Atoi(os.Getenv("SCREEN_SEEDS")); err == nil {
+		return n
+	}
+	if testing.Short() {
+		return 40
+	}
+	return 500
+}
+
+// Both terminals change their size between parts of the output.
+func TestResizesAgainstReference(t *testing.T) {
+	r := newReference(t)
+	failed := 0
+	for seed := range generated(t) {
+		g := newGenerator(2*seed+1, 3) // without scrollback, xterm.js loses rows
+		g.resizes = true
+		out, ends := g.output(50)
+		ours := New(g.rows, g.cols, 200)
+		steps := []step{{New: "a", Rows: g.rows, Cols: g.cols, Scrollback: 200}}
+		var mine []dumped
+		last := 0
+		trace := ""
+		for k := 9; k < len(ends); k += 10 {
+			// xterm.js keeps what is right of a smaller alternate screen, and shows it again.
+			part := append(out[last:ends[k]:ends[k]], "\x1b[?47l"...)
+			steps = append(steps, step{Write: "a", Data: data(part)})
+			ours.Write(part)
+			trace += fmt.Sprintf("%q ", part)
+			steps = append(steps, step{Dump: "a"})
+			mine = append(mine, stateOf(ours))
+			last = ends[k]
+			for range 1 + g.IntN(2) {
+				rows, cols := 2+g.IntN(10), 2+g.IntN(40)
+				if g.IntN(3) == 0 {
+					cols = ours.t.cols
+				}
+				trace += fmt.Sprintf("%d×%d ", rows, cols)
+				ours.Resize(rows, cols)
+				steps = append(steps, step{Resize: "a", Rows: rows, Cols: cols}, step{Dump: "a"})
+				mine = append(mine, stateOf(ours))
+			}
+		}
+		for i, want := range r.states(t, steps) {
+			g.same(&want, &mine[i])
+			want.Saved.Y, want.MainSaved.Y = mine[i].Saved.Y, mine[i].MainSaved.Y
+			if d := difference(mine[i], want); d != "" {
+				t.Errorf("seed %d (%d×%d), dump %d: %s\nof %s\nours before %q %q %d\nours after %q %q %d\nwant %q %q %d", seed, g.rows, g.cols, i, d, trace, mine[max(i-1, 0)].History, mine[max(i-1, 0)].Main, mine[max(i-1, 0)].Y, mine[i].History, mine[i].Main, mine[i].Y, want.History, want.Main, want.Y)
+				failed++
+				break
+			}
+		}
+		if failed > 5 {
+			t.FailNow()
+		}
 	}
 }

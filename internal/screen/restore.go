@@ -23,9 +23,15 @@ func (s *Screen) restore(scrollback int) []byte {
 	r.content(&t.main, scrollback)
 	if t.buf == &t.alt {
 		r.state(&t.main)
+		r.charsets(newCharsets())
 		r.style(cell{char: narrow})
+		r.csi("H", t.main.y+1, t.main.x+1) // where a resize finds the cursor
 		r.add("\x1b[?47h\x1b[2J\x1b[H")
 		r.content(&t.alt, 0)
+	} else if t.alt.saved != unsaved {
+		r.add("\x1b[?47h")
+		r.saved(t.alt.saved)
+		r.add("\x1b[?47l")
 	}
 	r.state(t.buf)
 	r.modes()
@@ -80,7 +86,7 @@ func (r *restorer) line(above, l *line) {
 		return
 	}
 	last, first := above.cells[cols-1], l.cells[0]
-	full := last.written() || last.width() == 0
+	full := last.width() == 0 || last.width() == 1 && last.written()
 	switch {
 	case full && first.written():
 		// The terminal wraps by itself.
@@ -125,7 +131,7 @@ func (r *restorer) cells(l *line, x int) {
 	}
 	for x < end {
 		c := &l.cells[x]
-		if c.written() {
+		if c.written() && !l.cut(x) {
 			r.cell(c)
 			x += c.width()
 			if x < end && c.rune() >= 0x10000 {
@@ -134,7 +140,7 @@ func (r *restorer) cells(l *line, x int) {
 			continue
 		}
 		n := 1
-		for x+n < end && !l.cells[x+n].written() && l.cells[x+n].bg&colorMask == c.bg&colorMask {
+		for x+n < end && !l.cells[x+n].written() && !l.cut(x) && l.cells[x+n].bg&colorMask == c.bg&colorMask {
 			n++
 		}
 		if c.bg&colorMask != 0 {
@@ -167,15 +173,19 @@ func (r *restorer) state(b *buffer) {
 			}
 		}
 	}
-	if s := b.saved; s != (saved{pen: cell{char: narrow}, charsets: newCharsets()}) && s != (saved{}) {
-		r.charsets(s.charsets)
-		r.style(s.pen)
-		r.csi("H", s.y+1, s.x+1)
-		r.add("\x1b7")
+	if b.saved != unsaved {
+		r.saved(b.saved)
 	}
 	if b.top != 0 || b.bottom != t.rows-1 {
 		r.csi("r", b.top+1, b.bottom+1)
 	}
+}
+
+func (r *restorer) saved(s saved) {
+	r.charsets(s.charsets)
+	r.style(s.pen)
+	r.csi("H", s.y+1, s.x+1)
+	r.add("\x1b7")
 }
 
 func (r *restorer) charsets(c charsets) {
@@ -308,17 +318,17 @@ func (r *restorer) cursor() {
 	if before > 0 && cells[before].width() == 0 {
 		before--
 	}
-	again := t.last.width > 0 && before >= 0 && cells[before].written() && !m.insert
-	if b.x >= t.cols && !again {
+	// The character before the cursor may be joined by what follows, or repeated.
+	again := t.last.width > 0 && before >= 0 && cells[before].written()
+	switch {
+	case again:
+	case b.x >= t.cols:
 		// Nothing but a character brings the cursor past the end.
 		r.charsets(newCharsets())
 		place(before)
 		r.cell(&cells[before])
-	} else if !again {
+	default:
 		place(b.x)
-	}
-	if m.insert {
-		r.add("\x1b[4h")
 	}
 	if !m.cursorHidden {
 		r.add("\x1b[?25h")
@@ -326,17 +336,22 @@ func (r *restorer) cursor() {
 	if m.synchronized {
 		r.add("\x1b[?2026h")
 	}
+	r.style(t.pen)
 	r.charsets(t.charsets)
 	if again {
 		place(before)
-		r.style(t.pen)
+		if m.insert {
+			r.csi("P", t.last.width) // makes room for itself again
+		}
+	}
+	if m.insert {
+		r.add("\x1b[4h")
+	}
+	if again {
 		r.b = utf8.AppendRune(r.b, t.last.raw)
 		r.add(t.extras.get(cells[before].ext).combining)
-		return
-	}
-	r.style(t.pen)
-	if b.x >= t.cols {
-		r.add("\x1b[7l") // an end of the character, without effect
+	} else if b.x >= t.cols {
+		r.add("\x1b[7l") // no effect, but ends the character
 	}
 }
 

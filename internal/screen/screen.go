@@ -68,7 +68,7 @@ func (s *Screen) Text() []string {
 	lines := make([]string, s.t.rows)
 	var b []byte
 	for i := range lines {
-		b = s.t.appendText(b[:0], s.t.buf.lines[i].cells)
+		b = s.t.appendText(b[:0], &s.t.buf.lines[i])
 		lines[i] = string(b)
 	}
 	return lines
@@ -141,14 +141,14 @@ func (s *Screen) Snapshot(o Options) *Snapshot {
 	if o.Spans {
 		n.Spans = make([][]Span, t.rows)
 		for i := range n.Spans {
-			n.Spans[i] = t.spans(t.buf.lines[i].cells)
+			n.Spans[i] = t.spans(&t.buf.lines[i])
 		}
 	}
 	scrollback := min(max(o.Scrollback, 0), t.history.len())
 	var b []byte
 	for i := t.history.len() - scrollback; i < t.history.len(); i++ {
 		l := t.history.line(i, t.cols)
-		b = t.appendText(b[:0], l.cells)
+		b = t.appendText(b[:0], &l)
 		n.Scrollback = append(n.Scrollback, string(b))
 	}
 	if o.Restore {

@@ -58,8 +58,8 @@ func (t *terminal) init(rows, cols, scrollback int) {
 // reset is RIS.
 func (t *terminal) reset() {
 	t.main.reset(t.rows, t.cols, cell{char: narrow})
-	t.main.saved = saved{pen: cell{char: narrow}, charsets: newCharsets()}
-	t.alt = buffer{saved: t.main.saved}
+	t.main.saved = unsaved
+	t.alt = buffer{saved: unsaved}
 	t.buf = &t.main
 	t.history.clear()
 	t.pen, t.charsets, t.modes, t.last = cell{char: narrow}, newCharsets(), modes{}, lastPrint{}
@@ -140,6 +140,9 @@ func (t *terminal) print(r rune) {
 	}
 	l := t.row()
 	if t.modes.insert {
+		if l.cells[b.x].width() == 0 {
+			l.cells[b.x] = blank
+		}
 		l.insert(b.x, w, blank)
 	}
 	c := t.pen
@@ -318,6 +321,8 @@ func (t *terminal) backspace() {
 	}
 	t.restrict(t.cols - 1)
 }
+
+const maxRepeat = 4096
 
 // ---- the cursor
 
@@ -681,7 +686,7 @@ func (t *terminal) eraseLine(what int, protect bool) {
 	}
 }
 
-// repeat is REP. A program gets no more than a screen full of it.
+// repeat is REP. A program may not make a server work for hours with a few bytes.
 func (t *terminal) repeat(n int) {
 	x := t.buf.x - t.last.width
 	if t.last.width == 0 || x < 0 {
@@ -693,7 +698,7 @@ func (t *terminal) repeat(n int) {
 	}
 	sets := t.charsets
 	t.charsets = newCharsets() // the cell has the translated character
-	for range min(n, t.rows*t.cols) {
+	for range min(n, maxRepeat) {
 		t.print(c.rune())
 		for _, r := range t.extras.get(c.ext).combining {
 			t.combine(r)
@@ -711,7 +716,7 @@ func (t *terminal) softReset() {
 	}
 	b.top, b.bottom = 0, t.rows-1
 	t.pen, t.charsets, t.link = cell{char: narrow}, newCharsets(), ""
-	b.saved = saved{pen: t.pen, charsets: t.charsets}
+	b.saved = unsaved
 	t.cursor = 0
 }
 

@@ -58,12 +58,13 @@ function background(cell) {
   return bg && `|${bg}|||`;
 }
 
-function row(core, line, cell) {
+function row(core, line, cell, cols) {
   let text = line.isWrapped ? 'W:' : ' :';
   let last = '';
-  for (let x = 0; x < line.length; x++) {
+  for (let x = 0; x < Math.min(line.length, cols); x++) {
     line.loadCell(x, cell);
     if (cell.getWidth() === 0 && !cell.getChars() && x > 0 && line.getWidth(x - 1) === 2) continue;
+    if (x === cols - 1 && cell.getWidth() === 2) cell.content = 1 << 22; // cut by a resize
     const s = cell.getChars() ? style(core, cell) : background(cell);
     if (s !== last) text += '<' + s + '>';
     last = s;
@@ -82,7 +83,7 @@ function dump(t) {
   const cell = new (active.getNullCell().constructor)();
   const rows = (b) => {
     const all = [];
-    for (let y = 0; y < b.lines.length; y++) all.push(row(core, b.lines.get(y), cell));
+    for (let y = 0; y < b.lines.length; y++) all.push(row(core, b.lines.get(y), cell, t.cols));
     return all;
   };
   const all = rows(main);
@@ -132,10 +133,27 @@ function widths(t) {
   return s;
 }
 
+// write holds back the bytes of a character that is not complete: xterm.js loses a character whose second byte is 0x80 if its bytes
+// come in two writes.
+function write(t, data) {
+  let b = Buffer.concat([t.held ?? Buffer.alloc(0), Buffer.from(data ?? '', 'base64')]);
+  let n = 0; // bytes at the end that begin a character
+  for (let back = 1; back <= 3 && back <= b.length; back++) {
+    const c = b[b.length - back];
+    if (c >= 0xc0) {
+      if (back < (c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2)) n = back;
+      break;
+    }
+    if (c < 0x80) break;
+  }
+  t.held = b.subarray(b.length - n);
+  return new Promise((done) => t.write(b.subarray(0, b.length - n), done));
+}
+
 async function step(s) {
   if (s.new) terminals.set(s.new, create(s.rows, s.cols, s.scrollback));
   const t = terminals.get(s.new ?? s.write ?? s.resize ?? s.dump);
-  if (s.write) await new Promise((done) => t.write(Buffer.from(s.data ?? '', 'base64'), done));
+  if (s.write) await write(t, s.data);
   if (s.resize) t.resize(s.cols, s.rows);
   if (s.dump) return dump(t);
   if (s.widths) return widths(create(24, 80, 0));
