@@ -41,7 +41,7 @@ func (t *terminal) intern(e extra) uint32 {
 	if x.since++; x.since > 1024+x.live {
 		t.sweepExtras()
 	}
-	if len(x.list) >= maxExtras || x.bytes > maxExtrasBytes {
+	if len(x.list) >= maxExtras || x.bytes+len(e.combining)+len(e.link) > maxExtrasBytes {
 		return 0
 	}
 	if x.index == nil {

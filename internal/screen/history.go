@@ -64,10 +64,19 @@ func (h *history) drop() {
 // pop removes the newest line.
 func (h *history) pop(cols int) line {
 	l := h.line(h.len()-1, cols)
-	h.straighten()
-	h.bytes -= cap(h.ring[len(h.ring)-1])
-	h.ring = h.ring[:len(h.ring)-1]
+	h.shorten(1)
 	return l
+}
+
+// shorten removes the n newest lines.
+func (h *history) shorten(n int) {
+	h.straighten()
+	for ; n > 0; n-- {
+		last := len(h.ring) - 1
+		h.bytes -= cap(h.ring[last])
+		h.ring[last] = nil
+		h.ring = h.ring[:last]
+	}
 }
 
 // straighten moves the oldest to the front, so that the ring can shrink or grow.

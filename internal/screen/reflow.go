@@ -54,6 +54,9 @@ func (b *buffer) finishResize(rows, cols int) {
 	b.growTabs(cols)
 }
 
+// maxReflow is how many cells of the history are wrapped anew, the newest. Older lines keep their ends, and are cut if they are longer.
+const maxReflow = 1 << 20
+
 // reflow has all lines of the main screen while they are wrapped anew.
 type reflow struct {
 	lines      []line // the history, then the screen
@@ -66,11 +69,12 @@ type reflow struct {
 
 func (t *terminal) resizeMain(rows, cols int) {
 	b := &t.main
-	f := reflow{base: t.history.len(), rows: rows, cols: cols, old: t.cols, limit: rows + t.history.limit}
+	f := reflow{base: min(t.history.len(), maxReflow/max(cols, t.cols)), rows: rows, cols: cols, old: t.cols, limit: rows + t.history.limit}
 	f.lines = make([]line, 0, f.base+len(b.lines))
-	for i := range f.base {
+	for i := t.history.len() - f.base; i < t.history.len(); i++ {
 		f.lines = append(f.lines, t.history.line(i, t.cols))
 	}
+	t.history.shorten(f.base)
 	f.lines = append(f.lines, b.lines...)
 	if cols > t.cols {
 		for i := range f.lines {
@@ -91,7 +95,6 @@ func (t *terminal) resizeMain(rows, cols int) {
 		f.lines = append(f.lines, newLine(cols, cell{char: narrow}))
 	}
 	f.base = len(f.lines) - rows
-	t.history.clear()
 	for i := range f.base {
 		t.history.push(&f.lines[i])
 	}

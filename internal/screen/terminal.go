@@ -322,7 +322,10 @@ func (t *terminal) backspace() {
 	t.restrict(t.cols - 1)
 }
 
-const maxRepeat = 4096
+const (
+	maxRepeat = 4096
+	maxTitles = 10 // as xterm.js and xterm
+)
 
 // ---- the cursor
 
@@ -806,7 +809,7 @@ func (t *terminal) window(p *params) {
 	}
 	switch p.at(0) {
 	case 22:
-		if len(t.titles) == 10 {
+		if len(t.titles) == maxTitles {
 			t.titles = t.titles[1:]
 		}
 		t.titles = append(t.titles, t.title)
