@@ -45,7 +45,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// filled returns a screen with a full history of lines that have some color.
+// filled returns a screen with a full history of colored lines.
 func filled(rows, cols, scrollback int) *Screen {
 	s := New(rows, cols, scrollback)
 	for i := range rows + scrollback {

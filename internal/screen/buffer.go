@@ -2,12 +2,12 @@ package screen
 
 import "slices"
 
-// A cell is 16 bytes. Its character is a code point (21 bits, 0: nothing was written) and a width: 2 for a wide character, which the
-// next cell with width 0 continues.
+// A cell is 16 bytes. Its character is a code point (21 bits, 0: nothing was written) and a width: a wide character has
+// width 2, and width 0 in the cell after.
 type cell struct {
 	char   uint32
 	fg, bg uint32 // a color, and attributes from attrBold, attrItalic on
-	ext    uint32 // what few cells have: an index in terminal.extras
+	ext    uint32 // an index in terminal.extras, 0 for most cells
 }
 
 const (
@@ -40,7 +40,7 @@ func (c *cell) rune() rune    { return rune(c.char & runeMask) }
 func (c *cell) width() int    { return int(c.char >> widthShift) }
 func (c *cell) written() bool { return c.char&runeMask != 0 }
 
-// blank returns a cell in which nothing was written, in the style of c.
+// blank returns an empty cell in the style of c. An empty cell was never written; a blank is an empty cell or a space.
 func (c cell) blank() cell { return cell{char: narrow, fg: c.fg, bg: c.bg, ext: c.ext} }
 
 // A line is a row of a screen.
@@ -69,7 +69,7 @@ func (l *line) fill(c cell, protect bool) {
 	}
 }
 
-// trimmed returns how many cells there are up to the last one that was written.
+// trimmed returns the number of cells without the empty cells at the end.
 func (l *line) trimmed() int {
 	for i := len(l.cells) - 1; i >= 0; i-- {
 		if l.cells[i].written() {
@@ -79,8 +79,8 @@ func (l *line) trimmed() int {
 	return 0
 }
 
-// cut says whether the cell at x is a wide character that lost its second half when the screen became narrower. Nothing of it is shown,
-// but it is whole again once the line is wrapped anew.
+// cut says whether the cell at x is a wide character without its second half, because the screen became narrower. Viewers see a blank. The
+// character is whole again once the line is wrapped anew.
 func (l *line) cut(x int) bool { return x == len(l.cells)-1 && l.cells[x].width() == 2 }
 
 // part replaces the first half of a wide character left of x: its second half is about to change.
@@ -152,14 +152,14 @@ func (l *line) resize(cols int) {
 	}
 }
 
-// saved is what DECSC keeps, and DECRC takes.
+// saved is the state for DECSC and DECRC.
 type saved struct {
 	x, y     int
 	pen      cell
 	charsets charsets
 }
 
-// unsaved is what DECRC takes if there was no DECSC.
+// unsaved is for a DECRC without a DECSC.
 var unsaved = saved{pen: cell{char: narrow}, charsets: newCharsets()}
 
 // A buffer is the main or the alternate screen.
@@ -211,7 +211,7 @@ func (b *buffer) previousTab(x int) int {
 	return max(x, 0)
 }
 
-// rotate moves the lines from top to bottom up by n, or down if n is negative. The lines that come in still have their old content.
+// rotate moves the lines from top to bottom up by n, or down if n is negative. Lines that come in still have their old content.
 func (b *buffer) rotate(top, bottom, n int) {
 	part := b.lines[top : bottom+1]
 	if n > 0 {

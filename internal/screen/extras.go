@@ -1,8 +1,8 @@
 package screen
 
-// An extra is what few cells have. A link is the text of OSC 8 after its number: params, ";" and the URI.
+// An extra belongs to few cells. A link is the text of OSC 8 after its number: params, ";" and the URI.
 type extra struct {
-	combining string // characters that join the one of the cell
+	combining string // characters that join the cell's
 	underline uint32 // a color
 	link      string
 }
@@ -10,7 +10,7 @@ type extra struct {
 const (
 	maxCombining   = 128     // bytes of a cell; more characters are dropped
 	maxExtras      = 1 << 16 // of a screen, and
-	maxExtrasBytes = 4 << 20 // their texts; afterwards cells lose what is beyond
+	maxExtrasBytes = 4 << 20 // of their texts; further cells get none
 )
 
 // extras has each extra once. The index of none is 0.
@@ -55,7 +55,7 @@ func (t *terminal) intern(e extra) uint32 {
 	return i
 }
 
-// sweepExtras drops the extras that no cell has.
+// sweepExtras drops extras without a cell.
 func (t *terminal) sweepExtras() {
 	old := t.extras
 	t.extras = extras{index: make(map[extra]uint32), list: make([]extra, 1)}

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// generator makes output that has everything a program may send, with positions near the edges.
+// generator makes output with everything a program may send, and positions near the edges.
 type generator struct {
 	*rand.Rand
 	rows, cols int
-	resizes    bool // no combining characters, which xterm.js mixes up when it wraps lines anew, and no tab stops
+	resizes    bool // no combining characters (xterm.js mixes them up when lines are wrapped anew), and no tab stops
 	scrolls    bool // there is scrollback, and therefore no DECSC: xterm.js lets the saved position scroll with the text
 }
 
-// settle sets what DECRC of xterm.js restores otherwise than xterm: the character sets, the underline and the link.
+// settle sets the state that xterm.js and xterm restore in different ways at a DECRC: the character sets, the underline and the link.
 const settle = "\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[24;58;5;0m\x1b]8;;\x07"
 
 func (g *generator) number(n int) int {
@@ -165,7 +165,7 @@ func (g *generator) scrollback() int {
 	return 0
 }
 
-// output returns what a program may send, and where its tokens end.
+// output returns the output of a program, and the ends of its tokens.
 func (g *generator) output(tokens int) (b []byte, ends []int) {
 	for range tokens {
 		b = append(b, g.token()...)

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// history has the lines that have scrolled off, oldest first. A line is encoded: a byte for wrapped, then runs of cells with one style.
-// A run is the number of cells, fg, bg and ext as uvarints, then the characters in UTF-8, where NUL is a cell that was never written.
+// history has the lines above the main screen, oldest first. A line is encoded: a byte for wrapped, then runs of cells with equal style.
+// A run is the number of cells, fg, bg and ext as uvarints, then the characters in UTF-8, NUL for an empty cell.
 // Blank cells of the default style at the end are left out. A line of text takes a tenth of its cells.
 type history struct {
 	limit int
@@ -79,7 +79,7 @@ func (h *history) shorten(n int) {
 	}
 }
 
-// straighten moves the oldest to the front, so that the ring can shrink or grow.
+// straighten moves the oldest line to the front. Then the ring can shrink or grow.
 func (h *history) straighten() {
 	if h.first == 0 {
 		return
@@ -155,7 +155,7 @@ func decode(b []byte, cols int) line {
 	return l
 }
 
-// runs calls f for each run of an encoded line. It returns whether f returned another ext, and the line with it.
+// runs calls f for each run of an encoded line. If f returns another ext, runs returns the line with the new ext, and true.
 func runs(b []byte, f func(fg, bg, ext uint32, text []byte) uint32) ([]byte, bool) {
 	i := 1
 	next := func() uint32 {

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// appendText appends the text of a row. A cell in which nothing was written is a blank. Blanks at the end are cut.
+// appendText appends the text of a row. An empty cell is a space. Spaces at the end are cut.
 func (t *terminal) appendText(b []byte, l *line) []byte {
 	begin := len(b)
 	for i := range l.cells {

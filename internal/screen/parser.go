@@ -2,22 +2,22 @@ package screen
 
 import "unicode/utf8"
 
-// parser is the state machine of https://vt100.net/emu/dec_ansi_parser, with UTF-8 before it, as in xterm.js: bytes that are no UTF-8 are skipped.
+// parser is the state machine of https://vt100.net/emu/dec_ansi_parser, after a decoder of UTF-8. As in xterm.js, invalid bytes are skipped.
 type parser struct {
 	state   state
 	prefix  byte   // < = > ? of a CSI
 	collect uint32 // intermediate bytes
 	params  params
 	osc     []byte // payload of an OSC, up to MaxSequence
-	oscLong bool   // it was longer
+	oscLong bool   // the payload was longer
 
 	partial  [4]byte // the beginning of a character, from the last Write
 	partials int
 
-	// The unfinished sequence after the last Write, from its introducer on. Restore repeats it.
+	// The unfinished sequence after the last Write, from its introducer on, for Restore.
 	pending     []byte
 	pendingLong bool // there were more than MaxSequence
-	start       int  // index of the first byte in the present Write that pending lacks
+	start       int  // index of the first byte of the present Write beyond pending
 }
 
 type state uint8
@@ -79,7 +79,7 @@ func (p *parser) write(t *terminal, b []byte) {
 	}
 }
 
-// slow takes a byte of a character that is not complete in this Write, or is no UTF-8. It returns 0 if the byte must be looked at again.
+// slow takes a byte of a character in two Writes, or of invalid UTF-8. A result of 0 means: look at the byte again.
 func (p *parser) slow(t *terminal, c byte, next int) int {
 	if p.partials == 0 {
 		if c >= 0xc0 && c < 0xf8 {
@@ -111,7 +111,7 @@ func (p *parser) slow(t *terminal, c byte, next int) int {
 	return 1
 }
 
-// begin begins a sequence after its introducer, which ends before b[next].
+// begin begins a sequence. Its introducer ends before b[next].
 func (p *parser) begin(s state, introducer string, next int) {
 	p.state, p.start = s, next
 	p.pending, p.pendingLong = append(p.pending[:0], introducer...), false
@@ -120,7 +120,7 @@ func (p *parser) begin(s state, introducer string, next int) {
 	p.osc, p.oscLong = p.osc[:0], false
 }
 
-// code takes a character, after which b[next] follows.
+// code takes the character before b[next].
 func (p *parser) code(t *terminal, c rune, next int) {
 	switch {
 	case c == 0x1b:
@@ -169,7 +169,7 @@ func (p *parser) code(t *terminal, c rune, next int) {
 	}
 }
 
-// finish is the end of a string that counts.
+// finish ends a string, and obeys an OSC.
 func (p *parser) finish(t *terminal) {
 	if p.state == oscString && !p.oscLong {
 		t.osc(p.osc)
@@ -274,10 +274,10 @@ func (p *parser) csiCode(t *terminal, c rune) {
 	}
 }
 
-// params of a CSI. A missing one is 0; one after a colon belongs to the one before, and is -1 if missing.
+// params of a CSI. A missing parameter is 0. A parameter after a colon belongs to the parameter before, and is -1 if missing.
 type params struct {
 	n     [32]int32
-	sub   [32]bool // belongs to the one before
+	sub   [32]bool // after a colon
 	count int
 	full  bool // the others are dropped
 }
@@ -305,7 +305,7 @@ func (p *params) add(c byte) {
 	}
 }
 
-// at returns the i-th parameter that belongs to no other one, or 0.
+// at returns the i-th parameter, without those after colons, or 0.
 func (p *params) at(i int) int {
 	for k := range p.count {
 		if p.sub[k] {

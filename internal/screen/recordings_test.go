@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A recording is what a program has written to a terminal; testdata/record makes them.
+// A recording is the output of a program on a PTY, from testdata/record.
 type recording struct {
 	name       string
 	rows, cols int
@@ -49,7 +49,7 @@ func allRecordings(t testing.TB) []recording {
 
 const recordedScrollback = 1000
 
-// settled makes equal what xterm.js and xterm do differently, and what no output can restore.
+// settled leaves out the differences of xterm.js and xterm, and state that no output can restore.
 func settled(s dumped, cols int) dumped {
 	s.G = ""
 	s.Saved.Y, s.MainSaved.Y = 0, 0
@@ -122,7 +122,7 @@ func TestRestoreOfRecordings(t *testing.T) {
 	}
 }
 
-// The program does not know of the resizes, so its output is not what it would be. Both terminals must make the same of it.
+// The recorded program did not know of the resizes. Both terminals must show the same anyway.
 func TestResizesOfRecordings(t *testing.T) {
 	ref := newReference(t)
 	for _, r := range allRecordings(t) {

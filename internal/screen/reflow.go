@@ -1,7 +1,7 @@
 package screen
 
-// resize changes both screens as xterm.js does, so that a viewer's terminal that follows a resize stays equal. Lines of the main screen
-// that were wrapped are wrapped anew, except those of the cursor: the program will write them again.
+// resize changes both screens as xterm.js does: the terminal of a viewer may follow the resize, and must stay equal. Wrapped lines of the
+// main screen are wrapped anew, except the line of the cursor: the program will write this line again.
 func (t *terminal) resize(rows, cols int) {
 	if rows == t.rows && cols == t.cols {
 		return
@@ -142,14 +142,14 @@ func (f *reflow) length(group []line, i int) int {
 	return f.old
 }
 
-// wrap distributes the text of a group to lines of the new width. If keep is set, a line keeps what it had behind its text, but for a cell.
+// wrap distributes the text of a group to lines of the new width. If keep is set, a line keeps its cells from the second after the text on.
 func (f *reflow) wrap(group []line, keep bool) []line {
 	var text []cell
 	for i := range group {
 		l, n := &group[i], f.length(group, i)
 		text = append(text, l.cells[:min(n, len(l.cells))]...)
 		if n > len(l.cells) {
-			text = append(text, cell{}) // the second half of what was cut
+			text = append(text, cell{}) // the second half of a cut character
 		}
 	}
 	out := []line{}
@@ -220,7 +220,7 @@ func (f *reflow) smaller() {
 	}
 	var insertions []insertion
 	inserted := 0
-	all := f.lines // also those that are dropped from the bottom for lines above, as in xterm.js
+	all := f.lines // with the lines that are dropped from the bottom below, as in xterm.js
 	for i := len(all) - 1; i >= 0; i-- {
 		end := i + 1
 		if !all[i].wrapped && all[i].trimmed() <= f.cols {

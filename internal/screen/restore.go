@@ -5,15 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-// restorer writes what makes a cleared terminal equal.
+// restorer writes a state for a cleared terminal.
 type restorer struct {
 	t   *terminal
 	b   []byte
-	pen cell // the style that the other terminal has
+	pen cell // the style of the other terminal
 	set charsets
 }
 
-// defaults is what a terminal that has run something else may lack.
+// defaults are for a terminal that has run something else.
 const defaults = "\x1b[!p\x1b[?7h\x1b[?5;6;9;45;1000;1002;1003;1004;1006;2004l\x1b[4;20l\x1b[r\x1b[m\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[?25l\x1b[H"
 
 func (s *Screen) restore(scrollback int) []byte {
@@ -57,7 +57,7 @@ func (r *restorer) csi(final string, n ...int) {
 	r.add(final)
 }
 
-// content writes rows from the top on, with lines of the history before them, which scroll off.
+// content writes rows from the top on, after lines of the history, which scroll off.
 func (r *restorer) content(b *buffer, scrollback int) {
 	t := r.t
 	var above line
@@ -72,7 +72,7 @@ func (r *restorer) content(b *buffer, scrollback int) {
 	}
 }
 
-// line writes a line below the one above, which has no cells if there is none.
+// line writes l below above. The first line has an above without cells.
 func (r *restorer) line(above, l *line) {
 	cols := r.t.cols
 	if len(above.cells) == 0 {
@@ -112,15 +112,15 @@ func (r *restorer) line(above, l *line) {
 	x := first.width()
 	r.cell(&first)
 	if first.bg&colorMask != 0 && x < cols {
-		// A line that scrolls in has the background of the pen.
+		// New lines have the background of the pen.
 		r.style(cell{char: narrow})
 		r.add("\x1b[K")
 	}
 	r.cells(l, x)
 }
 
-// background returns what erases a cell to the background of c. A cell in which nothing was written has nothing else to see, except in
-// corners: half of a wide character was overwritten, with a style that underlines or inverts.
+// background returns the style for an empty cell. An empty cell has only a background, except in corners: half of a wide character was
+// overwritten in an underlined or inverted style.
 func background(c *cell) cell { return cell{char: narrow, bg: c.bg & colorMask} }
 
 // cells writes the cells from x on, where the cursor is.
@@ -157,7 +157,7 @@ func (r *restorer) cell(c *cell) {
 	r.b = r.t.appendCell(r.b, c)
 }
 
-// state writes what a buffer has beside its content: tabs, region, saved cursor.
+// state writes tabs, region and saved cursor of a buffer.
 func (r *restorer) state(b *buffer) {
 	t := r.t
 	same := true
@@ -238,7 +238,7 @@ func (r *restorer) style(c cell) {
 		r.color(4, c.bg)
 		r.color(5, e.underline)
 		r.add("m")
-		r.pen.bg &^= attrProtected // SGR 0 of xterm.js; xterm keeps it
+		r.pen.bg &^= attrProtected // by SGR 0 of xterm.js, but not of xterm
 	}
 	if (r.pen.bg^c.bg)&attrProtected != 0 {
 		if c.bg&attrProtected != 0 {
@@ -302,7 +302,8 @@ func (r *restorer) modes() {
 	}
 }
 
-// cursor is last. A character that may still be joined by a combining one, or repeated, is written once more.
+// cursor is last. If the program has just printed a character, the other terminal prints the character again: a combining character may
+// follow, or REP.
 func (r *restorer) cursor() {
 	t := r.t
 	b := t.buf
@@ -318,7 +319,6 @@ func (r *restorer) cursor() {
 	if before > 0 && cells[before].width() == 0 {
 		before--
 	}
-	// The character before the cursor may be joined by what follows, or repeated.
 	again := t.last.width > 0 && before >= 0 && cells[before].written()
 	switch {
 	case again:
@@ -355,12 +355,12 @@ func (r *restorer) cursor() {
 	}
 }
 
-// unfinished appends the bytes of the sequence that has begun. Controls within it have had their effect.
+// unfinished appends the bytes of an unfinished sequence, without controls: the restored state has their effect.
 func (p *parser) unfinished(b []byte) []byte {
 	if p.pendingLong {
 		switch p.state {
 		case oscString:
-			return append(b, "\x1b]9999;"...) // no terminal knows it
+			return append(b, "\x1b]9999;"...) // unknown everywhere
 		case dcsEntry, dcsPassthrough:
 			return append(b, "\x1bP9999~"...)
 		case sosString:

@@ -1,25 +1,25 @@
-// Package screen keeps the state of a terminal: what a person sees who watches a program on a PTY, and what a viewer's terminal needs
-// to continue in the middle of the program's output.
+// Package screen keeps the state of a terminal: the picture of a program on a PTY, and everything that the terminal of a viewer needs to
+// continue in the middle of the output.
 //
 //	screen.go    the API, and the result of a look
 //	parser.go    bytes to characters, controls and sequences
-//	terminal.go  what each of them does; buffer.go: the rows that they change
-//	history.go   lines that have scrolled off, encoded
+//	terminal.go  the effect of each; buffer.go: rows of cells
+//	history.go   lines above the screen, encoded
 //	reflow.go    a terminal of another width
-//	restore.go   the bytes that make another terminal equal
+//	restore.go   bytes to make another terminal equal
 //
 // The package has no goroutine, no lock and no clock. It writes nothing to the program: questions of the program (DSR, DA, colours) are
-// for the terminal of the viewer. Everything outside knows only Screen, so that another emulator can take its place.
+// for the terminal of the viewer. Other packages know only Screen: another emulator can take its place.
 package screen
 
 // Limits of a screen. A hostile program reaches them, an ordinary program does not.
 const (
 	MaxScrollback      = 10_000  // lines
 	MaxScrollbackBytes = 8 << 20 // encoded lines; the oldest go first
-	MaxCells           = 1 << 19 // of a screen, rows × cols; a larger one is cut
+	MaxCells           = 1 << 19 // of a screen, rows × cols; a larger screen is cut
 	MaxSide            = 4096    // rows, and cols
 	MaxTitle           = 1 << 10 // bytes
-	MaxSequence        = 4 << 10 // bytes of an unfinished sequence that are kept; a longer OSC has no effect
+	MaxSequence        = 4 << 10 // bytes of an unfinished sequence; a longer OSC has no effect
 )
 
 // Screen is a terminal without a window. One goroutine at a time may use it. No method fails, but the caller must contain a panic: a
@@ -29,7 +29,7 @@ type Screen struct {
 	p parser
 }
 
-// New returns a blank screen that keeps up to scrollback lines. A rows or cols of 0 means 24 or 80. The least is 1 row and 2 columns.
+// New returns a blank screen with room for scrollback lines. A rows or cols of 0 means 24 or 80. The least is 1 row and 2 columns.
 func New(rows, cols, scrollback int) *Screen {
 	s := &Screen{}
 	rows, cols = size(rows, cols)
@@ -51,16 +51,16 @@ func size(rows, cols int) (int, int) {
 // Write takes output of the program. It keeps no reference to p.
 func (s *Screen) Write(p []byte) { s.p.write(&s.t, p) }
 
-// Resize changes the size as xterm.js does: lines that the main screen has wrapped are wrapped anew, except the line of the cursor.
+// Resize changes the size as xterm.js does: wrapped lines of the main screen are wrapped anew, except the line of the cursor.
 func (s *Screen) Resize(rows, cols int) {
 	rows, cols = size(rows, cols)
 	s.t.resize(rows, cols)
 }
 
-// Size returns the size, which may be smaller than asked for.
+// Size returns the size. MaxCells and MaxSide limit it.
 func (s *Screen) Size() (rows, cols int) { return s.t.rows, s.t.cols }
 
-// Memory estimates the bytes that the screen occupies.
+// Memory estimates the size of the screen in bytes.
 func (s *Screen) Memory() int { return s.t.memory() + cap(s.p.pending) + cap(s.p.osc) + 1024 }
 
 // Text returns the visible rows. Blanks at the end of a row are cut.
@@ -76,7 +76,7 @@ func (s *Screen) Text() []string {
 
 // Options of a Snapshot. Zero: the text, the cursor and the modes.
 type Options struct {
-	Scrollback int  // how many of the newest lines that have scrolled off, for Scrollback and Restore
+	Scrollback int  // how many of the newest lines above the screen, for Scrollback and Restore
 	Spans      bool // also Spans
 	Restore    bool // also Restore
 }
@@ -90,14 +90,14 @@ type Snapshot struct {
 	Title           string
 	AltScreen       bool
 	Modes           Modes
-	Scrollback      []string // the newest lines that have scrolled off the main screen, oldest first
+	Scrollback      []string // the newest lines above the main screen, oldest first
 	ScrollbackLines int      // how many there are
-	// Restore makes a cleared terminal of Rows × Cols equal: it has this content and state, and goes on in the middle of an escape
-	// sequence or of a character if the output has ended there.
+	// Restore makes a cleared terminal of Rows × Cols equal. If the output has ended in the middle of a character or of an escape sequence,
+	// Restore ends with its beginning.
 	Restore []byte
 }
 
-// A Span is a part of a row with one style. A color is "#rrggbb", or the decimal number of a color of the palette, or "" for the default.
+// A Span is a part of a row in a single style. A color is "#rrggbb", or the decimal number of a color of the palette, or "" for the default.
 type Span struct {
 	Text                                                                     string
 	Fg, Bg                                                                   string
@@ -116,7 +116,7 @@ type Cursor struct {
 	Blink       bool
 }
 
-// Modes are what the program has set, and what the input of a viewer must follow.
+// Modes are set by the program. The keyboard and the mouse of a viewer must follow them.
 type Modes struct {
 	ApplicationCursor, ApplicationKeypad bool
 	BracketedPaste, FocusEvents          bool
@@ -127,7 +127,7 @@ type Modes struct {
 	SynchronizedOutput                   bool // the program is in the middle of a picture
 }
 
-// Snapshot returns the screen as it is.
+// Snapshot returns the present state.
 func (s *Screen) Snapshot(o Options) *Snapshot {
 	t := &s.t
 	n := &Snapshot{

@@ -144,7 +144,7 @@ func TestStyles(t *testing.T) {
 			t.Errorf("%q:\n got %+v\nwant %+v", tt.out, got, tt.want)
 		}
 	}
-	// Blanks of another background belong to the row; those of the default style at its end do not.
+	// Blanks with a background belong to the row; blanks in the default style at its end do not.
 	s := New(1, 10, 0)
 	s.Write([]byte("a  \x1b[41m\x1b[1Kb\x1b[m c  "))
 	got := s.Snapshot(Options{Spans: true}).Spans[0]
@@ -254,7 +254,7 @@ func settledOurs(s *Screen) dumped {
 	return d
 }
 
-// What has begun goes on in the restored terminal.
+// A sequence or a character goes on in the restored terminal.
 func TestRestoreInTheMiddle(t *testing.T) {
 	for _, out := range []string{
 		"\x1b", "\x1b[", "\x1b[3", "\x1b[38;2;1;", "\x1b[?10", "\x1b(", "\x1b[!", "\x1b]2;title", "\x1b]2;title\x1b", "\x1bP1$q", "\x1b_Gabc", "\u009b3", "\u009d2;ti", "\xe6", "\xe6\xbc", "\xf0\x9f\x99",
@@ -328,7 +328,7 @@ func TestLimits(t *testing.T) {
 	if got := s.Snapshot(Options{Spans: true}).Spans[0][0].Link; got != "http://example.org/9999" {
 		t.Errorf("the link is %q", got)
 	}
-	// Each cell in another style is the most that a line can take.
+	// A line takes most memory if each cell has another style.
 	s = New(24, 1000, MaxScrollback)
 	for i := range 3000 {
 		for k := range 100 {
@@ -372,7 +372,7 @@ func FuzzScreen(f *testing.F) {
 	})
 }
 
-// check finds what must never be.
+// check fails for an impossible state.
 func check(t *testing.T, s *Screen) {
 	t.Helper()
 	b := s.t.buf

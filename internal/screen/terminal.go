@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// terminal is what the program has made. Controls and sequences do what they do in xterm.js, and else what ECMA-48 and the ctlseqs of
-// xterm say; docs/decisions/0040-screen.md lists the differences.
+// terminal is the state that the program has made. Controls and sequences have the effect of xterm.js, and otherwise of xterm, by ECMA-48
+// and its ctlseqs; docs/decisions/0041-screen.md lists the differences.
 type terminal struct {
 	rows, cols int
 	main, alt  buffer
@@ -27,15 +27,15 @@ type terminal struct {
 	blink  bool
 }
 
-// lastPrint is the character that was printed last, if nothing else came since. A combining character joins it, and REP repeats it.
+// lastPrint is the character before the cursor, if no control or sequence came since. Combining characters join it, and REP repeats it.
 type lastPrint struct {
 	width int  // 0: none
-	raw   rune // before the character set translated it
+	raw   rune // before its translation by a character set
 }
 
 type charsets struct {
 	g     [4]byte // 'B' is ASCII, '0' line drawing, 'A' British
-	level int     // the one in use
+	level int     // in use
 }
 
 type modes struct {
@@ -76,7 +76,7 @@ func (t *terminal) row() *line { return &t.buf.lines[t.buf.y] }
 
 // ---- characters
 
-// printASCII prints what has no control and only narrow characters.
+// printASCII prints narrow characters.
 func (t *terminal) printASCII(b []byte) {
 	set := t.charsets.g[t.charsets.level]
 	if set != 'B' || t.modes.insert || t.modes.noAutowrap {
@@ -132,7 +132,7 @@ func (t *terminal) print(r rune) {
 			t.wrap()
 		case w == 2:
 			b.x = t.cols - 1
-			t.last = lastPrint{} // it went nowhere
+			t.last = lastPrint{} // dropped
 			return
 		default:
 			b.x = t.cols - 1
@@ -160,7 +160,7 @@ func (t *terminal) print(r rune) {
 	t.last = lastPrint{w, raw}
 }
 
-// combine adds a character without width to the one that was printed last.
+// combine adds a character without width to the last character.
 func (t *terminal) combine(r rune) {
 	b := t.buf
 	if t.last.width == 0 || b.x == 0 {
@@ -186,7 +186,7 @@ func (t *terminal) combine(r rune) {
 	c.ext = t.intern(e)
 }
 
-// wrap goes to the beginning of the next row, which continues the present one.
+// wrap goes to the beginning of the next row, as a continuation of the present row.
 func (t *terminal) wrap() {
 	b := t.buf
 	b.x = 0
@@ -198,7 +198,7 @@ func (t *terminal) wrap() {
 	}
 }
 
-// scroll moves the region up by a line. The line that leaves the top of the main screen becomes history.
+// scroll moves the region up by a line. A line that leaves the top of the main screen becomes history.
 func (t *terminal) scroll(wrapped bool) {
 	b := t.buf
 	if b == &t.main && b.top == 0 {
@@ -323,7 +323,7 @@ func (t *terminal) backspace() {
 }
 
 const (
-	maxRepeat = 4096
+	maxRepeat = 1024
 	maxTitles = 10 // as xterm.js and xterm
 )
 
@@ -382,7 +382,7 @@ func (t *terminal) restoreCursor() {
 	t.restrict(t.cols - 1)
 }
 
-// ---- sequences that begin with ESC
+// ---- ESC
 
 func (t *terminal) escape(collect uint32, final byte) bool {
 	switch collect {
@@ -453,7 +453,7 @@ func (t *terminal) align() {
 	t.place(0, 0)
 }
 
-// ---- sequences that begin with CSI
+// ---- CSI
 
 func (t *terminal) csi(prefix byte, collect uint32, final byte, p *params) {
 	switch {
@@ -956,7 +956,7 @@ func (t *terminal) osc(b []byte) {
 	}
 }
 
-// cut returns the first n bytes of b, without a character that is not whole.
+// cut returns the first n bytes of b, without a broken character at the end.
 func cut(b []byte, n int) string {
 	if len(b) > n {
 		for n > 0 && !utf8.RuneStart(b[n]) {

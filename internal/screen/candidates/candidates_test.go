@@ -1,5 +1,5 @@
-// Package candidates measures emulators that could stand behind internal/screen: docs/decisions/0040-screen.md has the figures. It has a
-// go.mod of its own, so that troupe does not depend on them.
+// Package candidates measures emulators for internal/screen: docs/decisions/0041-screen.md has the figures. With a go.mod of its own, the
+// package adds no module to troupe.
 //
 //	cd internal/screen/candidates && go test -v .
 package candidates
@@ -21,7 +21,7 @@ import (
 	"github.com/hinshun/vt10x"
 )
 
-// An emulator is what all of them have in common.
+// An emulator is the common part of all.
 type emulator interface {
 	io.Writer
 	// look returns the rows, without blanks at the end, and the cursor.
@@ -136,7 +136,7 @@ func write(e emulator, b []byte, limit time.Duration) (took time.Duration, err e
 	return time.Since(begin), err
 }
 
-// Our screen equals xterm.js at each cut of the recordings (internal/screen, TestRecordingsAgainstReference): it is the measure here.
+// Our screen equals xterm.js at each cut of the recordings (internal/screen, TestRecordingsAgainstReference), and is the measure here.
 func TestCorrectness(t *testing.T) {
 	for _, e := range emulators {
 		cuts, wrong, cursors := 0, 0, 0

@@ -1,4 +1,4 @@
-// Command record makes the recordings of internal/screen: what programs write to a terminal, for the comparison with the reference.
+// Command record makes the recordings of internal/screen: output of programs on a PTY, for the comparison with the reference.
 //
 //	go run ./internal/screen/testdata/record            all, from the repository's root
 //	go run ./internal/screen/testdata/record vim less   some
@@ -28,7 +28,7 @@ type recording struct {
 	rows, cols int
 	command    []string
 	keys       []string // each is typed when the program has been quiet for a while
-	limit      int      // bytes that are kept; 0: all
+	limit      int      // bytes; 0: all
 }
 
 var recordings = []recording{
@@ -53,7 +53,7 @@ var recordings = []recording{
 	{"vttest-ecma", 24, 80, []string{"vttest", "24x80.132"}, []string{"11\r", "6\r", "2\r", "\r", "3\r", "\r", "4\r", "\r", "0\r", "0\r", "0\r"}, 0},
 }
 
-// files that the programs show.
+// files are for the programs to show.
 func files() map[string]string {
 	var c, text, colors strings.Builder
 	c.WriteString("/* A program. */\n#include <stdio.h>\n#include <stdlib.h>\n\n")
