@@ -45,6 +45,23 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
+// The most work for a byte.
+func BenchmarkHostile(b *testing.B) {
+	for name, seq := range map[string]string{
+		"DECALN": "\x1b#8", "ED": "x\x1b[2J", "SD": "\x1b[T", "SL": "\x1b[ @", "REP": "x\x1b[9999b", "DECIC": "\x1b['}", "links": "\x1b]8;;a\x07x\x1b]8;;b\x07x", "resets": "\x1bc",
+		"combining": "\u0301", "alternate": "\x1b[?47h\x1b[?47l",
+	} {
+		b.Run(name, func(b *testing.B) {
+			s := New(50, 160, 1000)
+			out := []byte(strings.Repeat(seq, 1000))
+			b.SetBytes(int64(len(out)))
+			for b.Loop() {
+				s.Write(out)
+			}
+		})
+	}
+}
+
 // filled returns a screen with a full history of colored lines.
 func filled(rows, cols, scrollback int) *Screen {
 	s := New(rows, cols, scrollback)

@@ -172,12 +172,17 @@ type buffer struct {
 }
 
 func (b *buffer) reset(rows, cols int, fill cell) {
-	*b = buffer{bottom: rows - 1, saved: b.saved}
-	cells := make([]cell, rows*cols)
-	b.lines = make([]line, rows)
+	*b = buffer{lines: b.lines, bottom: rows - 1, saved: b.saved}
+	if len(b.lines) != rows || len(b.lines[0].cells) != cols {
+		cells := make([]cell, rows*cols)
+		b.lines = make([]line, rows)
+		for i := range b.lines {
+			b.lines[i].cells = cells[i*cols : (i+1)*cols : (i+1)*cols]
+		}
+	}
 	for i := range b.lines {
-		b.lines[i].cells = cells[i*cols : (i+1)*cols : (i+1)*cols]
 		b.lines[i].fill(fill, false)
+		b.lines[i].wrapped = false
 	}
 	b.tabs = make([]bool, cols)
 	for i := 0; i < cols; i += 8 {

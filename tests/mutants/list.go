@@ -1215,4 +1215,20 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/doctor/doctor.go", old: `if f.NoHolder != "" {`, new: `if false {`, breaks: "doctor says what a holder lacks here", run: "^TestCheck$"},
 	{file: "cmd/troupe/look.go", old: `ok && refused.Code == protocol.CodeObserver {`, new: `ok && false {`, breaks: "the guest of a share lists processes, although server/info is not for guests", in: "tests", run: "^TestScripts$"},
 	{file: "cmd/troupe/look.go", old: `		return lookOnce(ctx, t, detail, holder)`, new: `		return s, err`, breaks: "a command that only looks outlasts the death of the server", run: "^TestLookOutlastsACut$"},
+	{file: "internal/screen/restore.go", old: `if m.insert {
+			r.csi("P"`, new: `if false {
+			r.csi("P"`, breaks: "a restored terminal in insert mode has no character twice", run: "^TestRestore$"},
+	{file: "internal/screen/restore.go", old: `return append(b, s.p.partial[:s.p.partials]...)`, new: `return b`, breaks: "a restored terminal goes on in the middle of a character", run: "^TestRestoreInTheMiddle$"},
+	{file: "internal/screen/restore.go", old: `again := t.last.width > 0 && `, new: `again := false && `, breaks: "a combining character joins the last one of a restored terminal", run: "^TestRestoreInTheMiddle$"},
+	{file: "internal/screen/restore.go", old: `		r.state(&t.main)
+`, new: ``, breaks: "a restored main screen below the alternate one has its saved cursor", run: "^TestRestore$"},
+	{file: "internal/screen/parser.go", old: `more = more[:MaxSequence-len(p.pending)]`, new: ``, breaks: "an endless sequence is not kept", run: "^TestEndlessSequences$"},
+	{file: "internal/screen/parser.go", old: `if p.state == oscString && !p.oscLong {`, new: `if p.state == oscString {`, breaks: "the beginning of an endless title is no title", run: "^TestEndlessSequences$"},
+	{file: "internal/screen/terminal.go", old: `if b == &t.main && b.top == 0 {`, new: `if b.top == 0 {`, breaks: "the alternate screen does not scroll into the history", run: "^TestScrollback$"},
+	{file: "internal/screen/history.go", old: `if h.bytes > MaxScrollbackBytes {`, new: `if false {`, breaks: "the history is bounded in bytes", run: "^TestLimits$"},
+	{file: "internal/screen/extras.go", old: `if x.since++; x.since > 1024+x.live {`, new: `if false {`, breaks: "links that are gone make room for others", run: "^TestLimits$"},
+	{file: "internal/screen/reflow.go", old: `if cursor := f.base + f.y; cursor >= i && cursor < end {
+			continue
+		}`, new: ``, breaks: "the line of the cursor is not wrapped anew", run: "^TestResize"},
+	{file: "internal/screen/screen.go", old: `return min(rows, MaxSide, MaxCells/cols), cols`, new: `return min(rows, MaxSide), cols`, breaks: "a screen has a largest size", run: "^TestResize$"},
 }
