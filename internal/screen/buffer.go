@@ -169,6 +169,7 @@ type buffer struct {
 	top, bottom int // the scroll region, both included
 	tabs        []bool
 	saved       saved
+	keyboard    []uint8 // flags of the kitty keyboard protocol: the program's stack, the present flags last
 }
 
 func (b *buffer) reset(rows, cols int, fill cell) {

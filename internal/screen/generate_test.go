@@ -147,7 +147,7 @@ func (g *generator) token() string {
 		return g.text() + csi("b", g.number(c)) + g.pick("", "\x1b[1\"q", "\x1b[0\"q", "\x1b[m\x1b#8", csi(" @", g.number(3)), csi(" A", g.number(3)), csi("'}", g.number(3)), csi("'~", g.number(3)))
 	default:
 		return g.pick("\x1b[!p", "\x1b[6n\x1b[c\x1b]10;?\x07", "\x1b[?1;2;3;4;5;6x", "\x1b[999999999C", "\x1b[1;2;3;4;5;6;7;8;9;10;11;12;13;14;15;16;17;18;19;20;21;22;23;24;25;26;27;28;29;30;31;32;33;34m",
-			"\x1b[1\x1bM", "\x1b[5\n;3H", "\x1b[3\x18x", "\x1b[<u", "\x1b[>4;2m", "\x1b[?u", "\xc3(", "\xf0\x9f\x98", "\x1b[?25h\x1b[?12l\x1b[20l\x1bc", "\x1b[3J", "\x1b[:3m", "\x1b[1$x", "\x1b%G", "\x1b(%5", "\x1b(1")
+			"\x1b[1\x1bM", "\x1b[5\n;3H", "\x1b[3\x18x", "\x1b[<u", "\x1b[>1u", "\x1b[=5;2u", "\x1b[>4;2m", "\x1b[?u", "\xc3(", "\xf0\x9f\x98", "\x1b[?25h\x1b[?12l\x1b[20l\x1bc", "\x1b[3J", "\x1b[:3m", "\x1b[1$x", "\x1b%G", "\x1b(%5", "\x1b(1")
 	}
 }
 

@@ -120,7 +120,12 @@ func (t *terminal) blinks() bool {
 
 func (t *terminal) publicModes() Modes {
 	m := &t.modes
+	keyboard := 0
+	if k := t.buf.keyboard; len(k) > 0 {
+		keyboard = int(k[len(k)-1])
+	}
 	return Modes{
+		Keyboard: keyboard, ModifyOtherKeys: m.modifyOtherKeys,
 		ApplicationCursor: m.applicationCursor, ApplicationKeypad: m.applicationKeypad,
 		BracketedPaste: m.bracketedPaste, FocusEvents: m.focusEvents,
 		Mouse:         map[int]string{0: "none", 9: "x10", 1000: "press", 1002: "button", 1003: "any"}[m.mouse],

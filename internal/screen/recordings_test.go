@@ -51,7 +51,7 @@ const recordedScrollback = 1000
 
 // settled leaves out the differences of xterm.js and xterm, and state that no output can restore.
 func settled(s dumped, cols int) dumped {
-	s.G = ""
+	s.G, s.Keyboard = "", ""
 	s.Saved.Y, s.MainSaved.Y = 0, 0
 	s.Saved.X, s.MainSaved.X = min(s.Saved.X, cols-1), min(s.MainSaved.X, cols-1)
 	for _, rows := range [][]string{s.Main, s.Alt, s.History} {

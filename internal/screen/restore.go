@@ -176,6 +176,9 @@ func (r *restorer) state(b *buffer) {
 	if b.saved != unsaved {
 		r.saved(b.saved)
 	}
+	for _, flags := range b.keyboard {
+		r.add("\x1b[>" + strconv.Itoa(int(flags)) + "u")
+	}
 	if b.top != 0 || b.bottom != t.rows-1 {
 		r.csi("r", b.top+1, b.bottom+1)
 	}

@@ -125,6 +125,8 @@ type Modes struct {
 	Origin, Autowrap, Insert, NewLine    bool
 	ReverseWrap, ReverseVideo            bool
 	SynchronizedOutput                   bool // the program is in the middle of a picture
+	Keyboard                             int  // flags of the kitty keyboard protocol
+	ModifyOtherKeys                      int  // of xterm, 0 to 3
 }
 
 // Snapshot returns the present state.

@@ -171,6 +171,18 @@ func TestModesAndTitle(t *testing.T) {
 	if n := s.Snapshot(Options{}); n.Title != "one" || !n.AltScreen {
 		t.Errorf("title %q, alternate screen %v", n.Title, n.AltScreen)
 	}
+	for _, tt := range []struct {
+		out  string
+		want int
+	}{{"\x1b[>5u", 5}, {"\x1b[>1u", 1}, {"\x1b[=2;2u", 3}, {"\x1b[=1;3u", 2}, {"\x1b[<u", 5}, {"\x1b[<9u", 0}, {"\x1b[=8u", 8}, {strings.Repeat("\x1b[>1u", 50), 1}, {"\x1b[?47l", 0}, {"\x1b[>4;2m", 0}} {
+		s.Write([]byte(tt.out))
+		if n := s.Snapshot(Options{}); n.Modes.Keyboard != tt.want {
+			t.Errorf("after %q the keyboard has %d, want %d", tt.out, n.Modes.Keyboard, tt.want)
+		}
+	}
+	if n := s.Snapshot(Options{}); n.Modes.ModifyOtherKeys != 2 {
+		t.Errorf("modifyOtherKeys is %d", n.Modes.ModifyOtherKeys)
+	}
 	s.Write([]byte("\x1bc"))
 	if n := s.Snapshot(Options{}); n.Modes != first.Modes || n.Cursor != first.Cursor || n.AltScreen {
 		t.Errorf("after RIS %+v", n)
@@ -217,6 +229,12 @@ func TestResize(t *testing.T) {
 			t.Errorf("%d×%d: %q, want %q", tt.rows, tt.cols, got, tt.want)
 		}
 	}
+	s = New(3, 10, 10)
+	s.Write([]byte("aaaaaaaaaaaabbb")) // the program will write the line of the cursor again
+	s.Resize(3, 5)
+	if got := strings.Join(s.Text(), "|"); got != "aaaaa|aabbb|" {
+		t.Errorf("the line of the cursor is %q", got)
+	}
 	for _, tt := range [][4]int{{0, 0, 24, 80}, {-1, -1, 24, 80}, {1, 1, 1, 2}, {65535, 65535, MaxCells / MaxSide, MaxSide}, {65535, 2, MaxSide, 2}} {
 		s.Resize(tt[0], tt[1])
 		if rows, cols := s.Size(); rows != tt[2] || cols != tt[3] {
@@ -248,7 +266,9 @@ func TestRestore(t *testing.T) {
 func settledOurs(s *Screen) dumped {
 	d := stateOf(s)
 	saved, main := d.Saved.Y, d.MainSaved.Y
+	keyboard := d.Keyboard
 	d = settled(d, s.t.cols)
+	d.Keyboard = keyboard
 	d.Saved.Y, d.MainSaved.Y = saved, main
 	d.G = string(s.t.charsets.g[:])
 	return d

@@ -2,6 +2,7 @@ package screen
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -325,6 +326,8 @@ func (t *terminal) backspace() {
 const (
 	maxRepeat = 1024
 	maxTitles = 10 // as xterm.js and xterm
+	// The stack of flags for keyboards.
+	maxKeyboard = 8
 )
 
 // ---- the cursor
@@ -476,6 +479,8 @@ func (t *terminal) csi(prefix byte, collect uint32, final byte, p *params) {
 		if p.at(0) == 4 || p.at(0) == 0 {
 			t.modes.modifyOtherKeys = min(p.at(1), 3)
 		}
+	case collect == 0 && final == 'u' && prefix != 0:
+		t.buf.setKeyboard(prefix, p)
 	case prefix != 0:
 	case collect == '!' && final == 'p':
 		t.softReset()
@@ -500,6 +505,35 @@ func (t *terminal) csi(prefix byte, collect uint32, final byte, p *params) {
 	case collect == '\'' && final == '~':
 		t.columns(t.buf.x, p.or1(0), true)
 	}
+}
+
+// setKeyboard is CSI > flags u, CSI < number u and CSI = flags ; how u.
+func (b *buffer) setKeyboard(prefix byte, p *params) {
+	k := b.keyboard
+	flags := uint8(p.at(0)) & 31
+	switch prefix {
+	case '>':
+		if len(k) == maxKeyboard {
+			k = slices.Delete(k, 0, 1)
+		}
+		k = append(k, flags)
+	case '<':
+		k = k[:len(k)-min(p.or1(0), len(k))]
+	case '=':
+		if len(k) == 0 {
+			k = append(k, 0)
+		}
+		now := &k[len(k)-1]
+		switch p.or1(1) {
+		case 1:
+			*now = flags
+		case 2:
+			*now |= flags
+		case 3:
+			*now &^= flags
+		}
+	}
+	b.keyboard = k
 }
 
 func (t *terminal) plainCSI(final byte, p *params) {

@@ -1229,6 +1229,6 @@ var mutants = []mutant{
 	{file: "internal/screen/extras.go", old: `if x.since++; x.since > 1024+x.live {`, new: `if false {`, breaks: "links that are gone make room for others", run: "^TestLimits$"},
 	{file: "internal/screen/reflow.go", old: `if cursor := f.base + f.y; cursor >= i && cursor < end {
 			continue
-		}`, new: ``, breaks: "the line of the cursor is not wrapped anew", run: "^TestResize"},
+		}`, new: ``, breaks: "the line of the cursor is not wrapped anew", run: "^TestResize$"},
 	{file: "internal/screen/screen.go", old: `return min(rows, MaxSide, MaxCells/cols), cols`, new: `return min(rows, MaxSide), cols`, breaks: "a screen has a largest size", run: "^TestResize$"},
 }
