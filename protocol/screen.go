@@ -74,9 +74,8 @@ type ProcessScreenResult struct {
 	AltScreen bool        `json:"altScreen"`
 	Modes     ScreenModes `json:"modes"`
 
-	Scrollback      []string `json:"scrollback,omitempty"`      // the newest lines that have scrolled off, the oldest first
-	ScrollbackSpans [][]Span `json:"scrollbackSpans,omitempty"` // one list for each line of Scrollback; only with ProcessScreenParams.Spans
-	ScrollbackLines uint64   `json:"scrollbackLines"`           // how many lines the screen keeps that have scrolled off
+	Scrollback      []string `json:"scrollback,omitempty"` // the newest lines that have scrolled off, the oldest first
+	ScrollbackLines uint64   `json:"scrollbackLines"`      // how many lines the screen keeps that have scrolled off
 
 	// Restore draws Scrollback and the screen on a cleared terminal of Rows and Cols, and sets cursor, modes and title. On a terminal of another
 	// size the screen is cut or has room beside it. Only with ProcessScreenParams.Restore. Base64 in JSON.
@@ -91,7 +90,24 @@ type ProcessScreenResult struct {
 	Closed  bool  `json:"closed"` // the current state: nothing further comes
 }
 
-// Span is a part of a line with the same attributes. The texts of a line's spans, one after the other, are the line. (Ours.)
+// Footprint is about how many bytes the result takes, as a value or encoded.
+func (r *ProcessScreenResult) Footprint() int {
+	n := 1<<10 + len(r.Title) + 2*len(r.Restore)
+	for _, lines := range [][]string{r.Lines, r.Scrollback} {
+		for _, line := range lines {
+			n += 32 + len(line)
+		}
+	}
+	for _, row := range r.Spans {
+		for i := range row {
+			n += 160 + len(row[i].Text) + len(row[i].Link)
+		}
+	}
+	return n
+}
+
+// Span is a part of a line with the same attributes. The texts of a line's spans, one after the other, are the line, perhaps with
+// more blanks at its end. (Ours.)
 type Span struct {
 	Text string `json:"text" wire:"required"`
 	// Fg and Bg are colours: "0" to "255" of the palette, or "#rrggbb". Empty: the default of the terminal.
@@ -123,7 +139,7 @@ type ScreenModes struct {
 	ApplicationKeypad bool   `json:"applicationKeypad"`       // keys of the keypad send sequences (DECKPAM)
 	BracketedPaste    bool   `json:"bracketedPaste"`          // pasted text comes between ESC [ 200~ and ESC [ 201~
 	FocusEvents       bool   `json:"focusEvents"`             // ESC [ I and ESC [ O tell of the focus
-	Mouse             string `json:"mouse"`                   // which events are reported: none, press, button (with moves while one is held) or any
+	Mouse             string `json:"mouse"`                   // which events are reported: none, x10, press, button (with moves while a button is held) or any
 	MouseEncoding     string `json:"mouseEncoding,omitempty"` // of reports: default, utf8, sgr, urxvt or sgrPixels
 	ReverseVideo      bool   `json:"reverseVideo"`            // the whole screen has its colours swapped (DECSCNM)
 }

@@ -52,7 +52,7 @@ var methods = []Section{
 		{Name: protocol.MethodProcessRestart, Handler: ofProcess[protocol.ProcessRestartParams](nil).Gives(protocol.Empty{})},
 		{Name: protocol.MethodProcessSetRestart, Handler: ofProcess[protocol.ProcessSetRestartParams](nil).Gives(protocol.Empty{})},
 		{Name: protocol.MethodProcessInfo, Handler: ofProcess[protocol.ProcessInfoParams](nil).Gives(protocol.ProcessInfoResult{}), Observer: Reads, Guests: anyGuest},
-		{Name: protocol.MethodProcessScreen, Handler: ofProcess[protocol.ProcessScreenParams](nil).Gives(protocol.ProcessScreenResult{}), Observer: Reads, Guests: anyGuest},
+		{Name: protocol.MethodProcessScreen, Handler: handles(Params, (*connection).readScreen).Gives(protocol.ProcessScreenResult{}), Observer: Reads, Guests: anyGuest},
 	}},
 	{Family: ExecFamily, About: "group", Methods: []Method{
 		{Name: protocol.MethodGroupStart, Handler: handles(groupParams, (*connection).startGroup).Gives(protocol.GroupStartResult{}), Server: true, Record: ByHandler},

@@ -7,6 +7,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/fifo"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -159,6 +160,23 @@ func (c *connection) subscribeProcess(ctx actor.Context, in inbound, params prot
 		if m.Err == nil {
 			c.show(ctx, p.of.ref, message.Subscribe{After: params.AfterSeq, Hold: params.Hold})
 		}
+	}}, nil)
+}
+
+// readScreen asks for a screen, whose answer counts as memory of the client.
+func (c *connection) readScreen(ctx actor.Context, in inbound, params protocol.ProcessScreenParams) {
+	c.askProcess(ctx, in, params.ProcessID, pending{then: func(c *connection, _ actor.Context, p pending, m message.Reply) {
+		result, ok := m.Result.(protocol.ProcessScreenResult)
+		if !ok {
+			c.answer(p, m.Result, m.Err)
+			return
+		}
+		held := 2 * result.Footprint() // as a value, and encoded
+		if !c.memory.Try(held) {
+			c.answer(p, nil, protocol.Errorf(protocol.KindBusy, protocol.CodeInternal, "%v: try again later", budget.ErrFull))
+			return
+		}
+		c.writer.control(outgoing{asked: p.asked, body: result, held: held})
 	}}, nil)
 }
 

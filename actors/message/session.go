@@ -22,6 +22,8 @@ type Gauge struct {
 	Wrote atomic.Int64
 	// HeldBytes is how much output all processes keep for the owner, in bytes.
 	HeldBytes atomic.Int64
+	// ScreenBytes is how much all screens of processes take, in bytes.
+	ScreenBytes atomic.Int64
 	// Looks counts the looks at files, for readiness, that wait for a filesystem.
 	Looks atomic.Int64
 	// KeptBytes is the size of the arguments and environments that processes are started from, in bytes.

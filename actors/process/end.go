@@ -123,6 +123,7 @@ func (p *process) retention() time.Duration {
 func (p *process) leave() {
 	p.uncount()
 	p.gauge.hold(0)
+	p.leaveScreen()
 	p.launch.Release()
 	p.feed.Close()
 	if p.run.intake != nil {

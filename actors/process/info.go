@@ -109,6 +109,9 @@ func (p *process) info() protocol.ProcessInfoResult {
 	}
 	info.QuietMs = sinceMs(p.health.HeardAt())
 	p.feed.Each(func(v *viewer) {
+		if v.Beside {
+			return
+		}
 		viewer := protocol.Viewer{Role: protocol.RoleObserver, Hold: v.Hold}
 		switch {
 		case v.Owner:

@@ -90,11 +90,14 @@ func (p *process) writeStdin(id repeat.ID, chunk []byte) (room bool) {
 	return wait == 0
 }
 
-func (p *process) resize(size protocol.Size) *protocol.Error {
+func (p *process) resize(ctx actor.Context, size protocol.Size) *protocol.Error {
 	if !p.launch.Spec.TTY {
-		return p.noTTY("resize it")
+		return noTTY(p.id, "resize it")
 	}
-	p.launch.Resize(size)
+	if was := p.launch.Spec.Size; was != size {
+		p.launch.Resize(size)
+		p.resizeScreen(ctx, was)
+	}
 	if p.life.Phase() != life.Running {
 		return nil
 	}

@@ -63,6 +63,11 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 	if err != nil {
 		return nil, err
 	}
+	display, err := displayFor(e, o.Gauge, what)
+	if err != nil {
+		what.Release()
+		return nil, err
+	}
 	record := &processRecord{
 		env:          e,
 		id:           what.Params.ProcessID,
@@ -74,6 +79,7 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 		group:        o.Group,
 		ownIntensity: o.Group == nil || o.Independent,
 		gauge:        share{Gauge: o.Gauge},
+		display:      display,
 		events:       o.Events,
 		place:        placeOf(o.Place),
 		created:      time.Now(),
@@ -121,6 +127,7 @@ func (r *processRecord) request() message.SpawnRequest {
 		Refused: func(err *protocol.Error) any { return message.ProcessStarted{ID: r.id, Name: r.name, Err: err} },
 		Ended:   protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "process %s was not started: the session has ended", wireerr.Clip(r.id)),
 		Unused: func() {
+			r.leaveScreen()
 			r.launch.Release()
 			r.destroy()
 		},

@@ -89,7 +89,7 @@ func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
 		return
 	}
 	key := message.KeyOf(ctx.Sender())
-	p.feed.Subscribe(time.Now(), key, ctx.Sender(), feed.Subscription{After: m.After, Now: m.Now, Acked: m.Acked, Owner: m.Owner, Hold: m.Hold, Role: string(m.Role), Explicit: m.Explicit, Resumed: m.Resumed})
+	p.feed.Subscribe(time.Now(), key, ctx.Sender(), feed.Subscription{After: m.After, Now: m.Now, Acked: m.Acked, Owner: m.Owner, Hold: m.Hold, Role: string(m.Role), Explicit: m.Explicit, Resumed: m.Resumed, Beside: p.isScreen(ctx.Sender())})
 	if m.Owner || m.Hold {
 		p.held()
 	}
@@ -126,6 +126,9 @@ func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
 	key := message.KeyOf(pid)
 	p.feed.Remove(key)
 	p.held()
+	if p.display != nil && p.display.pid != nil {
+		ctx.Send(p.display.pid, message.ScreenForget{PID: pid})
+	}
 	gone := func(r *parked) bool { return message.KeyOf(r.sender) == key }
 	p.reads.drop(gone)
 	p.trees.drop(gone)

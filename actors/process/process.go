@@ -11,6 +11,7 @@
 //   - output.go, feed: the log and its viewers, and which output may go: feed is a pure machine
 //   - reads.go: process/read and process/wait
 //   - input.go, stdin: what waits for stdin, and which part the programs have taken: stdin is a pure machine
+//   - screen.go: the screen of its PTY, which package actors/screen keeps
 //   - health.go, probe.go, health: readiness and liveness: health is a pure machine
 //   - traced.go: the spans of a start
 //   - place.go: the place among the running processes of its owner
@@ -90,6 +91,8 @@ type processRecord struct {
 	stdin   input          // process/write and process/closeStdin
 	answers repeat.Answers // to requests with a requestId
 
+	display *display // its screen; nil: nobody has asked for one, and the PTY has had one size
+
 	kept   kept        // what outlives the server beside the record
 	outbox *env.Outbox `lost:"of this server"` // nil: nothing of the process outlives the server
 }
@@ -135,7 +138,7 @@ func (p *process) Receive(ctx actor.Context) {
 	case env.Crashed: // a goroutine of readiness or liveness, or the reader of the disk
 		panic(m)
 	default:
-		if !p.receiveLife(ctx) && !p.receiveHealth(ctx) && !p.receiveViewer(ctx) {
+		if !p.receiveLife(ctx) && !p.receiveHealth(ctx) && !p.receiveViewer(ctx) && !p.receiveScreen(ctx) {
 			p.env.Unexpected(ctx, p.name, m)
 		}
 	}
@@ -183,7 +186,9 @@ func (p *process) receiveViewer(ctx actor.Context) bool {
 		p.subscribe(ctx, m)
 	case message.Pull:
 		if !p.refuses(ctx, m.Wrong()) {
-			p.life.Fetched(time.Now())
+			if !p.isScreen(ctx.Sender()) { // nobody waits for the screen
+				p.life.Fetched(time.Now())
+			}
 			p.pulled(ctx, message.KeyOf(ctx.Sender()), m.Bytes)
 		}
 	case message.Ack:
@@ -224,6 +229,7 @@ func (p *process) start(ctx actor.Context) {
 		p.health = newWatch(p.launch.Params)
 		p.life.Start()
 		p.awaitHolder()
+		p.resumeScreen(ctx)
 		return
 	}
 	if p.run.intake == nil {
@@ -251,6 +257,7 @@ func (p *process) start(ctx actor.Context) {
 	p.advance(ctx)
 	p.acceptStdin(ctx)
 	p.unspooled(ctx)
+	p.resumeScreen(ctx)
 	p.takeFacts(ctx)
 }
 

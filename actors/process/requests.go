@@ -73,7 +73,7 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 		p.stdin.Add(stdin.Request[*parked]{For: r, Run: int(params.Run)})
 		p.acceptStdin(ctx)
 	case protocol.ProcessResizeParams:
-		p.reply(ctx, r, protocol.Empty{}, p.resize(params.Size))
+		p.reply(ctx, r, protocol.Empty{}, p.resize(ctx, params.Size))
 	case protocol.ProcessSignalParams:
 		p.reply(ctx, r, protocol.Empty{}, p.signal(params.Signal))
 	case protocol.ProcessTerminateParams:
@@ -103,7 +103,7 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 	case message.InspectRequest:
 		p.inspect(ctx, r, false)
 	case protocol.ProcessScreenParams:
-		p.screen(ctx, r, params)
+		p.askScreen(ctx, r, m)
 	case message.DescribeRequest:
 		p.reply(ctx, r, p.describe(), nil)
 	default:

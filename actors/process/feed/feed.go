@@ -62,6 +62,8 @@ type Viewer[A any] struct {
 	Owner bool
 	Hold  bool   // the log drops no entry that the viewer has not acknowledged
 	Role  string // as in Subscription
+	// Beside: the viewer is the server's own. Nobody waits for it, and it counts neither in Watched nor in Alone.
+	Beside bool
 	// explicit means: only an Ack acknowledges. Neither the place where the owner begins nor the
 	// reads of the owner acknowledge.
 	explicit bool
@@ -90,11 +92,12 @@ type Subscription struct {
 	Role     string // told to people; "": not told
 	Explicit bool   // of an owner: only an Ack acknowledges
 	Resumed  bool   // of an owner: its acknowledgements go on where they were
+	Beside   bool   // as in Viewer
 }
 
 // Subscribe adds a viewer, or replaces the viewer of the same key. The new viewer has asked for nothing.
 func (f *Feed[K, A]) Subscribe(now time.Time, key K, to A, s Subscription) *Viewer[A] {
-	v := &Viewer[A]{To: to, Owner: s.Owner, Hold: s.Hold, Role: s.Role, explicit: s.Explicit}
+	v := &Viewer[A]{To: to, Owner: s.Owner, Hold: s.Hold, Role: s.Role, Beside: s.Beside, explicit: s.Explicit}
 	switch {
 	case s.Now:
 		s.After = f.Log.Last()
@@ -300,7 +303,7 @@ func (f *Feed[K, A]) Done(now, over time.Time, chance, extra time.Duration) bool
 // Watched reports whether a viewer has yet to be sent the last entry.
 func (f *Feed[K, A]) Watched() bool {
 	for _, v := range f.viewers {
-		if v.cursor.Seq < f.Log.Last() {
+		if v.cursor.Seq < f.Log.Last() && !v.Beside {
 			return true
 		}
 	}
@@ -308,7 +311,14 @@ func (f *Feed[K, A]) Watched() bool {
 }
 
 // Alone reports whether there is no viewer.
-func (f *Feed[K, A]) Alone() bool { return len(f.viewers) == 0 }
+func (f *Feed[K, A]) Alone() bool {
+	for _, v := range f.viewers {
+		if !v.Beside {
+			return false
+		}
+	}
+	return true
+}
 
 // Last returns the newest seq of the log, also after Close.
 func (f *Feed[K, A]) Last() uint64 { return max(f.last, f.Log.Last()) }

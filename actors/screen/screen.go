@@ -1,0 +1,388 @@
+// Package screen has the actor that keeps the screen of a process on a PTY: what a terminal would show.
+//
+//	screen.go   takes the output of the process, as a viewer with a cursor of its own, and never holds output back
+//	waits.go    answers process/screen, now or once its conditions hold
+//	room.go     the memory of screens
+//
+// The actor is a child of the process, and may fail: the next instance draws again what the log of the process still has. Package
+// internal/screen emulates the terminal.
+package screen
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/internal/screen"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Messages to a screen from itself and from its goroutines. All other messages are in actors/message.
+type (
+	goOn     struct{} // itself; the rest of a Delivery is to be drawn
+	waitsDue struct{} // its timer
+	// unspooled is from the reader of the disk: the first Delivery has its output in memory.
+	unspooled struct {
+		work    int
+		entries []outlog.Entry
+	}
+	// matched is from the goroutine that matches: whether the pattern matches, for each request that it has looked for.
+	matched struct {
+		work int
+		by   map[*wait]bool
+	}
+)
+
+func (goOn) IgnoreDeadLetterLogging()      {}
+func (waitsDue) IgnoreDeadLetterLogging()  {}
+func (unspooled) IgnoreDeadLetterLogging() {}
+func (matched) IgnoreDeadLetterLogging()   {}
+
+const (
+	pullBytes = 64 << 10             // of a Delivery
+	piece     = 2 << 10              // bytes drawn between two looks at the clock
+	turn      = 2 * time.Millisecond // how long the actor draws before other messages have their turn
+	maxSizes  = 64                   // sizes of the PTY that the actor remembers
+	idleAfter = time.Minute          // after the last request, a screen that only requests have made ends
+	resetting = "\x1bc"              // RIS: the terminal is as new
+	cancelled = "\x18"               // CAN: ends an unfinished sequence
+)
+
+// Terminal keeps the state of a terminal. Any method may panic.
+type Terminal interface {
+	Write([]byte)
+	Resize(rows, cols int)
+	Text() []string
+	Snapshot(screen.Options) *screen.Snapshot
+	Memory() int
+}
+
+// Options describe a new screen.
+type Options struct {
+	Process    message.ProcessRef
+	Instance   string
+	Scrollback int
+	Sizes      []message.ScreenSize // of the PTY: the first counts from the begin of the log on
+	Kept       bool                 // the screen stays although nobody asks for it
+	Room       *Room                // the caller closes it when the actor has ended
+
+	// New returns a terminal; nil: one of package internal/screen.
+	New func(rows, cols, scrollback int) Terminal
+}
+
+// New returns the Props of the actor of a screen.
+func New(e *env.Env, o Options) *actor.Props {
+	if o.New == nil {
+		o.New = func(rows, cols, scrollback int) Terminal { return screen.New(rows, cols, scrollback) }
+	}
+	r := &record{Options: o, env: e, sizes: slices.Clone(o.Sizes), lastAsk: time.Now()}
+	return e.Props(func() actor.Actor { return &display{record: r} }, env.Escalated)
+}
+
+// record is the state that survives a restart of the actor: what the log of the process does not have.
+type record struct {
+	Options // fixed at spawn
+	env     *env.Env
+
+	// Owned by Receive.
+	sizes   []message.ScreenSize // at most maxSizes
+	waits   []*wait
+	asked   uint64    // ScreenAsks
+	lastAsk time.Time // of the last ScreenAsk, or of the spawn
+	heardAt time.Time // of the newest output or begin of a run; zero: there was no run
+	run     int       // as the process says; overtaken by the log
+	exited  bool
+	closed  bool
+	full    *protocol.Error // of ScreenFull, which was sent; nil: there is room
+	work    int             // goroutines so far: the news of an earlier one is late
+	within  bool            // a message is being handled, or its handler has panicked
+}
+
+// display is the actor of a screen.
+type display struct {
+	*record
+
+	// Owned by Receive.
+	term     Terminal
+	resized  int                // so many of sizes count already
+	got      uint64             // the last entry of the deliveries that have come
+	queue    []message.Delivery // to be drawn; more than one only from a process that ends
+	at       int                // the entry of queue[0] to be drawn next
+	drawn    int                // bytes of that entry that were drawn
+	reading  bool               // the output of queue[0] is read from disk
+	taken    uint64             // the last entry that was drawn
+	shown    uint64             // the last output that was drawn
+	whole    bool
+	escaped  bool // the last byte that was drawn is ESC
+	version  int  // changes with the screen
+	matching bool // a goroutine matches: nothing is drawn
+	alarm    env.Alarm
+}
+
+// Receive implements actor.Actor.
+func (d *display) Receive(ctx actor.Context) {
+	switch ctx.Message().(type) {
+	case *actor.Stopping:
+		d.end(ctx)
+	case *actor.Restarting:
+		d.alarm.Stop()
+	default:
+		d.within = true
+		d.receive(ctx)
+		d.within = false
+	}
+}
+
+func (d *display) receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		d.begin(ctx)
+	case message.Delivery:
+		d.delivery(ctx, m)
+	case unspooled:
+		if d.reading && m.work == d.work {
+			d.reading, d.queue[0].Entries = false, m.entries
+			d.draw(ctx)
+		}
+	case goOn:
+		d.draw(ctx)
+	case message.ScreenSize:
+		d.resize(m)
+		if len(d.queue) == 0 && !d.matching {
+			d.resizeNow()
+			d.look(ctx)
+		}
+	case message.ScreenAsk:
+		d.ask(ctx, m)
+	case message.ScreenForget:
+		d.forget(m.PID)
+	case matched:
+		d.matched(ctx, m)
+	case waitsDue:
+		d.alarm.Cancel()
+		d.look(ctx)
+	case message.Resubscribe:
+		d.subscribe(ctx)
+	case env.Crashed:
+		panic(m)
+	case message.Refused:
+	default:
+		d.env.Unexpected(ctx, "screen", m)
+	}
+}
+
+// begin begins with a new terminal, and all that the log has.
+func (d *display) begin(ctx actor.Context) {
+	rows, cols := Size(d.sizes[0].Size)
+	d.term, d.resized, d.whole, d.version = d.New(rows, cols, d.Scrollback), 1, true, 1
+	for _, w := range d.waits {
+		w.checked = 0
+	}
+	d.subscribe(ctx)
+}
+
+// end answers those who wait.
+func (d *display) end(ctx actor.Context) {
+	d.alarm.Stop()
+	err := protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "process %s ends, and its screen with it", d.Process.ID)
+	if d.within {
+		err = ErrFailed
+	}
+	for _, w := range d.waits {
+		d.reply(ctx, w, nil, err)
+	}
+	d.waits = nil
+}
+
+// subscribe asks for the entries after the last one that has come.
+func (d *display) subscribe(ctx actor.Context) {
+	ctx.Request(d.Process.PID, message.Subscribe{After: d.got, Explicit: true, Resumed: d.got > 0, Pull: pullBytes})
+}
+
+// delivery takes entries, and draws them.
+func (d *display) delivery(ctx actor.Context, m message.Delivery) {
+	first, last := m.Gap.From, m.Gap.To
+	if n := len(m.Entries); n > 0 {
+		if first == 0 {
+			first = m.Entries[0].Seq
+		}
+		last = m.Entries[n-1].Seq
+	}
+	switch {
+	case first != d.got+1: // of an earlier instance, or of a process that has failed
+		m.Release()
+		if d.full == nil && last > d.got {
+			d.subscribe(ctx)
+		}
+		return
+	case d.full != nil:
+		m.Release()
+		return
+	}
+	d.got = last
+	d.queue = append(d.queue, m)
+	d.draw(ctx)
+}
+
+// draw draws what has come, until its turn is over, and then answers whom it can.
+func (d *display) draw(ctx actor.Context) {
+	begin := time.Now()
+	for len(d.queue) > 0 && !d.matching && !d.reading {
+		m := &d.queue[0]
+		if d.at == 0 && d.drawn == 0 && d.readDisk(ctx, m) {
+			return
+		}
+		d.gap(m)
+		for d.at < len(m.Entries) {
+			if d.entry(&m.Entries[d.at]) {
+				d.at, d.drawn = d.at+1, 0
+			}
+			if time.Since(begin) >= turn && d.at < len(m.Entries) {
+				ctx.Send(ctx.Self(), goOn{})
+				return
+			}
+		}
+		cut := m.Cut
+		m.Release()
+		d.queue, d.at = slices.Delete(d.queue, 0, 1), 0
+		if err := d.Room.Hold(d.term.Memory()); err != nil {
+			d.giveUp(ctx, err)
+			return
+		}
+		if !cut {
+			ctx.Request(d.Process.PID, message.Pull{Bytes: pullBytes})
+		}
+		if len(d.queue) == 0 {
+			d.resizeNow()
+		}
+		d.look(ctx)
+	}
+}
+
+// readDisk has a goroutine read what is on disk, which may be slow, and reports whether there is such.
+func (d *display) readDisk(ctx actor.Context, m *message.Delivery) bool {
+	if !slices.ContainsFunc(m.Entries, func(e outlog.Entry) bool { return e.Spooled != nil }) {
+		return false
+	}
+	d.reading = true
+	d.work++
+	entries, work := slices.Clone(m.Entries), d.work
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	d.env.Run(root, self, "spool", func() {
+		for i := range entries {
+			if e := &entries[i]; e.Spooled != nil {
+				e.Data, _ = e.Spooled.Read(nil)
+				e.Spooled.Release()
+				e.Spooled = nil
+			}
+		}
+		root.Send(self, unspooled{work, entries})
+	})
+	return true
+}
+
+// gap notes output that the screen will never have.
+func (d *display) gap(m *message.Delivery) {
+	if m.Gap.From > 0 {
+		d.lost()
+		d.taken, d.shown = m.Gap.To, m.Gap.To
+		m.Gap = outlog.Gap{}
+	}
+}
+
+func (d *display) lost() {
+	d.resizeNow()
+	d.term.Write([]byte(cancelled))
+	d.whole, d.escaped, d.version = false, false, d.version+1
+}
+
+// entry draws an entry, or a piece of it, and reports whether it is done.
+func (d *display) entry(e *outlog.Entry) (done bool) {
+	if d.drawn == 0 {
+		d.resizeNow()
+	}
+	switch e.Kind {
+	case outlog.Output:
+		if e.Data == nil {
+			d.lost() // the disk did not give it back
+		}
+		next := e.Data[d.drawn:min(d.drawn+piece, len(e.Data))]
+		d.term.Write(next)
+		d.drawn += len(next)
+		d.version++
+		d.seeReset(next)
+		if d.drawn < len(e.Data) {
+			return false
+		}
+		d.shown = e.Seq
+		d.hear(e.AtMs)
+	case outlog.Exited:
+		d.exited = true
+	case outlog.Restarted:
+		d.exited, d.closed, d.run = false, false, e.Restart.Run
+		d.hear(e.AtMs)
+	case outlog.Closed:
+		d.exited, d.closed = true, true
+	}
+	d.taken = e.Seq
+	return true
+}
+
+// hear notes when the process wrote something, or began a run.
+func (d *display) hear(ms int64) {
+	if at := time.UnixMilli(ms); at.After(d.heardAt) {
+		d.heardAt = at
+	}
+}
+
+// seeReset notes that the program has reset the terminal: after that no earlier output counts. ESC c does so within any other sequence, too.
+func (d *display) seeReset(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	if !d.whole {
+		d.whole = d.escaped && b[0] == 'c' || bytes.Contains(b, []byte(resetting))
+	}
+	d.escaped = b[len(b)-1] == resetting[0]
+}
+
+// resize remembers a size, which counts once the output from before was drawn.
+func (d *display) resize(m message.ScreenSize) {
+	switch n := len(d.sizes); {
+	case n < maxSizes:
+	case d.resized > 1:
+		d.sizes, d.resized = slices.Delete(d.sizes, 0, 1), d.resized-1
+	default:
+		d.sizes = d.sizes[:n-1] // a flood of sizes: the newest counts
+	}
+	d.sizes = append(d.sizes, m)
+}
+
+// resizeNow gives the screen the size that the PTY had after the entries drawn so far.
+func (d *display) resizeNow() {
+	was := d.resized
+	for d.resized < len(d.sizes) && d.sizes[d.resized].Seq <= d.taken {
+		d.resized++
+	}
+	if d.resized > was {
+		d.term.Resize(Size(d.sizes[d.resized-1].Size))
+		d.version++
+	}
+}
+
+// giveUp asks for the end: there is no room.
+func (d *display) giveUp(ctx actor.Context, err *protocol.Error) {
+	d.full = err
+	for _, w := range d.waits {
+		d.reply(ctx, w, nil, err)
+	}
+	for i := range d.queue {
+		d.queue[i].Release()
+	}
+	d.waits, d.queue, d.at, d.drawn = nil, nil, 0, 0
+	ctx.Request(d.Process.PID, message.ScreenFull{})
+}
