@@ -292,7 +292,7 @@ func TestEveryFieldCanBeWrong(t *testing.T) {
 	// Of these fields every value of their type is right, or the answer to a wrong value is a result.
 	free := map[string]string{
 		"ProcessStartParams": "tty pipeStdin envPolicy.ignoreDefaultExcludes mergeStderr noNewPrivs restart.backoff.initialMs restart.backoff.maxMs restart.intensity.periodMs " +
-			"restart.giveUp.periodMs restart.afterEnd ready.delayMs ready.timeoutMs ready.probe.delayMs ready.probe.everyMs ready.probe.timeoutMs ready.probe.failures liveness.silenceMs metadata.toolCallId trace traceEnv screen.scrollback",
+			"restart.giveUp.periodMs restart.afterEnd ready.delayMs ready.timeoutMs ready.probe.delayMs ready.probe.everyMs ready.probe.timeoutMs ready.probe.failures liveness.silenceMs metadata.toolCallId trace traceEnv screen.scrollback screen.ifRoom",
 		"GroupStartParams":        "intensity.periodMs",
 		"SessionUpdateParams":     "keepRunning",
 		"SessionUnshareParams":    "shareId",

@@ -69,6 +69,10 @@ type Cmd struct {
 	TTY  bool
 	Size protocol.Size
 
+	// Screen has the server keep the screen of the TTY from the first byte on, for Process.Screen. Nil: from the first
+	// Process.Screen on.
+	Screen *protocol.StartScreen
+
 	// ID names the process in its session. Zero: a new random id.
 	ID string
 

@@ -248,6 +248,7 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 		// A single pipe keeps the order of the program's writes.
 		MergeStderr: !cmd.TTY && cmd.Stdout != nil && same(cmd.Stdout, cmd.Stderr),
 		Retention:   cmd.Retention,
+		Screen:      cmd.Screen,
 		Restart:     cmd.Restart,
 		Limits:      cmd.Limits,
 		User:        cmd.User,

@@ -13,6 +13,8 @@ type StartScreen struct {
 	// Scrollback is how many lines the screen keeps after they have scrolled off. Nil: 1,000 (DefaultScrollback). More than 10,000
 	// (MaxScrollback) is 10,000.
 	Scrollback *uint64 `json:"scrollback,omitempty"`
+	// IfRoom starts the process without a screen if the server has no room for a screen. False: the start is then refused.
+	IfRoom bool `json:"ifRoom,omitempty"`
 }
 
 // ProcessScreenParams asks for the screen of a process on a PTY, now or once a condition holds. Without AfterSeq, WaitFor and QuietMs the answer

@@ -37,6 +37,9 @@ func displayFor(e *env.Env, g *message.Gauge, l *launch.Launch) (*display, *prot
 		return nil, noTTY(params.ProcessID, "give it a screen")
 	}
 	room, err := screen.NewRoom(e, g, l.Spec.Size, scrollbackOf(params.Screen, 0))
+	if err != nil && params.Screen.IfRoom {
+		return nil, nil // a later request may find room
+	}
 	return &display{room: room}, err
 }
 
@@ -68,7 +71,7 @@ func (p *process) resumeScreen(ctx actor.Context) {
 			d.room = nil
 		}
 	}
-	if p.launch.Params.Screen != nil {
+	if asked := p.launch.Params.Screen; asked != nil && (p.display != nil || !asked.IfRoom) {
 		if err := p.beginScreen(ctx, 0); err != nil {
 			p.logErr("the screen of a process", err)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,8 @@ type attachFlags struct {
 	readOnly bool
 	noStdin  bool
 	after    uint64
+	replay   bool   // begin with the output after the event, not with the screen
+	back     uint64 // lines of the scrollback
 }
 
 func newAttach(t *target.Flags) *cobra.Command {
@@ -28,8 +31,11 @@ func newAttach(t *target.Flags) *cobra.Command {
 		Use:   "attach [flags] [SESSION/]PROCESS",
 		Short: "Watch a process, and type in its program",
 		Long: `Shows the output of a running program from the oldest that the server holds, and then as it comes. What
-you type is for the program. With a terminal, it works as if the program ran here; a full-screen
-program draws its screen again. The exit code is the program's if it ends meanwhile.
+you type is for the program. The exit code is the program's if it ends meanwhile.
+
+If you and the program have terminals, it works as if the program ran here: attach begins with the screen
+of the program as it is, and the newest lines that have scrolled off. With --after, or with an older
+server, it begins with the output that the server holds, and a full-screen program draws its screen again.
 
 Several may attach to a program. All of them see it, and all may type. The program's terminal has the
 size of the terminal in which somebody typed last. With --read-only you type nothing and do not change
@@ -44,10 +50,11 @@ program's: see troupe send --close.`,
   troupe attach --after 512 web    # where troupe run has said that it left`,
 		Args:        cobra.ExactArgs(1),
 		Annotations: exitsAsProgram,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(); err != nil {
 				return err
 			}
+			o.replay = cmd.Flags().Changed("after")
 			a := &attacher{attachFlags: *o, viewer: newViewer("troupe attach", o.viewFlags, false)}
 			return exit(a.run(args[0]))
 		},
@@ -55,6 +62,7 @@ program's: see troupe send --close.`,
 	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only watch: the server takes no input and no size from here")
 	cmd.Flags().BoolVar(&o.noStdin, "no-stdin", false, "type nothing")
 	cmd.Flags().Uint64Var(&o.after, "after", 0, "show only output after event number `EVENT`; 0: all that the server holds")
+	cmd.Flags().Uint64Var(&o.back, "scrollback", protocol.DefaultScrollback, "in a terminal, begin with the newest `LINES` that have scrolled off, as many as the server has")
 	o.register(cmd.Flags())
 	return cmd
 }
@@ -87,6 +95,15 @@ func (a *attacher) run(name string) (int, error) {
 		return exitFailed, fmt.Errorf("--after is %d, and process %s has events up to %d: leave --after out", a.after, show.Harmless(at.Process), at.info.NextSeq-1)
 	}
 
+	ended := at.info.Status != nil
+	raw := a.terminal() && at.info.TTY && !ended
+	var screen *protocol.ProcessScreenResult
+	if raw && !a.replay {
+		if screen = a.screen(c.Process(at.Process).Of(at.info.Instance)); screen != nil {
+			a.after = screen.Seq
+		}
+	}
+
 	cmd := c.Attach(at.Process, a.after)
 	cmd.Stdout, cmd.Stderr = &output{to: a.con.Stdout(), v: a.viewer}, &output{to: a.con.Stderr(), v: a.viewer}
 	if a.con.OneTerminal() {
@@ -96,13 +113,17 @@ func (a *attacher) run(name string) (int, error) {
 	if text := sight.left(&at); text != "" {
 		a.con.Note("%s", text)
 	}
-	ended := at.info.Status != nil
-	if a.terminal() && at.info.TTY && !ended {
+	if raw {
 		a.raw.Store(true)
 		a.follows.Store(!a.readOnly)
-		a.con.Replay(func() bool { return cmd.Seq()+1 < at.info.NextSeq })
+		if screen == nil {
+			a.con.Replay(func() bool { return cmd.Seq()+1 < at.info.NextSeq })
+		}
 		if err := a.con.Raw(); err != nil {
 			return exitFailed, err
+		}
+		if screen != nil {
+			_, _ = cmd.Stdout.Write(drawing(screen, a.con.Size())) // the next write fails, too
 		}
 	}
 	switch {
@@ -121,7 +142,9 @@ func (a *attacher) run(name string) (int, error) {
 		return a.ending(err)
 	}
 	a.start(cmd)
-	a.size.nudge()
+	if screen == nil || !screen.Whole {
+		a.size.nudge()
+	}
 	go func() {
 		<-stdout.broken
 		how := "nobody reads the output"
@@ -139,6 +162,30 @@ func (a *attacher) run(name string) (int, error) {
 	a.noteDenied(err)
 	c.Close()
 	return code, why
+}
+
+// screen gives the program's terminal the size of this one, and returns its screen; nil: attach begins with the output that the server holds.
+func (a *attacher) screen(p *client.Process) *protocol.ProcessScreenResult {
+	size := a.con.Size()
+	if !a.readOnly && size != (protocol.Size{}) {
+		_ = p.Resize(a.ctx, size) // the sizer tries again, and says what is wrong
+	}
+	want := client.ScreenOptions{Scrollback: a.back, Restore: true}
+	r, err := p.Screen(a.ctx, &want)
+	if err == nil && a.back > 0 && size != (protocol.Size{Rows: r.Rows, Cols: r.Cols}) {
+		want.Scrollback = 0 // it would push the screen out of its place
+		r, err = p.Screen(a.ctx, &want)
+	}
+	if err != nil || len(r.Restore) == 0 {
+		return nil // an older server, or no room for a screen
+	}
+	return &r
+}
+
+// drawing returns what makes a terminal of a size show the screen, below what it shows now.
+func drawing(r *protocol.ProcessScreenResult, size protocol.Size) []byte {
+	b := append(bytes.Repeat([]byte{'\n'}, int(size.Rows)), "\x1b[H\x1b[2J"...)
+	return append(b, r.Restore...)
 }
 
 // join attaches to the session: as its owner if it has none.

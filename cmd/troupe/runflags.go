@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -52,6 +53,8 @@ type runFlags struct {
 	ready       string
 	onFull      protocol.OnFull // "": as it fits
 	keepOutput  uint64          // bytes; 0: the server's default
+	noScreen    bool            // the server keeps no screen of the terminal
+	scrollback  *uint64         // lines of the screen; nil: the server's default
 }
 
 // A choice is a flag whose absence differs from both yes and no.
@@ -127,6 +130,16 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 		return err
 	})
 
+	parsed("screen", "LINES", "in a terminal, how many lines that have scrolled off the server keeps, for attach and screen;\ndefault: 1000", func(s string) error {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil || n > protocol.MaxScrollback {
+			return fmt.Errorf("%q is not a number of lines from 0 to %d", s, protocol.MaxScrollback)
+		}
+		o.scrollback = &n
+		return nil
+	})
+	fs.BoolVar(&o.noScreen, "no-screen", false, "in a terminal, the server keeps no screen until attach or screen asks for one")
+
 	fs.StringVar(&o.user, "user", "", "run as the `USER` with this name or number, or as UID:GID. HOME, USER, LOGNAME and SHELL become the user's.\nWith --here, troupe must be root; else the server must allow the user")
 	fs.StringVar(&o.umask, "umask", "", "run with this `MASK` for new files, in octal digits, such as 027")
 	fs.BoolVar(&o.noNewPrivs, "no-new-privs", false, "the program gains no privileges, as with sudo and other set-user-ID programs")
@@ -176,6 +189,8 @@ func (o *runFlags) complete(fs *pflag.FlagSet, args []string) (err error) {
 		return errors.New("--stdin is for --detach: otherwise the program reads the stdin of troupe run")
 	case fs.Changed("name") && !plainName(o.name):
 		return fmt.Errorf("--name is %q: write a letter or a digit, and then at most %d letters, digits, dots, hyphens and underscores", o.name, maxName-1)
+	case o.noScreen && o.scrollback != nil:
+		return errors.New("choose one of --screen and --no-screen")
 	case o.timeout < 0:
 		return fmt.Errorf("--timeout is %v: choose a positive duration", o.timeout)
 	case asked:
@@ -266,6 +281,9 @@ func (o *runFlags) prepare(cmd *client.Cmd, limits protocol.Limits) (err error) 
 		cmd.Sandbox = o.sandbox.Sandbox(workspace)
 	}
 	cmd.TTY = o.tty == yes
+	if cmd.TTY && !o.noScreen {
+		cmd.Screen = &protocol.StartScreen{IfRoom: o.scrollback == nil, Scrollback: o.scrollback}
+	}
 	cmd.StdinOpen = o.stdinOpen
 	cmd.Timeout, cmd.Restart, cmd.Limits = o.timeout, o.restart, o.limits
 	if o.detach {

@@ -1720,8 +1720,6 @@ export interface ProcessScreenResult {
   modes: ScreenModes;
   /** the newest lines that have scrolled off, the oldest first */
   scrollback?: string[] | undefined;
-  /** one list for each line of `scrollback`; only with ProcessScreenParams.`spans` */
-  scrollbackSpans?: Span[][] | undefined;
   /** how many lines the screen keeps that have scrolled off */
   scrollbackLines: number;
   /**
@@ -2239,7 +2237,7 @@ export interface ScreenModes {
   bracketedPaste: boolean;
   /** ESC [ I and ESC [ O tell of the focus */
   focusEvents: boolean;
-  /** which events are reported: none, press, button (with moves while one is held) or any */
+  /** which events are reported: none, x10, press, button (with moves while a button is held) or any */
   mouse: string;
   /** of reports: default, utf8, sgr, urxvt or sgrPixels */
   mouseEncoding?: string | undefined;
@@ -2739,7 +2737,8 @@ export interface SkillFiles {
 }
 
 /**
- * Span is a part of a line with the same attributes. The texts of a line's spans, one after the other, are the line.
+ * Span is a part of a line with the same attributes. The texts of a line's spans, one after the other, are the line,
+ * perhaps with more blanks at its end.
  */
 export interface Span {
   text: string;
@@ -2793,6 +2792,11 @@ export interface StartScreen {
    * More than 10,000 (MaxScrollback) is 10,000.
    */
   scrollback?: number | undefined;
+  /**
+   * `ifRoom` starts the process without a screen if the server has no room for a screen. False: the start is then
+   * refused.
+   */
+  ifRoom?: boolean | undefined;
 }
 
 /** State is the state of a process. */
