@@ -179,6 +179,7 @@ func (d *display) receive(ctx actor.Context) {
 func (d *display) begin(ctx actor.Context) {
 	rows, cols := Size(d.sizes[0].Size)
 	d.term, d.resized, d.whole, d.version = d.New(rows, cols, d.Scrollback), 1, true, 1
+	d.resizeNow()
 	for _, w := range d.waits {
 		w.checked = 0
 	}
@@ -368,10 +369,15 @@ func (d *display) resizeNow() {
 	for d.resized < len(d.sizes) && d.sizes[d.resized].Seq <= d.taken {
 		d.resized++
 	}
-	if d.resized > was {
-		d.term.Resize(Size(d.sizes[d.resized-1].Size))
-		d.version++
+	if d.resized == was {
+		return
 	}
+	if size := d.sizes[d.resized-1].Size; TooLarge(size) != nil {
+		d.whole = false // for a while the terminal had no screen
+	} else {
+		d.term.Resize(Size(size))
+	}
+	d.version++
 }
 
 // giveUp asks for the end: there is no room.
