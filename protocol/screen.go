@@ -29,7 +29,8 @@ type ProcessScreenParams struct {
 	// AfterSeq holds once the screen has output with a greater seq. 0: holds.
 	AfterSeq uint64 `json:"afterSeq,omitempty"`
 	// WaitFor is a regular expression of RE2, of at most 1 KiB and 2,000 compiled steps. WaitFor holds while it matches Lines, joined with
-	// newlines. Empty: holds. ^ and $ match at lines only with (?m).
+	// newlines, up to the cursor or the last line that is not empty. The line of the cursor has blanks up to the cursor: "> $" matches a prompt. Of more than
+	// 128 KiB only the first count. Empty: holds. ^ and $ match at each line only with (?m).
 	WaitFor string `json:"waitFor,omitempty"`
 	// QuietMs holds once the process has written nothing for this time, in milliseconds. 0: holds.
 	QuietMs uint64 `json:"quietMs,omitempty"`

@@ -56,7 +56,6 @@ const (
 type Terminal interface {
 	Write([]byte)
 	Resize(rows, cols int)
-	Text() []string
 	Snapshot(screen.Options) *screen.Snapshot
 	Memory() int
 }

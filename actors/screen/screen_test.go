@@ -32,10 +32,29 @@ func (t tape) Write(b []byte) {
 	t.text.Write(b)
 }
 func (t tape) Resize(rows, cols int) { fmt.Fprintf(t.text, "[%dx%d]", rows, cols) }
-func (t tape) Text() []string        { return []string{t.text.String()} }
 func (t tape) Memory() int           { return t.text.Len() }
 func (t tape) Snapshot(screen.Options) *screen.Snapshot {
-	return &screen.Snapshot{Rows: 1, Cols: 1, Lines: t.Text()}
+	return &screen.Snapshot{Rows: 1, Cols: 1, Lines: []string{t.text.String()}}
+}
+
+// A pattern sees the lines up to the cursor, with the blanks before the cursor.
+func TestTextOf(t *testing.T) {
+	for _, tt := range []struct {
+		lines    []string
+		row, col int
+		want     string
+	}{
+		{[]string{"a", ">", "", ""}, 1, 2, "a\n> "},
+		{[]string{"a", "é", "", ""}, 1, 1, "a\né"},
+		{[]string{"a", "", "b", ""}, 0, 3, "a  \n\nb"},
+		{[]string{"a", "", "", ""}, 2, 0, "a\n\n"},
+		{[]string{"", ""}, 5, 5, "\n"},
+	} {
+		n := &screen.Snapshot{Lines: tt.lines, Cursor: screen.Cursor{Row: tt.row, Col: tt.col}}
+		if got := textOf(n); got != tt.want {
+			t.Errorf("%q with the cursor at %d, %d: %q, want %q", tt.lines, tt.row, tt.col, got, tt.want)
+		}
+	}
 }
 
 // A theater is a process with a screen, in fake time.

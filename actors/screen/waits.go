@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
@@ -132,8 +133,7 @@ func (d *display) match(ctx actor.Context, waits []*wait) {
 	d.matching = true
 	d.work++
 	work := d.work
-	text := strings.Join(d.term.Text(), "\n")
-	text = text[:min(len(text), maxMatched)]
+	text := textOf(d.term.Snapshot(screen.Options{}))
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	d.env.Run(root, self, "match", func() {
 		by := make(map[*wait]bool, len(waits))
@@ -142,6 +142,23 @@ func (d *display) match(ctx actor.Context, waits []*wait) {
 		}
 		root.Send(self, matched{work, by})
 	})
+}
+
+// textOf returns what a pattern sees: the lines up to the cursor, or up to the last that is not empty. The line of the cursor has blanks up to
+// the cursor, so that "> $" matches a prompt.
+func textOf(n *screen.Snapshot) string {
+	lines, row := n.Lines, n.Cursor.Row
+	end := len(lines)
+	for end > row+1 && lines[end-1] == "" {
+		end--
+	}
+	if row < end {
+		if short := n.Cursor.Col - utf8.RuneCountInString(lines[row]); short > 0 {
+			lines[row] += strings.Repeat(" ", short)
+		}
+	}
+	text := strings.Join(lines[:end], "\n")
+	return text[:min(len(text), maxMatched)]
 }
 
 func (d *display) matched(ctx actor.Context, m matched) {
