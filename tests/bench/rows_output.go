@@ -30,8 +30,28 @@ var outputRows = []row{
 			return []reading{{ours, []float64{raw}}}, err
 		},
 	},
+	{
+		name:  "pty-screen",
+		lines: []line{{what: "lines of text of one process, PTY, JSON, with a screen", unit: "MiB/s", raw: []string{withoutScreen}}},
+		measure: func(b *bench) ([]reading, error) {
+			argv := []string{"/bin/sh", "-c", `stty raw; exec yes "some line of a program that has much to say"`}
+			without, err := b.output(subJSON, true, argv)
+			if err != nil {
+				return nil, err
+			}
+			with, err := b.outputOf(subJSON, func(c *client) error {
+				params := startParams("producer", true, argv...)
+				params.Screen = new(protocol.StartScreen)
+				return c.call(protocol.MethodProcessStart, params, new(protocol.ProcessStartResult))
+			})
+			return []reading{{with, []float64{without}}}, err
+		},
+	},
 	writesRow(),
 }
+
+// withoutScreen names the raw limit of a process with a screen.
+const withoutScreen = "without a screen"
 
 // producerChunk is the size of a write of cat(1).
 const producerChunk = 128 << 10
@@ -81,12 +101,17 @@ func (b *bench) measurePipe(sub string, chunk int) ([]reading, error) {
 
 // output returns how fast a producer's output comes through a server, in MiB/s.
 func (b *bench) output(sub string, tty bool, argv []string) (float64, error) {
+	return b.outputOf(sub, func(c *client) error { return c.start("producer", tty, argv...) })
+}
+
+// outputOf is output of a producer that start starts.
+func (b *bench) outputOf(sub string, start func(*client) error) (float64, error) {
 	c, err := b.session(sub)
 	if err != nil {
 		return 0, err
 	}
 	defer c.close()
-	if err := c.start("producer", tty, argv...); err != nil {
+	if err := start(c); err != nil {
 		return 0, err
 	}
 	rate, err := b.receive(c)
