@@ -1,0 +1,101 @@
+//go:build slow
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/needs"
+)
+
+// A panes is a tmux server of this test alone.
+type panes struct {
+	t      *testing.T
+	socket string
+}
+
+// pane runs a command in a terminal of its own, and returns the name of the terminal.
+func (p *panes) pane(name, cols, rows string, cmd *exec.Cmd) string {
+	p.t.Helper()
+	args := []string{"new-session", "-d", "-s", name, "-x", cols, "-y", rows}
+	for _, kv := range cmd.Env {
+		args = append(args, "-e", kv)
+	}
+	p.tmux(append(append(args, "--"), cmd.Args...)...)
+	return name
+}
+
+func (p *panes) tmux(args ...string) string {
+	p.t.Helper()
+	cmd := exec.Command("tmux", append([]string{"-S", p.socket, "-f", "/dev/null"}, args...)...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TERM=xterm-256color")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		p.t.Fatalf("%v: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// shows returns what a terminal shows, with its colours, and where its cursor is.
+func (p *panes) shows(name string) string {
+	p.t.Helper()
+	return p.tmux("capture-pane", "-p", "-e", "-t", name) + p.tmux("display-message", "-p", "-t", name, "#{cursor_x},#{cursor_y} #{alternate_on}#{keypad_cursor_flag}#{keypad_flag}")
+}
+
+// wantSame waits until a terminal shows what the reference shows, which has text.
+func (p *panes) wantSame(got, reference, text string) {
+	p.t.Helper()
+	var a, b string
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if a, b = p.shows(got), p.shows(reference); a == b && strings.Contains(b, text) {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("the terminal shows\n%s\nand the reference\n%s", a, b)
+		}
+	}
+}
+
+// After 100 MiB of output a program begins vim. Terminals of other sizes attach: each shows at once what a terminal shows in which vim runs
+// without troupe, and goes on so.
+func TestAttachFromAnotherSize(t *testing.T) {
+	needs.Program(t, "tmux")
+	vim := needs.Program(t, "vim")
+	url, _ := startServer(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "text")
+	if err := os.WriteFile(file, []byte(strings.Repeat("a line of text, and 漢字\n", 300)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := &panes{t, filepath.Join(dir, "tmux")}
+	t.Cleanup(func() { exec.Command("tmux", "-S", p.socket, "kill-server").Run() })
+	editor := []string{vim, "-u", "NONE", "-i", "NONE", "-N", "-n", "--cmd", "set ruler shortmess+=F", file}
+	const flood = `stty -onlcr; yes 'some line of output, and then another' | head -c 104857600; exec "$@"`
+	start := troupe(t, append([]string{"run", "--detach", "--tty", "--retention", "evict", "--name", "ed", "--url", url, "--env", "TERM=screen", "--env", "LC_ALL=C.UTF-8", "--", "sh", "-c", flood, "sh"}, editor...)...)
+	if out, err := start.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out, err := troupe(t, "screen", "--url", url, "--wait-for", "a line of text", "--timeout", "5m", "ed").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, size := range []struct{ name, cols, rows string }{{"larger", "132", "50"}, {"smaller", "60", "15"}} {
+		reference := exec.Command(vim, editor[1:]...)
+		reference.Env = []string{"TERM=screen", "LC_ALL=C.UTF-8"}
+		p.pane("reference-"+size.name, size.cols, size.rows, reference)
+		p.pane(size.name, size.cols, size.rows, troupe(t, "attach", "--url", url, "ed"))
+		p.wantSame(size.name, "reference-"+size.name, "漢字")
+		for _, keys := range []string{"150Gzt", "ihello\x1b", "u\x0c1G"} {
+			for _, pane := range []string{size.name, "reference-" + size.name} {
+				p.tmux("send-keys", "-t", pane, "-l", keys)
+			}
+			p.wantSame(size.name, "reference-"+size.name, "漢字")
+		}
+		p.tmux("send-keys", "-t", "reference-"+size.name, "-l", ":q!\r")
+		p.tmux("send-keys", "-t", size.name, "-l", "\x10\x11") // detach
+	}
+}
