@@ -87,7 +87,7 @@ type Config struct {
 	Retention, MaxRetention int64
 	// Budget bounds the memory that clients can make the troupe use. Half is for the output of
 	// all processes, a quarter for the messages, requests and answers of all connections, an eighth for the output that
-	// programs of the sister APIs keep for their ends, and an eighth for the arguments and environments from which sessions
+	// programs of the sister APIs keep for their ends and for the screens of processes, and an eighth for the arguments and environments from which sessions
 	// start processes. The first 64 KiB of each process, connection, program and session do not count. In each of the four
 	// parts, a single process, connection, program or session at a time may exceed the bound. 0 means 1 GiB;
 	// negative means no bound; 1 to 7 mean 8.

@@ -9,8 +9,9 @@
 //   - Output, a half: the log of each process (its retention and an entry; after a resume without replay 512 KiB more, package feed), and the Intake of
 //     each child. Each process has 64 KiB beside it.
 //   - Clients, a quarter, an Account for each connection: a message while it is read (twice its buffer), decoded requests (4 times their bytes and
-//     1 MiB), requests without an answer, answers about files, lists and process/read, bodies of HTTP (plain and encoded), uploads, and paths of fs/changed (three times).
-//   - Kept output, an eighth, an Account for each command: output that is kept for the final answer, three times.
+//     1 MiB), requests without an answer, answers about files, lists, screens and process/read, bodies of HTTP (plain and encoded), uploads, and paths of fs/changed (three times).
+//   - Kept output, an eighth, an Account for each command: output that is kept for the final answer, three times; and an Account for each screen of a
+//     process: its lines, those of the alternate screen, and the scrollback.
 //   - Starts, an eighth, an Account for each session: arguments, environments, and states of shells.
 //
 // Other places have a constant bound for each holder: the stdin queue of a child, remembered ids and answers, the window of a connection, watches, shares,

@@ -51,7 +51,7 @@ type Env struct {
 	// ClientBudget bounds the messages, requests and answers of connections, in bytes: a quarter of
 	// Config.Budget. Nil: no bound.
 	ClientBudget *budget.Pool
-	// KeptBudget bounds the output that programs of the sister APIs keep for their ends, in bytes: an eighth of Config.Budget.
+	// KeptBudget bounds the output that programs of the sister APIs keep for their ends, and the screens of processes, in bytes: an eighth of Config.Budget.
 	// Nil: no bound.
 	KeptBudget *budget.Pool
 	// StartBudget bounds the arguments and environments kept by sessions to start processes, in
