@@ -20,7 +20,7 @@ const (
 	cellSize = 32       // bytes of a cell, of the main and of the alternate screen
 )
 
-// Room is the part of a screen in the memory of the server. Any goroutine may use a Room; nil is a Room that holds nothing.
+// Room is the part of a screen in the memory of the server. Any goroutine may use a Room; a nil Room holds nothing.
 type Room struct {
 	env     *env.Env
 	account *budget.Account
@@ -53,7 +53,7 @@ func Size(s protocol.Size) (rows, cols int) {
 	return rows, cols
 }
 
-// TooLarge returns an error for a terminal that can have no screen.
+// TooLarge returns an error for a terminal too large for a screen.
 func TooLarge(size protocol.Size) *protocol.Error {
 	if rows, cols := Size(size); rows*cols > MaxCells {
 		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest,
@@ -62,7 +62,7 @@ func TooLarge(size protocol.Size) *protocol.Error {
 	return nil
 }
 
-// Hold has the room be at least n bytes. If Hold fails, the room stays as it is.
+// Hold has the room be at least n bytes. If Hold fails, the room stays the same.
 func (r *Room) Hold(n int) *protocol.Error {
 	if r == nil {
 		return nil

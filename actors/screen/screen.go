@@ -1,10 +1,10 @@
-// Package screen has the actor that keeps the screen of a process on a PTY: what a terminal would show.
+// Package screen has the actor of the screen of a process on a PTY: a terminal with all output of the process would look the same.
 //
 //	screen.go   takes the output of the process, as a viewer with a cursor of its own, and never holds output back
 //	waits.go    answers process/screen, now or once its conditions hold
 //	room.go     the memory of screens
 //
-// The actor is a child of the process, and may fail: the next instance draws again what the log of the process still has. Package
+// The actor is a child of the process, and may fail: the next instance draws all output of the log again. Package
 // internal/screen emulates the terminal.
 package screen
 
@@ -30,7 +30,7 @@ type (
 		work    int
 		entries []outlog.Entry
 	}
-	// matched is from the goroutine that matches: whether the pattern matches, for each request that it has looked for.
+	// matched is from the goroutine that matches: whether the pattern of each request matches.
 	matched struct {
 		work int
 		by   map[*wait]bool
@@ -46,8 +46,8 @@ const (
 	pullBytes = 64 << 10             // of a Delivery
 	piece     = 2 << 10              // bytes drawn between two looks at the clock
 	turn      = 2 * time.Millisecond // how long the actor draws before other messages have their turn
-	maxSizes  = 64                   // sizes of the PTY that the actor remembers
-	idleAfter = time.Minute          // after the last request, a screen that only requests have made ends
+	maxSizes  = 64                   // remembered sizes of the PTY
+	idleAfter = time.Minute          // a screen made by a request ends so long after the last request
 	resetting = "\x1bc"              // RIS: the terminal is as new
 	cancelled = "\x18"               // CAN: ends an unfinished sequence
 )
@@ -67,9 +67,9 @@ type Options struct {
 	Scrollback int
 	Sizes      []message.ScreenSize // of the PTY: the first counts from the begin of the log on
 	Kept       bool                 // the screen stays although nobody asks for it
-	Room       *Room                // the caller closes it when the actor has ended
+	Room       *Room                // the caller closes the Room after the end of the actor
 
-	// New returns a terminal; nil: one of package internal/screen.
+	// New returns a terminal; nil: a Screen of package internal/screen.
 	New func(rows, cols, scrollback int) Terminal
 }
 
@@ -82,7 +82,7 @@ func New(e *env.Env, o Options) *actor.Props {
 	return e.Props(func() actor.Actor { return &display{record: r} }, env.Escalated)
 }
 
-// record is the state that survives a restart of the actor: what the log of the process does not have.
+// record is the state that survives a restart of the actor, beside the log of the process.
 type record struct {
 	Options // fixed at spawn
 	env     *env.Env
@@ -96,8 +96,8 @@ type record struct {
 	run     int       // as the process says; overtaken by the log
 	exited  bool
 	closed  bool
-	full    *protocol.Error // of ScreenFull, which was sent; nil: there is room
-	work    int             // goroutines so far: the news of an earlier one is late
+	full    *protocol.Error // the reason of a ScreenFull; nil: there is room
+	work    int             // goroutines so far: only the newest has news
 	within  bool            // a message is being handled, or its handler has panicked
 }
 
@@ -108,15 +108,15 @@ type display struct {
 	// Owned by Receive.
 	term     Terminal
 	resized  int                // so many of sizes count already
-	got      uint64             // the last entry of the deliveries that have come
-	queue    []message.Delivery // to be drawn; more than one only from a process that ends
+	got      uint64             // the last entry of all deliveries
+	queue    []message.Delivery // to be drawn; several only from an ending process
 	at       int                // the entry of queue[0] to be drawn next
-	drawn    int                // bytes of that entry that were drawn
+	drawn    int                // drawn bytes of the entry at
 	reading  bool               // the output of queue[0] is read from disk
-	taken    uint64             // the last entry that was drawn
-	shown    uint64             // the last output that was drawn
+	taken    uint64             // the last drawn entry
+	shown    uint64             // the last drawn output
 	whole    bool
-	escaped  bool // the last byte that was drawn is ESC
+	escaped  bool // the last drawn byte is ESC
 	version  int  // changes with the screen
 	matching bool // a goroutine matches: nothing is drawn
 	alarm    env.Alarm
@@ -185,7 +185,7 @@ func (d *display) begin(ctx actor.Context) {
 	d.subscribe(ctx)
 }
 
-// end answers those who wait.
+// end answers all waiting requests.
 func (d *display) end(ctx actor.Context) {
 	d.alarm.Stop()
 	err := protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "process %s ends, and its screen with it", d.Process.ID)
@@ -198,7 +198,7 @@ func (d *display) end(ctx actor.Context) {
 	d.waits = nil
 }
 
-// subscribe asks for the entries after the last one that has come.
+// subscribe asks for the entries after the last entry.
 func (d *display) subscribe(ctx actor.Context) {
 	ctx.Request(d.Process.PID, message.Subscribe{After: d.got, Explicit: true, Resumed: d.got > 0, Pull: pullBytes})
 }
@@ -213,7 +213,7 @@ func (d *display) delivery(ctx actor.Context, m message.Delivery) {
 		last = m.Entries[n-1].Seq
 	}
 	switch {
-	case first != d.got+1: // of an earlier instance, or of a process that has failed
+	case first != d.got+1: // of an earlier instance, or of a process after a failure
 		m.Release()
 		if d.full == nil && last > d.got {
 			d.subscribe(ctx)
@@ -228,7 +228,7 @@ func (d *display) delivery(ctx actor.Context, m message.Delivery) {
 	d.draw(ctx)
 }
 
-// draw draws what has come, until its turn is over, and then answers whom it can.
+// draw draws the deliveries until its turn is over, and answers requests after each.
 func (d *display) draw(ctx actor.Context) {
 	begin := time.Now()
 	for len(d.queue) > 0 && !d.matching && !d.reading {
@@ -263,7 +263,7 @@ func (d *display) draw(ctx actor.Context) {
 	}
 }
 
-// readDisk has a goroutine read what is on disk, which may be slow, and reports whether there is such.
+// readDisk has a goroutine read output on disk, because a disk may be slow, and reports whether there is such output.
 func (d *display) readDisk(ctx actor.Context, m *message.Delivery) bool {
 	if !slices.ContainsFunc(m.Entries, func(e outlog.Entry) bool { return e.Spooled != nil }) {
 		return false
@@ -285,7 +285,7 @@ func (d *display) readDisk(ctx actor.Context, m *message.Delivery) bool {
 	return true
 }
 
-// gap notes output that the screen will never have.
+// gap notes lost output.
 func (d *display) gap(m *message.Delivery) {
 	if m.Gap.From > 0 {
 		d.lost()
@@ -300,7 +300,7 @@ func (d *display) lost() {
 	d.whole, d.escaped, d.version = false, false, d.version+1
 }
 
-// entry draws an entry, or a piece of it, and reports whether it is done.
+// entry draws an entry, or a piece of it, and reports whether the entry is done.
 func (d *display) entry(e *outlog.Entry) (done bool) {
 	if d.drawn == 0 {
 		d.resizeNow()
@@ -339,7 +339,7 @@ func (d *display) hear(ms int64) {
 	}
 }
 
-// seeReset notes that the program has reset the terminal: after that no earlier output counts. ESC c does so within any other sequence, too.
+// seeReset looks for a reset of the terminal by the program: earlier output then no longer counts. ESC c resets within any other sequence, too.
 func (d *display) seeReset(b []byte) {
 	if len(b) == 0 {
 		return
@@ -350,7 +350,7 @@ func (d *display) seeReset(b []byte) {
 	d.escaped = b[len(b)-1] == resetting[0]
 }
 
-// resize remembers a size, which counts once the output from before was drawn.
+// resize remembers a size. The size counts after all earlier output.
 func (d *display) resize(m message.ScreenSize) {
 	switch n := len(d.sizes); {
 	case n < maxSizes:
@@ -362,7 +362,7 @@ func (d *display) resize(m message.ScreenSize) {
 	d.sizes = append(d.sizes, m)
 }
 
-// resizeNow gives the screen the size that the PTY had after the entries drawn so far.
+// resizeNow gives the screen the size of the PTY after the drawn entries.
 func (d *display) resizeNow() {
 	was := d.resized
 	for d.resized < len(d.sizes) && d.sizes[d.resized].Seq <= d.taken {

@@ -22,7 +22,7 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// tape is a Terminal that shows everything in a single line: what was written, and sizes in brackets.
+// tape is a Terminal with a single line: all output, and sizes in brackets.
 type tape struct{ text *strings.Builder }
 
 func (t tape) Write(b []byte) {
@@ -46,6 +46,7 @@ func TestTextOf(t *testing.T) {
 	}{
 		{[]string{"a", ">", "", ""}, 1, 2, "a\n> "},
 		{[]string{"a", "é", "", ""}, 1, 1, "a\né"},
+		{[]string{"漢字"}, 0, 5, "漢字 "},
 		{[]string{"a", "", "b", ""}, 0, 3, "a  \n\nb"},
 		{[]string{"a", "", "", ""}, 2, 0, "a\n\n"},
 		{[]string{"", ""}, 5, 5, "\n"},
@@ -65,13 +66,13 @@ type theater struct {
 
 	mu      sync.Mutex
 	log     []outlog.Entry
-	first   uint64 // the oldest entry that is held
+	first   uint64 // the oldest held entry
 	cursor  uint64
 	pulled  bool
 	screen  *actor.PID
 	idle    []uint64
 	full    int
-	gone    int // screens that have ended
+	gone    int // ended screens
 	process *actor.PID
 	made    int // terminals
 }
@@ -121,7 +122,7 @@ func newTheater(t *testing.T, system *actor.ActorSystem, spawn func(actor.Produc
 	return h
 }
 
-// deliver sends what the screen has asked for, with a gap for what is not held.
+// deliver sends the entries for a Pull, with a gap for dropped entries.
 func (h *theater) deliver(ctx actor.Context) {
 	last := uint64(len(h.log))
 	if !h.pulled || h.cursor >= last {
@@ -262,7 +263,7 @@ func TestScreenFollowsTheLog(t *testing.T) {
 	})
 }
 
-// The answer has all output that the log had when the client asked, also while a long piece is being drawn.
+// The answer has all output from before the request, also while a long piece is being drawn.
 func TestAnswersAreUpToDate(t *testing.T) {
 	play(t, Options{Kept: true}, func(h *theater) {
 		long := strings.Repeat("x", 3*pullBytes)
@@ -411,7 +412,7 @@ func TestRequestsNeverHang(t *testing.T) {
 	})
 }
 
-// A screen has a bounded number of waits, and forgets those of a viewer that has gone.
+// A screen has a bounded number of waits, and forgets the waits of a lost viewer.
 func TestWaitsAreBounded(t *testing.T) {
 	play(t, Options{Kept: true}, func(h *theater) {
 		var all []*asker
@@ -427,7 +428,7 @@ func TestWaitsAreBounded(t *testing.T) {
 	})
 }
 
-// After a panic the screen is drawn again from the log, and those who wait go on waiting. After several it is over.
+// After a panic the screen is drawn again from the log, and requests go on waiting. After several it is over.
 func TestPanics(t *testing.T) {
 	play(t, Options{Kept: true}, func(h *theater) {
 		waits := h.ask(protocol.ProcessScreenParams{WaitFor: "d", WaitMs: 1 << 40})

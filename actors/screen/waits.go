@@ -6,20 +6,20 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/screen"
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 const (
-	maxWaits   = 64        // requests that wait for a screen
-	maxMatched = 128 << 10 // bytes of the lines that a pattern sees
+	maxWaits   = 64        // waiting requests of a screen
+	maxMatched = 128 << 10 // bytes of the lines for a pattern
 	maxAnswer  = 16 << 20  // bytes of an answer, about
-	// patience is how long a request waits for output that was in the log before it, beside its own time.
+	// patience is how long a request waits for output from before the request, beside its own time.
 	patience = 10 * time.Second
 )
 
@@ -29,10 +29,10 @@ type wait struct {
 	token   uint64
 	params  protocol.ProcessScreenParams
 	pattern *regexp.Regexp // nil: none
-	upTo    uint64         // the entry of the log that the screen must have
+	upTo    uint64         // the screen must have this entry of the log
 	came    time.Time
 	until   time.Time // the end of its time
-	checked int       // the version of the screen that pattern does not match; 0: none
+	checked int       // pattern does not match this version of the screen; 0: none
 }
 
 // ask takes a process/screen.
@@ -127,8 +127,8 @@ func (d *display) look(ctx actor.Context) {
 	d.alarm.SetTo(ctx, next, waitsDue{})
 }
 
-// match looks for the patterns on a goroutine: an expression of a client may take long. Until matched comes, nothing is drawn, so that the
-// answer has the screen that matches.
+// match looks for the patterns on a goroutine: an expression of a client may take long. Until matched comes, nothing is drawn, so the
+// answer has the matching screen.
 func (d *display) match(ctx actor.Context, waits []*wait) {
 	d.matching = true
 	d.work++
@@ -144,8 +144,8 @@ func (d *display) match(ctx actor.Context, waits []*wait) {
 	})
 }
 
-// textOf returns what a pattern sees: the lines up to the cursor, or up to the last that is not empty. The line of the cursor has blanks up to
-// the cursor, so that "> $" matches a prompt.
+// textOf returns the text for a pattern: the lines up to the cursor, or up to the last line with text. The line of the cursor has blanks up to
+// the cursor, so "> $" matches a prompt.
 func textOf(n *screen.Snapshot) string {
 	lines, row := n.Lines, n.Cursor.Row
 	end := len(lines)
@@ -153,7 +153,7 @@ func textOf(n *screen.Snapshot) string {
 		end--
 	}
 	if row < end {
-		if short := n.Cursor.Col - utf8.RuneCountInString(lines[row]); short > 0 {
+		if short := n.Cursor.Col - show.Width(lines[row]); short > 0 {
 			lines[row] += strings.Repeat(" ", short)
 		}
 	}
@@ -187,7 +187,7 @@ func (d *display) reply(ctx actor.Context, w *wait, result any, err *protocol.Er
 	ctx.Send(w.from, message.Reply{Token: w.token, Result: result, Err: err})
 }
 
-// answer answers with the screen as it is.
+// answer answers with the present screen.
 func (d *display) answer(ctx actor.Context, w *wait, matched *bool) {
 	p := &w.params
 	n := d.term.Snapshot(screen.Options{Scrollback: int(min(p.Scrollback, protocol.MaxScrollback)), Spans: p.Spans, Restore: p.Restore})
@@ -202,7 +202,7 @@ func (d *display) answer(ctx actor.Context, w *wait, matched *bool) {
 	d.reply(ctx, w, r, nil)
 }
 
-// resultOf returns a snapshot as the wire has it.
+// resultOf returns the result for a snapshot.
 func resultOf(n *screen.Snapshot) protocol.ProcessScreenResult {
 	m := n.Modes
 	r := protocol.ProcessScreenResult{
