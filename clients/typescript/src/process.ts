@@ -213,6 +213,7 @@ export class ProcessHandle {
 
   /** Waits for the end of the last run. Output may still come. */
   async wait(options?: RequestOptions): Promise<Exit> {
+    if (!this.link.extended) throw new TroupeError("unsupported", `process ${this.id}: this server cannot wait: attach to the process, and wait for closed`);
     const result = await this.link.request("process/wait", { processId: this.id, instance: this.instance }, options);
     if (!result.status) throw new TroupeError("protocol", `process ${this.id}: the server answered process/wait without a status`);
     return new Exit(result.status);
@@ -386,6 +387,8 @@ export class Process extends ProcessHandle {
   /** Reads all output, up to maxBytes (64 MiB): more ends the process. A program that failed throws an ExitError, unless check is false. */
   async output(options?: RequestOptions & { maxBytes?: number; check?: boolean }): Promise<Output> {
     const most = options?.maxBytes ?? 64 << 20;
+    const lanes = this.#split();
+    if (lanes.out.reading || lanes.err.reading) throw this.#taken();
     let size = 0;
     const collect = async (name: "out" | "err"): Promise<Uint8Array> => {
       const parts: Uint8Array[] = [];
@@ -453,7 +456,7 @@ export class Process extends ProcessHandle {
   }
 
   async *#take<E extends ProcessEvent>(lane: Lane<E>, signal: AbortSignal | undefined): AsyncGenerator<E, void, undefined> {
-    if (lane.reading) throw new TroupeError("order", `process ${this.id}: this output already has a reader`);
+    if (lane.reading) throw this.#taken();
     lane.reading = true;
     const wake = (): void => lane.wake();
     signal?.addEventListener("abort", wake);
@@ -476,6 +479,10 @@ export class Process extends ProcessHandle {
       lane.reading = false;
       signal?.removeEventListener("abort", wake);
     }
+  }
+
+  #taken(): TroupeError {
+    return new TroupeError("order", `process ${this.id}: this output already has a reader`);
   }
 
   #done<E extends ProcessEvent>(lane: Lane<E>): void {
