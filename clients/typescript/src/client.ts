@@ -111,6 +111,7 @@ export class Client {
   readonly #processes = new Map<string, Process>(); // whose events are wanted
   readonly #listeners = new Map<string, Set<(value: never) => void>>();
   readonly #owner: ProcessOwner;
+  #watch = 0; // how often the server tells changes of sessions, in ms; 0: not at all
   readonly #onOnline = (): void => this.#link.retry();
 
   private constructor(url: string, options: ConnectOptions) {
@@ -349,6 +350,15 @@ export class Client {
     return this.#link.request("server/events", params, options);
   }
 
+  /**
+   * Watches all sessions that this client may observe: `on("server/changed", …)` tells the state, and then what changes, at
+   * most each everyMs. A piece with `anew`, as after a cut, begins the state anew. 0 ends the watch.
+   */
+  async watch(everyMs: number, options?: RequestOptions): Promise<void> {
+    this.#watch = everyMs;
+    await this.#link.request("server/watch", { everyMs }, options);
+  }
+
   /** The machine of the server. */
   environment(options?: RequestOptions): Promise<EnvironmentInfo> {
     return this.#link.request("environment/info", {}, options);
@@ -389,6 +399,7 @@ export class Client {
   }
 
   #attached(): void {
+    if (this.#watch > 0) this.#link.ask("server/watch", { everyMs: this.#watch }, () => {}, () => {});
     const held: Process[] = [];
     for (const process of this.#processes.values()) {
       if (!process.started) continue;

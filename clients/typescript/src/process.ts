@@ -10,6 +10,8 @@ import type {
   ProcessInfoResult,
   ProcessReadParams,
   ProcessReadResult,
+  ProcessScreenParams,
+  ProcessScreenResult,
   ProcessStartParams,
   ProcessTerminateResult,
   Restart,
@@ -209,6 +211,14 @@ export class ProcessHandle {
   /** Returns output that the server holds, and acknowledges nothing. Read on with `afterSeq` = `nextSeq` − 1. */
   read(params?: Omit<ProcessReadParams, "processId" | "instance">, options?: RequestOptions): Promise<ProcessReadResult> {
     return this.link.request("process/read", { ...params, processId: this.id, instance: this.instance }, options);
+  }
+
+  /**
+   * Returns the screen of a process on a terminal: as text, with `restore` as bytes that draw it. Attach with `after` =
+   * `seq` to go on from there. With `waitFor` or `quietMs` it waits up to `waitMs`, and `matched` says whether they hold.
+   */
+  screen(params?: Omit<ProcessScreenParams, "processId" | "instance">, options?: RequestOptions): Promise<ProcessScreenResult> {
+    return this.link.request("process/screen", { ...params, processId: this.id, instance: this.instance }, options);
   }
 
   /** Waits for the end of the last run. Output may still come. */
