@@ -8,6 +8,7 @@ import { msgpack } from "@troupe/client/msgpack";
 import { content, stream } from "./oracle.js";
 import { patience, Proxy, serve, serverBelow, troupe, until, type Direction, type Fate, type Passing, type Server } from "./server.js";
 
+const limit = { timeout: patience };
 const text = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
 const codecs: [string, Codec | undefined][] = [
   ["json", undefined],
@@ -43,7 +44,7 @@ async function scenario(t: TestContext, server: Server, name: string, options: C
 }
 
 for (const [encoding, codec] of codecs) {
-  test(`a cut before and after every message: ${encoding}`, { timeout: patience }, async (t) => {
+  test(`a cut before and after every message: ${encoding}`, limit, async (t) => {
     const server = await serve(t, "--no-holder");
     const whole = await scenario(t, server, "whole", { codec }, () => "pass");
     const cases: [Direction, number, Fate][] = [];
@@ -68,7 +69,7 @@ for (const [encoding, codec] of codecs) {
     assert.ok(cuts > 100, `${cuts} cuts`);
   });
 
-  test(`streams of the oracle over a network that cuts each connection after some bytes: ${encoding}`, { timeout: patience }, async (t) => {
+  test(`streams of the oracle over a network that cuts each connection after some bytes: ${encoding}`, limit, async (t) => {
     const server = await serve(t, "--no-holder");
     const proxy = await Proxy.start(t, server.url);
     let seed = 12345;
@@ -99,7 +100,7 @@ function same(got: Uint8Array, want: Uint8Array): void {
   assert.ok(Buffer.compare(got, want) === 0, "a byte is wrong");
 }
 
-test("the server is killed, and the next one goes on", { timeout: patience }, async (t) => {
+test("the server is killed, and the next one goes on", limit, async (t) => {
   const server = await serve(t);
   const holder = server.process.pid as number;
   await until("the holder is ready", () => server.log().includes("msg=ready"));
@@ -125,7 +126,7 @@ test("the server is killed, and the next one goes on", { timeout: patience }, as
   await client.closeSession();
 });
 
-test("a network that falls silent is a cut, and the page can tell", { timeout: patience }, async (t) => {
+test("a network that falls silent is a cut, and the page can tell", limit, async (t) => {
   const server = await serve(t, "--no-holder");
   const proxy = await Proxy.start(t, server.url);
   const client = await Client.connect(proxy.url, { pingEveryMs: 50, deadAfterMs: 150 });
@@ -140,8 +141,9 @@ test("a network that falls silent is a cut, and the page can tell", { timeout: p
   await until("the connection is lost", () => states.includes("lost"));
   const lost = client.link;
   assert.ok(lost.state !== "lost" || (lost.attempt >= 1 && lost.since <= Date.now() && lost.error.kind === "lost"));
+  // The server takes the old connection for alive.
+  proxy.halfOpen = true;
   proxy.silent = false;
-  proxy.cut();
   await written;
   const next = (await events.next()).value;
   assert.ok(next?.type === "output" && text(next.data) === "got two\n");
@@ -151,7 +153,7 @@ test("a network that falls silent is a cut, and the page can tell", { timeout: p
   assert.equal(client.link.state, "closed");
 });
 
-test("a request that the server cannot recognize is not sent again", { timeout: patience }, async (t) => {
+test("a request that the server cannot recognize is not sent again", limit, async (t) => {
   const server = await serve(t, "--no-holder");
   const proxy = await Proxy.start(t, server.url);
   const client = await Client.connect(proxy.url);
@@ -168,7 +170,132 @@ test("a request that the server cannot recognize is not sent again", { timeout: 
   await client.closeSession();
 });
 
-test("the client gives up when the server says so", { timeout: patience }, async (t) => {
+test("a change whose answer was lost is done once", limit, async (t) => {
+  const server = await serve(t, "--no-holder");
+  const proxy = await Proxy.start(t, server.url);
+  const client = await Client.connect(proxy.url);
+  const p = await client.start(["sleep", "1000"], { restart: { policy: "permanent", backoff: { initialMs: 0 } } });
+  const runs: number[] = [];
+  const reading = (async () => {
+    for await (const event of p.events()) if (event.type === "restarted") runs.push(event.run);
+  })();
+  for (let i = 2; i <= 4; i++) {
+    const connection = proxy.connections;
+    proxy.fate = (m) => (m.connection === connection && m.direction === "down" ? "before" : "pass");
+    await p.restart();
+    await until("the next run has begun", async () => (await p.info()).state === "running" && runs.length === i - 1);
+  }
+  await p.terminate();
+  await reading;
+  assert.deepEqual(runs, [2, 3, 4]);
+  await client.closeSession();
+});
+
+test("a lost acknowledgement is sent again", limit, async (t) => {
+  const server = await serve(t, "--no-holder", "--closed-retention", "1ms");
+  const proxy = await Proxy.start(t, server.url);
+  const client = await Client.connect(proxy.url, { pingEveryMs: 0 });
+  const p = await client.start(["true"]);
+  await p.closed;
+  proxy.silent = true;
+  for await (const _ of p.events());
+  await until("the acknowledgement is on its way", () => proxy.dropped > 0);
+  proxy.silent = false;
+  proxy.cut();
+  // The server forgets a process whose end its owner has read.
+  await until("the process is forgotten", async () => (await client.processes()).length === 0);
+  await client.closeSession();
+});
+
+test("a process that was forgotten during a cut is gone", limit, async (t) => {
+  const server = await serve(t, "--no-holder", "--closed-retention", "1ms");
+  const owner = await Client.connect(server.url);
+  await owner.start(["sleep", "1000"], { id: "p", ignoreOutput: true });
+  const proxy = await Proxy.start(t, server.url);
+  const observer = await Client.connect(proxy.url, { resumeSessionId: owner.sessionId, role: "observer", reconnectForMs: Infinity });
+  const p = await observer.attach("p");
+  proxy.fate = () => "before";
+  proxy.cut();
+  await owner.process("p").terminate();
+  await until("the process is forgotten", async () => (await owner.processes()).length === 0);
+  proxy.fate = () => "pass";
+  await assert.rejects(p.closed, { kind: "unknownProcess" });
+  observer.close();
+  await owner.closeSession();
+});
+
+test("a controller that holds a process misses nothing, and takes no other process with its id", limit, async (t) => {
+  const server = await serve(t, "--no-holder", "--closed-retention", "1ms");
+  const owner = await Client.connect(server.url);
+  const size = 3_000_000;
+  await owner.start(["sh", "-c", `read x; ${troupe} load-program flood key=8 size=4096 bytes=${size}; read x`], {
+    id: "p",
+    stdin: "pipe",
+    ignoreOutput: true,
+    retention: { bytes: 65_536, onFull: "evict" },
+  });
+  const [info] = await owner.processes();
+  const proxy = await Proxy.start(t, server.url);
+  const controller = await Client.connect(proxy.url, { resumeSessionId: owner.sessionId, role: "controller", reconnectForMs: Infinity });
+  const p = await controller.attach("p", { hold: true, instance: info?.instance });
+  await p.write("begin\n");
+  const want = stream(8n, 1, "stdout", size);
+  let got = Buffer.alloc(0);
+  for await (const part of p.stdout) {
+    const first = got.length === 0;
+    got = Buffer.concat([got, part]);
+    if (first) await until("the program waits for this client", async () => (await p.info()).waitsFor?.some((w) => w.for === "owner"));
+    if (got.length > size / 3 && proxy.connections === 1) proxy.cut();
+    if (got.length > size + 100) break; // a first line is longer
+  }
+  same(content(got), want);
+  assert.equal(proxy.connections, 2);
+  proxy.fate = () => "before";
+  proxy.cut();
+  await owner.process("p").terminate();
+  await until("the process is forgotten", async () => (await owner.processes()).length === 0);
+  const other = await owner.start(["sh", "-c", "echo other; sleep 1000"], { id: "p" });
+  await other.events().next();
+  proxy.fate = () => "pass";
+  await assert.rejects(p.closed, { kind: "unknownProcess" });
+  controller.close();
+  await owner.closeSession();
+});
+
+test("an observer that falls behind gets a gap, and holds a bounded part", limit, async (t) => {
+  const server = await serve(t, "--no-holder");
+  const owner = await Client.connect(server.url);
+  const p = await owner.start(["sh", "-c", "read x; head -c 30000000 /dev/zero"], { stdin: "pipe", ignoreOutput: true });
+  const observer = await Client.connect(server.url, { resumeSessionId: owner.sessionId, role: "observer" });
+  const watched = await observer.attach(p.id);
+  const events = watched.events();
+  await p.write("begin\n");
+  await p.closed;
+  await watched.closed;
+  assert.ok(watched.queuedBytes < 6 << 20, `${watched.queuedBytes} bytes were held`);
+  let lost = 0;
+  let bytes = 0;
+  for await (const event of events) {
+    if (event.type === "gap") lost += event.bytes;
+    if (event.type === "output") bytes += event.data.length;
+  }
+  assert.ok(lost > 0, "there was a gap");
+  assert.equal(lost + bytes, 30_000_000);
+  observer.close();
+  await owner.closeSession();
+});
+
+test("pauses between attempts grow", limit, async (t) => {
+  const server = await serve(t, "--no-holder");
+  const client = await Client.connect(server.url, { reconnectForMs: 1_500 });
+  let attempts = 0;
+  client.on("link", (link) => link.state === "lost" && (attempts = link.attempt));
+  server.process.kill("SIGKILL");
+  await until("the client has given up", () => client.link.state === "closed");
+  assert.ok(attempts >= 2 && attempts < 9, `${attempts} attempts`);
+});
+
+test("the client gives up when the server says so", limit, async (t) => {
   const server = await serve(t, "--no-holder");
   const client = await Client.connect(server.url);
   const p = await client.start(["sleep", "1000"]);
@@ -183,7 +310,7 @@ test("the client gives up when the server says so", { timeout: patience }, async
   await assert.rejects(Client.connect(server.url, { resumeSessionId: id }), { kind: "unknownSession" });
 });
 
-test("a session that ends during a cut ends the client", { timeout: patience }, async (t) => {
+test("a session that ends during a cut ends the client", limit, async (t) => {
   const server = await serve(t, "--no-holder");
   const proxy = await Proxy.start(t, server.url);
   const client = await Client.connect(proxy.url, { session: { detachedTtlMs: 1 } });
@@ -197,7 +324,7 @@ test("a session that ends during a cut ends the client", { timeout: patience }, 
   await other.closeSession();
 });
 
-test("a client gives up when the server does not come back", { timeout: patience }, async (t) => {
+test("a client gives up when the server does not come back", limit, async (t) => {
   const server = await serve(t, "--no-holder");
   const client = await Client.connect(server.url, { reconnectForMs: 300 });
   const waiting = client.request("process/wait", { processId: (await client.start(["sleep", "1000"])).id });

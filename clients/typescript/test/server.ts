@@ -84,6 +84,10 @@ export class Proxy {
   bytes: ((connection: number) => { up: number; down: number }) | undefined;
   /** Nothing passes, and no connection ends. */
   silent = false;
+  /** Pieces of data that were dropped meanwhile. */
+  dropped = 0;
+  /** The server is not told that a client has left. */
+  halfOpen = false;
   #pairs = new Set<() => void>();
   #target: URL;
 
@@ -134,11 +138,11 @@ export class Proxy {
       ["down", server, client],
     ] as const) {
       from.on("error", () => {});
-      from.on("close", end);
+      from.on("close", () => this.halfOpen || end());
       const frames = new Frames();
       let n = 0;
       from.on("data", (data: Buffer) => {
-        if (this.silent) return;
+        if (this.silent) return void this.dropped++;
         if (left) {
           if ((left[direction] -= data.length) <= 0) {
             to.write(data.subarray(0, data.length + left[direction]), cut);
