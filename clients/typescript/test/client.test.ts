@@ -354,5 +354,11 @@ test("many writes without a wait arrive in order, a few at a time", limit, async
   await p.closeStdin();
   assert.equal(await p.text(), lines.join(""));
   await written;
+  const deaf = await client.start(["sleep", "1000"], { stdin: "pipe" });
+  const flood = assert.rejects(deaf.write(new Uint8Array(2 << 20)), { kind: "stdinClosed" });
+  await until("stdin is full", async () => (await deaf.info()).pendingWrites === 4);
+  assert.equal((await deaf.info()).pendingWrites, 4);
+  await deaf.terminate();
+  await flood;
   await client.closeSession();
 });

@@ -25,6 +25,8 @@ type Json = { [name: string]: unknown };
 class Peer {
   readonly asked: string[] = [];
   connections = 0;
+  /** As the peer may: the exit comes before the last output. */
+  exitFirst = false;
   /** Called before a message of the server goes on; true: the connection is cut in its place. */
   cutBefore: (n: number, connection: number) => boolean = () => false;
 
@@ -60,6 +62,7 @@ class Peer {
         else waiting.push(text);
       });
       let n = 0;
+      let last: string | undefined; // output that waits for the exit
       real.on("message", (data) => {
         const message = JSON.parse(String(data)) as { id?: unknown; method?: string; result?: Json; params?: Json; error?: Json };
         if (message.method !== undefined && !["process/output", "process/exited", "process/closed"].includes(message.method)) return;
@@ -71,7 +74,13 @@ class Peer {
           message.params = { processId, seq, exitCode };
         }
         if (this.cutBefore(++n, connection)) return client.terminate();
+        if (this.exitFirst && message.method === "process/output") {
+          if (last) client.send(last);
+          last = JSON.stringify(message);
+          return;
+        }
         client.send(JSON.stringify(message));
+        if (last && message.method === "process/exited") client.send(last);
       });
     });
   }
@@ -86,6 +95,19 @@ class Peer {
     return new Peer(`ws://127.0.0.1:${(server.address() as { port: number }).port}`, server, target);
   }
 }
+
+test("an exit that comes before output", { timeout: patience }, async (t) => {
+  const peer = await Peer.start(t, (await serve(t, "--no-holder")).url);
+  peer.exitFirst = true;
+  const client = await Client.connect(peer.url);
+  const p = await client.start(["seq", "20000"]);
+  const types: string[] = [];
+  for await (const { type } of p.events()) if (types.at(-1) !== type) types.push(type);
+  assert.deepEqual(types, ["output", "exited", "closed"]);
+  const q = await client.start(["seq", "20000"]);
+  assert.equal(await q.text(), numbers);
+  client.close();
+});
 
 const numbers = Array.from({ length: 20_000 }, (_, i) => `${i + 1}\n`).join("");
 
