@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,9 +36,12 @@ const (
 // ServerOptions may be nil, and are useful at zero. A number or duration of zero or
 // below means its default.
 type ServerOptions struct {
-	// AllowOrigins are the values of the Origin header that the server accepts. The server refuses all
-	// other origins: browsers send the header, programs do not.
+	// AllowOrigins are the values of the Origin header that the server accepts, beside its own if it has Pages. The server
+	// refuses all other origins: browsers send the header, programs do not.
 	AllowOrigins []string
+
+	// Pages are served beside the websocket. Nil: there are none.
+	Pages *Pages
 
 	// Door decides who may connect. /healthz and /readyz need no credential. With Framed, the bearer token is
 	// the member token of initialize. Nil: everybody may connect.
@@ -454,6 +456,7 @@ type wireKey struct{}
 type handler struct {
 	unix     bool
 	origins  []string
+	pages    *Pages
 	visitors *visitors
 	log      *slog.Logger
 	ready    func() bool
@@ -484,6 +487,7 @@ func newHandler(o *ServerOptions, unix bool) *handler {
 		relay:    o.Relay,
 		unix:     unix,
 		origins:  o.AllowOrigins,
+		pages:    o.Pages,
 		visitors: newVisitors(o),
 		log:      log,
 		ready:    o.Ready,
@@ -516,23 +520,20 @@ func (h *handler) maxHeader() int {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// A web page in a browser can reach loopback addresses, but its requests carry an Origin header.
-	for _, origin := range r.Header.Values("Origin") {
-		if !slices.Contains(h.origins, origin) {
-			h.refused(ByOrigin, r.RemoteAddr, "origin not allowed: "+origin)
-			http.Error(w, fmt.Sprintf("origin %q is not allowed here; the server must be started with --allow-origin %[1]q", origin), http.StatusForbidden)
-			return
-		}
+	if h.foreign(w, r) {
+		return
 	}
 	switch path := r.URL.Path; {
 	case h.relay != nil && path != "/":
 		h.relay.Other(w, r, r.Context().Value(wireKey{}).(wire).tlsState())
+	case path == "/" && !websocket.IsWebSocketUpgrade(r) && h.page(w, r):
 	case path == "/", path == "/rpc" && h.unix: // app-server's clients ask for /rpc on a unix socket
 		h.upgrade(w, r)
 	case path == "/healthz":
 		probe(w, r, true)
 	case path == "/readyz":
 		probe(w, r, h.ready == nil || h.ready())
+	case h.page(w, r):
 	default:
 		http.Error(w, "nothing is here: the websocket is at /; /healthz and /readyz answer plain HTTP", http.StatusNotFound)
 	}
@@ -554,7 +555,7 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	wire := r.Context().Value(wireKey{}).(wire)
-	v, shown := wire.state().visitor, auth.Visitor{Header: r.Header, TLS: wire.tlsState()}
+	v, shown := wire.state().visitor, auth.Visitor{Header: h.credential(r), TLS: wire.tlsState()}
 	remote := ""
 	if h.relay != nil {
 		about, name, err := h.relay.Client(r, wire.tlsState())

@@ -30,6 +30,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/hold"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/settings"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/webconsole"
 	"github.com/b6f6fdd7/troupe/internal/loglevel"
 	"github.com/b6f6fdd7/troupe/internal/sdnotify"
 	"github.com/b6f6fdd7/troupe/transport"
@@ -42,6 +43,7 @@ type serveOptions struct {
 	framing      string
 	insecure     bool
 	allowOrigins []string
+	console      bool
 	containment  string
 	credentials  credentialFlags
 	audit        auditFlags
@@ -157,6 +159,9 @@ func (o *serveOptions) check() error {
 		return fmt.Errorf("--framing length is for --listen stdio and unix://PATH, not for %s: a websocket has frames of its own", o.listen)
 	case o.framing != "" && o.framing != "lines" && o.framing != "length":
 		return fmt.Errorf("--framing %q: choose lines or length", o.framing)
+	}
+	if o.console && (o.stdio() || o.framing == "length") {
+		return errors.New("--console is for a server of websockets: it is a page for browsers, which speak neither to stdio nor in length-prefixed frames")
 	}
 	switch {
 	case o.exitWhenIdle < 0 || o.exitWhenIdle > 0 && o.exitWhenIdle < time.Millisecond:
@@ -316,6 +321,10 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 		troupe.CountRefused(string(by))
 	}
 	memory := func() transport.Memory { return troupe.Memory() }
+	var pages *transport.Pages
+	if o.console {
+		pages = webconsole.New(webconsole.Options{Door: door, Refused: func(remote, reason string) { refused(transport.ByCredential, remote, reason) }})
+	}
 	node, err := o.cluster.open(o, held, log, func() map[string]int {
 		if server == nil {
 			return nil
@@ -334,6 +343,7 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	if !o.stdio() {
 		s, err := transport.Listen(o.listen, &transport.ServerOptions{
 			AllowOrigins: o.allowOrigins,
+			Pages:        pages,
 			Insecure:     o.insecure,
 			Door:         door,
 
@@ -441,6 +451,9 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 			fmt.Fprintln(stdout, server.URL())
 			if term.IsTerminal(int(os.Stderr.Fd())) {
 				fmt.Fprintf(os.Stderr, "in another terminal: troupe run --url %s -- sh\n", server.URL())
+				if at, isTCP := strings.CutPrefix(server.URL(), "ws"); isTCP && o.console {
+					fmt.Fprintf(os.Stderr, "in a browser: http%s%s\n", at, webconsole.Path)
+				}
 			}
 		}
 		last, gap := held.Serves()

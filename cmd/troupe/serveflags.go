@@ -61,6 +61,7 @@ func (o *serveOptions) sections() (all []settings.Section) {
 	f.StringVar(&o.framing, "framing", "", "`how` messages are framed: lines (only on stdio), or length (4 bytes of length before each message; on stdio or a unix socket); default: lines on stdio, else websockets")
 	f.BoolVar(&o.insecure, "insecure", false, "allow an address that other machines can reach although no credential is asked: whoever can connect can run programs as you")
 	f.StringArrayVar(&o.allowOrigins, "allow-origin", nil, "accept web pages of this `origin`, such as https://example.org; may be repeated (default: none)")
+	f.BoolVar(&o.console, "console", false, "serve the web console at /console/: a page that shows and drives what runs here, for everybody who may connect (docs/CONSOLE.md). Behind a proxy, name the origin that browsers see with --allow-origin")
 	f.StringVar(&o.credentials.tls.Certificate, "tls-cert", "", "PEM `FILE` with the server's certificate, for --listen wss://IP:PORT. The file is read at each connection")
 	f.StringVar(&o.credentials.tls.Key, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
 	f.BoolVar(&o.credentials.tls.AllowTLS12, "tls-1.2", false, "allow TLS 1.2 beside 1.3")

@@ -63,6 +63,9 @@ func FromHeader(h http.Header) (string, error) {
 	return trimmed(token)
 }
 
+// Bearer returns the header of a request with a bearer token.
+func Bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+
 // trimmed returns a token without blanks around it. A token of no bytes, or of more than MaxToken, is ErrHeader.
 func trimmed(token string) (string, error) {
 	token = strings.TrimSpace(token)
