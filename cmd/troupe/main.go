@@ -11,6 +11,7 @@
 //   - stop.go, signal.go, restart.go, rm.go: what is to end, and to begin again
 //   - cp.go, ls.go, cat.go, stat.go, files.go, internal/transfer: files
 //   - internal/hold: troupe serve and its holder
+//   - console.go, internal/webconsole: the console in a browser
 //   - operate.go, admin.go, internal/admin: for those who operate a server
 //   - internal/target, internal/pick: which server, and which process or session a name means
 //   - internal/console, internal/why, internal/spec: keys and raw mode; words for ends; what people write for limits and restarts
@@ -85,7 +86,7 @@ and go on without a client. Commands start your own server on this machine when 
 		root.AddCommand(commands...)
 	}
 	group("Run and attach", newRun(t, embedded), newAttach(t))
-	group("Look", newPs(t), newTop(t), newLogs(t), newScreen(t), newInfo(t), newEvents(t))
+	group("Look", newPs(t), newTop(t), newLogs(t), newScreen(t), newInfo(t), newEvents(t), newConsole(t))
 	group("Act", newSend(t), newSignal(t), newStop(t), newKill(t), newStart(t), newRestart(t), newWait(t), newResize(t), newSessions(t))
 	group("Sets of programs", newUp(t), newDown(t), newConfig())
 	group("Files of the server", newCp(t), newLs(t), newCat(t), newStat(t), newRm(t))

@@ -273,6 +273,35 @@ func (t *Target) DialOptions() (*transport.DialOptions, error) {
 	return &transport.DialOptions{Header: header, TLS: t.TLS, Proxy: http.ProxyFromEnvironment}, nil
 }
 
+// Open opens a connection of the messages of somebody else, such as a page in a browser. Open starts the user's own server if it does not run.
+func (f *Flags) Open(ctx context.Context, subprotocol string) (transport.Conn, error) {
+	t, err := f.Target()
+	if err != nil {
+		return nil, err
+	}
+	if t.Local { // checks also that the socket is the user's
+		quiet := *f
+		quiet.Quiet = true
+		c, err := quiet.Control(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+	}
+	o, err := t.DialOptions()
+	if err != nil {
+		return nil, err
+	}
+	if subprotocol != "" {
+		o.Subprotocols = []string{subprotocol}
+	}
+	conn, err := transport.Dial(ctx, t.URL, o)
+	if err != nil {
+		return nil, t.Advise(err)
+	}
+	return conn, nil
+}
+
 // Control connects with an ephemeral session, for a command without programs of its own. The session ends with the
 // connection, and no list has the session.
 func (f *Flags) Control(ctx context.Context) (*client.Client, error) {
