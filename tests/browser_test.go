@@ -47,6 +47,7 @@ Promise.all(%s.map(a => a.init ? get(a) : open(a))).then(all => fetch("/result",
 type site struct {
 	*httptest.Server
 	page   atomic.Value // string
+	ready  atomic.Value // string, which /ready says
 	result chan []string
 }
 
@@ -57,6 +58,8 @@ func newSite(t *testing.T, troupe *server) *site {
 		switch r.URL.Path {
 		case "/page":
 			io.WriteString(w, s.page.Load().(string))
+		case "/ready":
+			fmt.Fprint(w, s.ready.Load())
 		case "/result":
 			var all []string
 			body, _ := io.ReadAll(r.Body)
@@ -97,8 +100,14 @@ func (s *site) visit(t *testing.T, name string, attempts ...attempt) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.page.Store(fmt.Sprintf(page, list))
-	cmd := chromium(t, "--host-resolver-rules=MAP *.example 127.0.0.1", s.origin(name)+"/page")
+	return s.show(t, name, fmt.Sprintf(page, list))
+}
+
+// show opens a page in Chromium, under a name of its site, and returns what the page reports.
+func (s *site) show(t *testing.T, name, html string) []string {
+	t.Helper()
+	s.page.Store(html)
+	cmd := chromium(t, "--host-resolver-rules=MAP *.example 127.0.0.1", "--disable-popup-blocking", "--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows", s.origin(name)+"/page")
 	var log strings.Builder
 	cmd.Stderr = &log
 	// --remote-debugging-pipe reads from descriptor 3 and writes to descriptor 4.
@@ -197,4 +206,99 @@ func TestWebPages(t *testing.T) {
 			t.Errorf("without a credential: %v", got)
 		}
 	})
+}
+
+// strangersPage waits until the visitor has logged in at the console in another window, and then tries to use the login: by a websocket, by requests of every
+// kind, by a form, in a frame, as a script, and by the window. Each attempt reports what it got.
+const strangersPage = `<!doctype html><body><script>
+const at = %q, token = %q;
+const sleep = ms => new Promise(done => setTimeout(done, ms));
+const socket = protocols => new Promise(done => {
+	const ws = new WebSocket(at.replace("http", "ws") + "/", protocols);
+	ws.onopen = () => done("open");
+	ws.onerror = () => done("refused");
+});
+const get = (path, init) => fetch(at + path, {credentials: "include", ...init}).then(r => r.type == "opaque" ? "opaque" : "read " + r.status, () => "refused");
+const load = (name, attributes) => new Promise(done => {
+	const e = Object.assign(document.createElement(name), attributes);
+	e.onload = () => done("loaded");
+	e.onerror = () => done("refused");
+	document.body.append(e);
+});
+let frames = 0;
+const submits = (path, enctype) => new Promise(done => {
+	const frame = Object.assign(document.createElement("iframe"), {name: "frame" + frames++}), form = document.createElement("form");
+	document.body.append(frame, form);
+	Object.assign(form, {action: at + path, enctype, method: "post", target: frame.name});
+	form.append(Object.assign(document.createElement("input"), {name: '{"token":"' + token + '","x":"', value: '"}'}));
+	frame.onload = () => done(frame.contentDocument ? "read" : "refused");
+	form.submit();
+});
+const framed = path => new Promise(done => {
+	const frame = document.createElement("iframe");
+	frame.onload = () => done(frame.contentDocument ? "read" : "refused");
+	frame.src = at + path;
+	document.body.append(frame);
+});
+const severed = async w => {
+	while (!w.closed) await sleep(100);
+	try { return w.document ? "read" : "refused"; } catch (e) { return "refused"; }
+};
+(async () => {
+	const first = window.open(at + "/console/#share=" + token);
+	while (await (await fetch("/ready")).text() != "logged in") await sleep(100);
+	const all = [
+		await socket(["troupe.json"]), await socket([]),
+		await severed(first),
+		await framed("/console/"), await framed("/console/me"),
+		await load("script", {src: at + "/console/me"}), await load("img", {src: at + "/console/me"}), await load("link", {rel: "stylesheet", href: at + "/console/index.html"}),
+		await submits("/console/login", "text/plain"), await submits("/console/logout", "application/x-www-form-urlencoded"), await submits("/console/logout", "text/plain"),
+	];
+	for (const [path, method] of [["/console/", "GET"], ["/console/me", "GET"], ["/console/login", "POST"], ["/console/logout", "POST"], ["/", "GET"]])
+		for (const mode of ["cors", "no-cors"])
+			for (const type of ["text/plain", "application/json"])
+				all.push(await get(path, {method, mode, ...(method == "POST" && {body: JSON.stringify({token}), headers: {"Content-Type": type}})}));
+	window.open(at + "/console/#share=troupe_share_wrong");
+	window.open(at + "/console/");
+	while (await (await fetch("/ready")).text() != "over") await sleep(100);
+	await fetch("/result", {method: "POST", body: JSON.stringify(all)});
+})();
+</script>`
+
+// TestStrangersPage: a page of somebody else can do nothing with the login of its visitor at the console, also if it is of the same site, so that the browser
+// sends the cookie along. It can open the console in a window, and not reach into the window.
+func TestStrangersPage(t *testing.T) {
+	needs.Program(t, "chromium")
+	t.Parallel()
+	for _, name := range []string{"127.0.0.1", "evil.example"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k, r := newKeyring(t), newRecord(t)
+			troupe := startServer(t, append(k.flags("ws://127.0.0.1:0"), "--console", "--audit", r.path)...)
+			host := troupe.as("token-of-alice-in-plain", nil)
+			_, token := host.share(obj{"access": "type"})
+			guests := func() int {
+				return strings.Count(r.text(), `"event":"connection.accepted","identity":"share:`)
+			}
+			s := newSite(t, troupe)
+			s.ready.Store("")
+			go func() { // The page goes on when its visitor has a connection, and ends when he has one again.
+				for i, state := range []string{"logged in", "over"} {
+					for deadline := time.Now().Add(factTimeout); guests() <= i && time.Now().Before(deadline); {
+						time.Sleep(50 * time.Millisecond)
+					}
+					s.ready.Store(state)
+				}
+			}()
+			for i, got := range s.show(t, name, fmt.Sprintf(strangersPage, strings.Replace(troupe.url, "ws", "http", 1), token)) {
+				if got != "refused" && got != "opaque" {
+					t.Errorf("attempt %d of the page: %s", i, got)
+				}
+			}
+			// The page has opened three windows of the console, of which the second tried a wrong token. Nothing else may have connected.
+			if n := guests(); n < 2 || n > 3 {
+				t.Errorf("%d connections with the login of the visitor, want those of the windows", n)
+			}
+		})
+	}
 }

@@ -13,6 +13,12 @@ import (
 // startCluster starts a server for each name, as nodes of a cluster that know each other by a list. more are further arguments, by the name of the node.
 func startCluster(t *testing.T, names []string, more map[string][]string) (nodes []*server) {
 	t.Helper()
+	return startClusterFor(t, "", names, more)
+}
+
+// startClusterFor is startCluster for nodes that ask for a token.
+func startClusterFor(t *testing.T, token string, names []string, more map[string][]string) (nodes []*server) {
+	t.Helper()
 	certs := filepath.Join(runtimeDir(t), "certs")
 	if p := startTroupe(t, nil, append([]string{"node-certs", certs}, names...)...); p.exitCode() != 0 {
 		t.Fatal(p.stderr)
@@ -28,7 +34,7 @@ func startCluster(t *testing.T, names []string, more map[string][]string) (nodes
 		}, more[name]...)...))
 	}
 	for _, s := range nodes {
-		c := dialClient(t, s, client.Options{Ephemeral: true})
+		c := dialClient(t, s, client.Options{Ephemeral: true, Token: func() (string, error) { return token, nil }})
 		eventually(t, "the nodes of "+s.url, func() bool {
 			known, err := c.Nodes(t.Context())
 			return err == nil && len(known.Nodes) == len(names)

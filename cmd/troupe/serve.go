@@ -323,7 +323,10 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	memory := func() transport.Memory { return troupe.Memory() }
 	var pages *transport.Pages
 	if o.console {
-		pages = webconsole.New(webconsole.Options{Door: door, Refused: func(remote, reason string) { refused(transport.ByCredential, remote, reason) }})
+		pages = webconsole.New(webconsole.Options{Door: door, Refused: func(remote, reason string) {
+			log.Info("refused a browser", "remote", remote, "reason", reason)
+			refused(transport.ByCredential, remote, reason)
+		}})
 	}
 	node, err := o.cluster.open(o, held, log, func() map[string]int {
 		if server == nil {
