@@ -108,6 +108,18 @@ func (b *tab) dial(more http.Header) (*conn, string) {
 	return nil, resp.Status
 }
 
+// socket opens a websocket, also inside TLS, and returns the status of the answer.
+func (b *tab) socket() int {
+	b.t.Helper()
+	ws, resp, err := (&websocket.Dialer{HandshakeTimeout: factTimeout, TLSClientConfig: b.config}).Dial(strings.Replace(b.url, "http", "ws", 1), b.header(nil))
+	if err == nil {
+		ws.Close()
+	} else if resp == nil {
+		b.t.Fatal(err)
+	}
+	return resp.StatusCode
+}
+
 // mustDial opens the websocket of the page, and a session.
 func (b *tab) mustDial(params obj) *conn {
 	b.t.Helper()
@@ -333,22 +345,12 @@ func TestConsoleInTLS(t *testing.T) {
 	t.Parallel()
 	k := newKeyring(t)
 	s := startServer(t, append(k.flags("wss://127.0.0.1:0"), "--console")...)
-	socket := func(b *tab) (status int) {
-		h := b.header(nil)
-		ws, resp, err := (&websocket.Dialer{HandshakeTimeout: factTimeout, TLSClientConfig: b.config}).Dial(s.url, h)
-		if err == nil {
-			ws.Close()
-		} else if resp == nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode
-	}
 	plain := newTab(t, s.url)
 	plain.config = k.ca.Client(t, nil)
-	if got := plain.me(); got != `{"auth":true,"identity":null,"oidc":false}` || socket(plain) != 401 {
+	if got := plain.me(); got != `{"auth":true,"identity":null,"oidc":false}` || plain.socket() != 401 {
 		t.Errorf("before the login: %s", got)
 	}
-	if status := plain.login("token-of-alice-in-plain"); status != 204 || socket(plain) != 101 {
+	if status := plain.login("token-of-alice-in-plain"); status != 204 || plain.socket() != 101 {
 		t.Errorf("the login: %d", status)
 	}
 	for name := range maps.Clone(plain.cookies) {
@@ -358,16 +360,16 @@ func TestConsoleInTLS(t *testing.T) {
 		plain.cookies[strings.TrimPrefix(name, "__Host-")] = plain.cookies[name]
 		delete(plain.cookies, name)
 	}
-	if status := socket(plain); status != 401 {
+	if status := plain.socket(); status != 401 {
 		t.Errorf("a cookie that a page without TLS may have set: %d", status)
 	}
 	certified := newTab(t, s.url)
 	certified.config = k.ca.Client(t, &x509.Certificate{Subject: pkix.Name{CommonName: "erin"}})
-	if got := certified.me(); got != `{"auth":true,"identity":"cert:erin","oidc":false}` || socket(certified) != 101 {
+	if got := certified.me(); got != `{"auth":true,"identity":"cert:erin","oidc":false}` || certified.socket() != 101 {
 		t.Errorf("with a certificate: %s", got)
 	}
 	certified.origin = "https://evil.example"
-	if status := socket(certified); status != 403 {
+	if status := certified.socket(); status != 403 {
 		t.Errorf("with the certificate, from a page of somebody else: %d", status)
 	}
 }

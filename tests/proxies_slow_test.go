@@ -572,3 +572,37 @@ func (f *front) serves(which int, token string, config *tls.Config, identity str
 	}
 	f.t.Errorf("%v in %+v", err, sessions)
 }
+
+// TestConsoleBehindProxies: the console works behind each proxy as its document says, and the cookie is for TLS only.
+func TestConsoleBehindProxies(t *testing.T) {
+	for name, kind := range proxyKinds {
+		t.Run(name, func(t *testing.T) {
+			needs.Program(t, kind.program)
+			t.Parallel()
+			ca, server := testca.New(t), fmt.Sprintf("127.0.0.1:%d", quietPort(t))
+			f := startFront(t, kind, ca, server, nil)
+			tokens := testca.File(t, "tokens", "alice "+proxyToken+"\n")
+			b := newTab(t, fmt.Sprintf("https://localhost:%d", f.ports[0]))
+			startServer(t, "--listen", "ws://"+server, "--auth-token-file", tokens, "--console", "--allow-origin", b.url)
+			b.config = f.tls(ca, "")
+			if resp, page := b.do("GET", "/console/", "", nil); resp.StatusCode != 200 || !strings.Contains(page, "<!doctype html>") || resp.Header.Get("Content-Security-Policy") == "" {
+				t.Errorf("the page: %s %v %.300s", resp.Status, resp.Header, page)
+			}
+			if status := b.socket(); status != 401 {
+				t.Errorf("a websocket before the login: %d", status)
+			}
+			if status := b.login(proxyToken); status != 204 || b.socket() != 101 {
+				t.Errorf("the login: %d", status)
+			}
+			for name := range b.cookies {
+				if !strings.HasPrefix(name, "__Host-troupe-") {
+					t.Errorf("the cookie is %s", name)
+				}
+			}
+			b.origin = "https://evil.example"
+			if status := b.socket(); status != 403 {
+				t.Errorf("a page of somebody else: %d", status)
+			}
+		})
+	}
+}

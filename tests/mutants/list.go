@@ -1231,4 +1231,26 @@ var mutants = []mutant{
 			continue
 		}`, new: ``, breaks: "the line of the cursor is not wrapped anew", run: "^TestResize$"},
 	{file: "internal/screen/screen.go", old: `return min(rows, MaxSide, MaxCells/cols), cols`, new: `return min(rows, MaxSide), cols`, breaks: "a screen has a largest size", run: "^TestResize$"},
+	{file: "transport/pages.go", old: `case host == "" || host != r.Host:`, new: `case host == "":`, breaks: "only a page of the server's own address has its origin", run: "^TestOwnOrigin"},
+	{file: "transport/pages.go", old: `return scheme == "http" && isAddress(host)`, new: `return scheme == "http"`, breaks: "a name that was bound to the server's address is not its own", run: "^TestOwnOrigin$"},
+	{file: "transport/pages.go", old: `return scheme == "https"`, new: `return true`, breaks: "a page without TLS is not of a server with TLS", run: "^TestOwnOriginInTLS$"},
+	{file: "transport/pages.go", old: `== 0 && h.own(r) {`, new: `== 0 {`, breaks: "what a browser keeps is a credential only for the server's own pages", run: "^TestKeptToken$"},
+	{file: "transport/pages.go", old: `if len(r.Header.Values("Authorization")) == 0 && `, new: `if `, breaks: "the header Authorization goes before what a browser keeps", run: "^TestKeptToken$"},
+	{file: "transport/pages.go", old: `if c.tlsState() == nil && !isAddress(r.Host)`, new: `if false && !isAddress(r.Host)`, breaks: "pages are only at names that the server knows", run: "^TestPagesOfHosts$"},
+	{file: "cmd/troupe/internal/webconsole/login.go", old: `	case !from.Own:
+		http.Error(w, "only the page of this console logs in here"`, new: `	case false:
+		http.Error(w, "only the page of this console logs in here"`, breaks: "no other page logs a browser in", run: "^TestLoginRefused$"},
+	{file: "cmd/troupe/internal/webconsole/login.go", old: `	if !from.Own {`, new: `	if false {`, breaks: "no other page logs a browser out", run: "^TestLoginRefused$"},
+	{file: "cmd/troupe/internal/webconsole/login.go", old: `if len(all) != 1 {`, new: `if len(all) == 0 {`, breaks: "of two cookies none counts", run: "^TestLogin$"},
+	{file: "cmd/troupe/internal/webconsole/login.go", old: `HttpOnly: true, Secure: secure`, new: `Secure: secure`, breaks: "no script reads the cookie", run: "^TestLogin$"},
+	{file: "cmd/troupe/internal/webconsole/login.go", old: `wait := c.guesses.begin(from.Peer, time.Now()); wait > 0`, new: `wait := c.guesses.begin(from.Peer, time.Now()); wait > 0 && false`, breaks: "who guesses tokens waits", run: "^TestGuessing$"},
+	{file: "cmd/troupe/internal/webconsole/login.go", old: `			peer = ""
+`, new: ``, breaks: "addresses that guess take bounded memory", run: "^TestGuessersAreBounded$"},
+	{file: "cmd/troupe/internal/webconsole/login.go", old: `http.MaxBytesReader(w, r.Body, maxBody)`, new: `r.Body`, breaks: "a login is bounded", run: "^TestLoginRefused$"},
+	{file: "cmd/troupe/internal/webconsole/files.go", old: `tag = `, new: `_ = `, breaks: "both encodings of a file have tags of their own", run: "^TestFiles$"},
+	{file: "cmd/troupe/console.go", old: `	l.once = ""
+`, new: ``, breaks: "the address of a console works once", in: "tests", run: "^TestConsoleCommand$"},
+	{file: "cmd/troupe/console.go", old: `		return closed.Code, closed.Reason
+`, new: `		return transport.CloseTryLater, closed.Reason
+`, breaks: "a browser hears why the server ends its connection", in: "tests", run: "^TestConsoleCommand$"},
 }
