@@ -460,7 +460,7 @@ func TestConsoleCommand(t *testing.T) {
 		t.Fatalf("the login: %d", status)
 	}
 	if status := late.login(secret); status != 401 {
-		t.Errorf("a second browser: %d", status)
+		t.Fatalf("a second browser: %d", status)
 	}
 	for _, value := range b.cookies {
 		if strings.Contains(value, secret) || value == "" {

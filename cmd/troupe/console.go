@@ -45,7 +45,7 @@ has the console, and the address works once. Ends with ^C.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
-			c, err := t.Control(ctx) // to say now what is wrong with the target, and to start the user's own server
+			c, err := t.Control(ctx) // fails early if the target is wrong, and starts the user's own server
 			if err != nil {
 				return err
 			}
@@ -138,8 +138,8 @@ func forward(ctx context.Context, browser transport.Conn, t *target.Flags) {
 	carry(browser, server)
 }
 
-// carry writes to one connection what comes from another, and ends both with the reason of the first end. A message is taken only after the last
-// has been written: so a browser that does not read holds the server back, as it would without troupe between them.
+// carry copies messages, and ends both connections with the reason of the first end. A message is taken only after the last has been written: so a
+// browser that does not read holds the server back, as without troupe between them.
 func carry(from, to transport.Conn) {
 	binary := from.Subprotocol() == transport.SubprotocolMsgpack
 	for {
@@ -177,8 +177,8 @@ func onDesktop() bool {
 	return runtime.GOOS == "windows" || runtime.GOOS == "darwin" || os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != ""
 }
 
-// openPage opens a page in the browser of the user. Other users see the arguments of programs, so on Unix the address is in a file that only this user can
-// read, which leads there. remove removes the file.
+// openPage opens a page in the browser of the user. Other users see the arguments of programs, so on Unix a file of mode 0600 leads to
+// the address. remove removes the file.
 func openPage(url string) (remove func(), err error) {
 	remove = func() {}
 	program := map[string][]string{"windows": {"rundll32", "url.dll,FileProtocolHandler"}, "darwin": {"open"}}[runtime.GOOS]

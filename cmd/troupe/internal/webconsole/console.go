@@ -1,5 +1,5 @@
 // Package webconsole serves the web console: a page for browsers, and the cookie in which a browser keeps a credential. The page
-// is a client as any other: all that it shows and does goes over the websocket of the server. docs/CONSOLE.md is for its users.
+// is a client as any other: everything goes over the websocket of the server. docs/CONSOLE.md is for users.
 //
 //   - console.go: the requests below /console/
 //   - login.go: the cookie
@@ -26,7 +26,7 @@ const answerTime = time.Minute
 type Options struct {
 	// Door decides who may log in. Nil: the server asks for no credential.
 	Door *auth.Door
-	// Exchange returns the credential that a browser gets for the token of a login. The errors are those of an auth.Checker. Nil: the browser keeps the token.
+	// Exchange returns the credential of a browser for the token of a login. Errors are as of an auth.Checker. Nil: the browser keeps the token.
 	Exchange func(token string) (credential string, err error)
 	// Refused is called for each wrong credential. Any goroutine may call Refused, which must not block.
 	Refused func(remote, reason string)
@@ -44,7 +44,7 @@ type console struct {
 	guesses guesses
 }
 
-// headers are those of each answer. The page loads only what this server has, runs no inline script, and is shown in no frame.
+// headers are part of each answer. The page loads only files of this server, runs no inline script, and is shown in no frame.
 var headers = map[string]string{
 	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; manifest-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",

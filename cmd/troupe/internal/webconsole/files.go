@@ -116,7 +116,7 @@ func takesGzip(accepts []string) bool {
 	})
 }
 
-// list returns the members of a header that is a list.
+// list returns the members of a header with a list.
 func list(values []string) (all []string) {
 	for _, value := range values {
 		for member := range strings.SplitSeq(value, ",") {

@@ -23,15 +23,15 @@ import (
 const (
 	// maxBody bounds a request for a login, in bytes.
 	maxBody = 8 << 10
-	// maxCredential is the length of the longest credential that a cookie takes, in bytes: browsers keep 4096 bytes, in base64.
+	// maxCredential is the length of the longest credential in a cookie, in bytes: browsers keep 4096 bytes, in base64.
 	maxCredential = 3000
 )
 
-// The cookie has the credential itself. So every node of a cluster accepts it, a restart forgets nobody, and a credential that is revoked is
-// worth nothing in a cookie either. Scripts cannot read the cookie, and browsers send it only from pages of the same site. A site is more than an
+// The cookie has the credential itself. So every node of a cluster accepts it, a restart forgets nobody, and a revoked credential is
+// worth nothing in a cookie either. Scripts cannot read the cookie, and browsers send the cookie only from pages of the same site. A site is more than an
 // origin: also pages of other ports and of sibling names. So the server accepts the cookie for a websocket only with its own origin.
 //
-// The name has the port, because browsers share the cookies of a host among its ports: two consoles of one host do not log each other out. With TLS
+// The name has the port, because browsers share the cookies of a host among its ports: two consoles of a host do not log each other out. With TLS
 // the prefix __Host- keeps other hosts, and pages without TLS, from setting the cookie.
 
 // cookieName returns the name of the cookie for a host with or without a port.
@@ -46,13 +46,13 @@ func cookieName(host string, secure bool) string {
 	return name
 }
 
-// isSecure reports whether the page that sends a request came by TLS, perhaps by that of a proxy.
+// isSecure reports whether the page of a request came by TLS, perhaps by that of a proxy.
 func isSecure(r *http.Request) bool { return strings.HasPrefix(r.Header.Get("Origin"), "https://") }
 
 // token returns the credential in the cookie of a request with the server's own origin; "": there is none.
 func token(r *http.Request) string { return credentialIn(r, cookieName(r.Host, isSecure(r))) }
 
-// credentialIn returns the credential in the cookie with a name; "": there is none, or more than one.
+// credentialIn returns the credential in the cookie with a name; "": there is none, or there are several.
 func credentialIn(r *http.Request, name string) string {
 	all := r.CookiesNamed(name)
 	if len(all) != 1 {
@@ -65,7 +65,7 @@ func credentialIn(r *http.Request, name string) string {
 	return string(text)
 }
 
-// setCookie has a browser keep a credential until it is closed; "": it forgets the credential.
+// setCookie has a browser keep a credential until its end; "": the browser forgets the credential.
 func setCookie(w http.ResponseWriter, r *http.Request, credential string, secure bool) {
 	c := &http.Cookie{Name: cookieName(r.Host, secure), Value: base64.RawURLEncoding.EncodeToString([]byte(credential)), Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode}
 	if credential == "" {
@@ -142,7 +142,7 @@ func (c *console) login(w http.ResponseWriter, r *http.Request, from transport.C
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// unable answers while the server cannot check credentials, such as when it cannot read its file of tokens.
+// unable answers while the server cannot check credentials, such as without its file of tokens.
 func unable(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
 	http.Error(w, "the server cannot check credentials at present, its log says why: try again", http.StatusServiceUnavailable)
@@ -159,7 +159,7 @@ func (c *console) logout(w http.ResponseWriter, r *http.Request, from transport.
 }
 
 // me tells a page who its user is. The request may lack an Origin, as browsers send none with a GET of the same origin: no other page can read the answer,
-// and nothing changes but a cookie that is worth nothing.
+// and nothing changes but a worthless cookie.
 func (c *console) me(w http.ResponseWriter, r *http.Request, from transport.Caller) {
 	w.Header().Set("Cache-Control", "no-store")
 	answer := struct {
@@ -181,7 +181,7 @@ func (c *console) me(w http.ResponseWriter, r *http.Request, from transport.Call
 	json.NewEncoder(w).Encode(answer)
 }
 
-// known returns who sends a request, by the cookie or else by what the connection shows. A browser forgets a cookie that is no longer right.
+// known returns who sends a request, by the cookie or else by the connection. A browser forgets a wrong cookie.
 func (c *console) known(w http.ResponseWriter, r *http.Request, from transport.Caller) (auth.Identity, error) {
 	for _, secure := range []bool{true, false} {
 		credential := credentialIn(r, cookieName(r.Host, secure))
@@ -210,7 +210,7 @@ type guesses struct {
 	all map[string]*pace.Bucket
 }
 
-// begin takes the allowance for a login; right gives it back. If there is none, begin returns how long it takes until there is one.
+// begin takes the allowance for a login; right gives it back. If there is none, begin returns the time until there is a new allowance.
 func (g *guesses) begin(peer string, now time.Time) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,9 +1,9 @@
-// Command pack builds the page of the web console and writes it to dist, which the binary embeds. After each change of the page, run
-// it in the root of the repository:
+// Command pack builds the page of the web console and fills dist, the directory in the binary. After each change of the page, run
+// in the root of the repository:
 //
 //	go run ./cmd/troupe/internal/webconsole/pack
 //
-// "npm run build" writes the page to page/build. dist has text compressed by gzip, as it is sent.
+// "npm run build" writes the page to page/build. In dist, text is compressed by gzip, as in the answers of the server.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 // sumsFile is in dist, and is not served.
 const sumsFile = "SUMS"
 
-// texts are the suffixes of files that gzip makes smaller.
+// texts are the suffixes of files for gzip.
 var texts = []string{".css", ".html", ".js", ".json", ".svg", ".txt", ".wasm", ".webmanifest"}
 
 func main() {
@@ -78,7 +78,7 @@ func zip(data []byte) []byte {
 	return out.Bytes()
 }
 
-// sums returns the hashes of the sources of the page and of its build, which together say that the build is that of the sources.
+// sums returns the hashes of the sources of the page, and of the build of these sources.
 func sums(dir string) (text string, err error) {
 	for _, name := range []string{"page", "dist"} {
 		all := sha256.New()
@@ -96,7 +96,7 @@ func sums(dir string) (text string, err error) {
 	return text, nil
 }
 
-// notSources are directories below page that are made from its sources, or by tests.
+// notSources are directories below page with results of builds and tests.
 var notSources = []string{"node_modules", "build", "test-results"}
 
 // files calls do with each file below dir, in the order of their names. Hidden files and notSources are left out.

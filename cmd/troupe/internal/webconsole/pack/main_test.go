@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestDistIsBuilt: the page in the binary is that of the sources.
+// TestDistIsBuilt: the page in the binary is built from the present sources.
 func TestDistIsBuilt(t *testing.T) {
 	got, err := os.ReadFile("../dist/" + sumsFile)
 	if err != nil {
