@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/testoidc"
 	"github.com/gorilla/websocket"
 )
 
@@ -610,5 +611,85 @@ func TestConsoleThroughAGateway(t *testing.T) {
 		t.Error(refused)
 	} else {
 		wantAnswer(t, ws, "initialize", obj{"clientName": "console", "resumeSessionId": c.sessionID}, "-32600 unknown session id "+c.sessionID)
+	}
+}
+
+// TestConsoleOIDC: people log in by a provider, and have an identity of their own. Nothing in a request says where the browser goes afterwards.
+func TestConsoleOIDC(t *testing.T) {
+	t.Parallel()
+	p, k := testoidc.New(t), newKeyring(t)
+	k.file("client", testoidc.Secret)
+	k.file("roles", "oidc:erin observes alice\n")
+	flags := []string{"--console-oidc-issuer", p.URL, "--console-oidc-client-id", testoidc.ClientID, "--console-oidc-client-secret-file", k.path("client"), "--console-oidc-allow", "groups=troupe"}
+	s := startServer(t, append(flags, "--console", "--auth-token-file", k.path("tokens"), "--auth-roles-file", k.path("roles"))...)
+	b := newTab(t, s.url)
+	if got := b.me(); got != `{"auth":true,"identity":null,"oidc":true}` {
+		t.Errorf("before the login: %s", got)
+	}
+	begin := func(b *tab, query string) (back string) {
+		t.Helper()
+		resp, body := b.do("GET", "/console/oidc"+query, "", nil)
+		if resp.StatusCode != 302 || !strings.HasPrefix(resp.Header.Get("Location"), p.URL+"/authorize?") {
+			t.Fatalf("%s %s, to %s", resp.Status, body, resp.Header.Get("Location"))
+		}
+		if c := resp.Cookies()[0]; !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.MaxAge <= 0 {
+			t.Errorf("the cookie of the attempt: %s", c)
+		}
+		back, ok := strings.CutPrefix(p.Authorize(resp.Header.Get("Location")), b.url)
+		if !ok {
+			t.Fatalf("the browser comes back to %s", back)
+		}
+		return back
+	}
+	back := begin(b, "?next=https://evil.example&redirect_uri=https://evil.example")
+	if resp, body := newTab(t, s.url).do("GET", back, "", nil); resp.StatusCode != 401 || len(resp.Header.Values("Set-Cookie")) != 1 {
+		t.Errorf("another browser comes back: %s %s", resp.Status, body)
+	}
+	resp, body := b.do("GET", back+"&next=https://evil.example", "", nil)
+	if resp.StatusCode != 302 || resp.Header.Get("Location") != "/console/" || len(b.cookies) != 1 {
+		t.Fatalf("the login: %s %s, to %q, cookies %v", resp.Status, body, resp.Header.Get("Location"), b.cookies)
+	}
+	if got := b.me(); got != `{"auth":true,"identity":"oidc:erin","oidc":true}` {
+		t.Errorf("after the login: %s", got)
+	}
+	alice := s.as("token-of-alice-in-plain", nil)
+	if list := sessionsOf(b.mustDial(nil)); list[alice.sessionID] == "" {
+		t.Errorf("the role of erin does not count: %v", list)
+	}
+	if resp, _ := b.do("GET", back, "", nil); resp.StatusCode != 401 {
+		t.Errorf("the same answer again: %s", resp.Status)
+	}
+	p.Change(obj{"groups": []string{"guests"}})
+	stranger := newTab(t, s.url)
+	if resp, body := stranger.do("GET", begin(stranger, ""), "", nil); resp.StatusCode != 401 || !strings.Contains(body, "may not log in here") || len(stranger.cookies) > 0 {
+		t.Errorf("somebody else: %s %s, cookies %v", resp.Status, body, stranger.cookies)
+	}
+	p.Sick(true)
+	sick := newTab(t, s.url)
+	sick.cookies = maps.Clone(b.cookies)
+	if got := sick.me(); got != `{"auth":true,"identity":"oidc:erin","oidc":true}` {
+		t.Errorf("without the provider: %s", got)
+	}
+	if status := b.login("token-of-alice-in-plain"); status != 204 {
+		t.Errorf("a token beside the provider: %d", status)
+	}
+	// Another client secret ends all logins.
+	k.file("client", "another-secret-of-the-client")
+	other := startServer(t, append(flags, "--console")...)
+	b = newTab(t, other.url)
+	for name, value := range sick.cookies {
+		b.cookies[strings.Replace(name, sick.url[strings.LastIndexByte(sick.url, ':')+1:], b.url[strings.LastIndexByte(b.url, ':')+1:], 1)] = value
+	}
+	if got := b.me(); got != `{"auth":true,"identity":null,"oidc":true}` {
+		t.Errorf("with another secret: %s", got)
+	}
+	for says, args := range map[string][]string{
+		"is for a server with --console": flags,
+		"need --console-oidc-issuer":     {"--console", "--console-oidc-client-id", "x"},
+		"needs --console-oidc-allow":     append(flags[:6:6], "--console"),
+	} {
+		if p := startTroupe(t, nil, append([]string{"serve"}, args...)...); p.exitCode() == 0 || !strings.Contains(p.stderr.String(), says) {
+			t.Errorf("%v: %s", args, p.stderr)
+		}
 	}
 }

@@ -27,6 +27,7 @@ type Pages struct {
 type Caller struct {
 	Peer   string               // as of About
 	Remote string               // the address, for logs
+	Origin string               // of the pages at the host of the request
 	Own    bool                 // a page of the server's own origin sends the request
 	TLS    *tls.ConnectionState // nil: no TLS
 	UID    *uint32              // the user at the other end of a unix socket; nil: unknown
@@ -38,12 +39,19 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	c := r.Context().Value(wireKey{}).(wire)
-	if c.tlsState() == nil && !isAddress(r.Host) && !slices.ContainsFunc(h.origins, func(o string) bool { return strings.HasSuffix(o, "://"+r.Host) }) {
+	origin := "http://" + r.Host
+	named := slices.IndexFunc(h.origins, func(o string) bool { return strings.HasSuffix(o, "://"+r.Host) })
+	switch {
+	case named >= 0:
+		origin = h.origins[named]
+	case c.tlsState() != nil:
+		origin = "https://" + r.Host
+	case !isAddress(r.Host):
 		h.refused(ByOrigin, r.RemoteAddr, "host not allowed: "+r.Host)
 		http.Error(w, fmt.Sprintf("this server does not know that %q is its name: open the page by its IP address, or start the server with --allow-origin and the origin that browsers see, such as https://%[1]s", r.Host), http.StatusForbidden)
 		return true
 	}
-	from := Caller{Peer: c.state().visitor.peer(), Remote: name(c), Own: h.own(r), TLS: c.tlsState()}
+	from := Caller{Peer: c.state().visitor.peer(), Remote: name(c), Origin: origin, Own: h.own(r), TLS: c.tlsState()}
 	if uid, ok := userOf(c); ok {
 		from.UID = &uid
 	}

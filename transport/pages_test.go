@@ -24,6 +24,7 @@ func pages() *Pages {
 				w.Header().Set("X-Own", "yes")
 			}
 			w.Header().Set("X-Peer", from.Peer)
+			w.Header().Set("X-Origin", from.Origin)
 			return true
 		},
 		Token: func(r *http.Request) string { return r.Header.Get("X-Token") },
@@ -125,6 +126,13 @@ func TestPagesOfHosts(t *testing.T) {
 		if c.path == "/page/" && c.status == 200 && resp.Header.Get("X-Peer") != "127.0.0.1" {
 			t.Errorf("the peer is %q", resp.Header.Get("X-Peer"))
 		}
+		origin := "http://" + c.host
+		if c.host == "build.example.org" {
+			origin = "https://build.example.org"
+		}
+		if got := resp.Header.Get("X-Origin"); c.status == 200 && c.path != "/healthz" && got != origin {
+			t.Errorf("at %s the origin is %q", c.host, got)
+		}
 	}
 }
 
@@ -196,7 +204,7 @@ func TestOwnOriginInTLS(t *testing.T) {
 		}
 	}
 	resp, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: pair.client, DisableKeepAlives: true}}).Get("https://" + at + "/page/")
-	if err != nil || resp.StatusCode != 200 {
+	if err != nil || resp.StatusCode != 200 || resp.Header.Get("X-Origin") != "https://"+at {
 		t.Errorf("%v, %v", resp, err)
 	} else {
 		resp.Body.Close()

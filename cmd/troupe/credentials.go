@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/webconsole/sso"
 	"github.com/b6f6fdd7/troupe/internal/share"
 	"github.com/b6f6fdd7/troupe/transport/auth"
 )
@@ -27,6 +28,8 @@ type credentialFlags struct {
 	maxShareTime time.Duration
 	tls          auth.TLSFiles
 	certificates string
+	oidc         sso.Options
+	provider     *sso.Provider // by open; nil: there is none
 
 	peer peerFlags
 }
@@ -45,7 +48,7 @@ const (
 // files returns the files with secrets, and the files that say whom the server trusts. The certificate is neither: programs may
 // need it to connect.
 func (c *credentialFlags) files() []string {
-	return []string{c.tokens, c.jwtKeys, c.jwtSecret, c.roles, c.tls.Key, c.tls.ClientCAs, c.peer.tokenFile, c.peer.secretFile}
+	return []string{c.tokens, c.jwtKeys, c.jwtSecret, c.roles, c.tls.Key, c.tls.ClientCAs, c.peer.tokenFile, c.peer.secretFile, c.oidc.SecretFile}
 }
 
 // open returns the door and the TLS configuration of the flags. Both may be nil.
@@ -99,7 +102,7 @@ func (c *credentialFlags) open(listen string, log *slog.Logger) (*auth.Door, *tl
 // warnOfOthers logs which files of the flags other users of the machine can read or change. The server takes them:
 // on some machines every file has such a mode.
 func (c *credentialFlags) warnOfOthers(log *slog.Logger) {
-	for _, path := range []string{c.tokens, c.jwtSecret, c.tls.Key, c.peer.tokenFile, c.peer.secretFile} {
+	for _, path := range []string{c.tokens, c.jwtSecret, c.tls.Key, c.peer.tokenFile, c.peer.secretFile, c.oidc.SecretFile} {
 		if target.OthersMay(0o006, path) {
 			log.Warn("other users of this machine can use the secrets of a file: chmod o= FILE", "file", path)
 		}
@@ -138,6 +141,14 @@ func (c *credentialFlags) checkers() (all []auth.Checker, err error) {
 	}
 	if c.jwt.Skew < 0 {
 		return nil, fmt.Errorf("--auth-jwt-skew %v cannot be negative", c.jwt.Skew)
+	}
+	if c.oidc.Issuer != "" {
+		if c.provider, err = sso.Open(c.oidc); err != nil {
+			return nil, err
+		}
+		all = append(all, c.provider)
+	} else if c.oidc.ClientID != "" || c.oidc.SecretFile != "" || len(c.oidc.Allow) > 0 || len(c.oidc.Scopes) > 0 {
+		return nil, errors.New("--console-oidc-client-id, --console-oidc-client-secret-file, --console-oidc-allow and --console-oidc-scope need --console-oidc-issuer")
 	}
 	peer, err := c.peer.checker()
 	if peer != nil {

@@ -163,6 +163,9 @@ func (o *serveOptions) check() error {
 	if o.console && (o.stdio() || o.framing == "length") {
 		return errors.New("--console is for a server of websockets: it is a page for browsers, which speak neither to stdio nor in length-prefixed frames")
 	}
+	if o.credentials.oidc.Issuer != "" && !o.console {
+		return errors.New("--console-oidc-issuer is for a server with --console")
+	}
 	switch {
 	case o.exitWhenIdle < 0 || o.exitWhenIdle > 0 && o.exitWhenIdle < time.Millisecond:
 		return fmt.Errorf("--exit-when-idle %v: choose 1ms or more, or 0 to serve until a signal comes", o.exitWhenIdle)
@@ -323,10 +326,14 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 	memory := func() transport.Memory { return troupe.Memory() }
 	var pages *transport.Pages
 	if o.console {
-		pages = webconsole.New(webconsole.Options{Door: door, Refused: func(remote, reason string) {
-			log.Info("refused a browser", "remote", remote, "reason", reason)
-			refused(transport.ByCredential, remote, reason)
-		}})
+		pages = webconsole.New(webconsole.Options{
+			Door: door, SSO: o.credentials.provider,
+			Refused: func(remote, reason string) {
+				log.Info("refused a browser", "remote", remote, "reason", reason)
+				refused(transport.ByCredential, remote, reason)
+			},
+			Failed: func(what string, err error) { log.Error("nobody can log in", "by", what, "err", err) },
+		})
 	}
 	node, err := o.cluster.open(o, held, log, func() map[string]int {
 		if server == nil {

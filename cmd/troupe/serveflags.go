@@ -79,6 +79,12 @@ func (o *serveOptions) sections() (all []settings.Section) {
 	f.StringVar(&o.credentials.certificates, "tls-client-name", "cn", "which `name` in a client certificate counts: cn, dns, uri or email")
 	f.BoolVar(&o.credentials.unixUsers, "auth-unix-users", false, "accept every user that can open the unix socket, by the user's number")
 	f.StringVar(&o.credentials.roles, "auth-roles-file", "", "what identities may do beyond their own sessions: lines of `FILE` are NAME operator, or NAME observes NAME …. The file is read at each connection")
+	f.StringVar(&o.credentials.oidc.Issuer, "console-oidc-issuer", "", "let people log in at the web console by the provider of OpenID Connect at this `URL`. An identity is oidc: and the subject. The provider must know the address https://…/console/oidc/callback")
+	f.StringVar(&o.credentials.oidc.ClientID, "console-oidc-client-id", "", "the `id` of this server at the provider")
+	f.StringVar(&o.credentials.oidc.SecretFile, "console-oidc-client-secret-file", "", "`FILE` with the client secret. With another secret, all logins end")
+	f.StringArrayVar(&o.credentials.oidc.Allow, "console-oidc-allow", nil, "who may log in: people with this `CLAIM=VALUE` in the ID token, such as groups=troupe; sub=*: everybody whom the provider knows. May be repeated; one is enough")
+	f.StringArrayVar(&o.credentials.oidc.Scopes, "console-oidc-scope", nil, "ask the provider for this `scope`, too, such as groups; may be repeated")
+	f.DurationVar(&o.credentials.oidc.Lasts, "console-oidc-lasts", 12*time.Hour, "how long a login lasts, whatever the provider says meanwhile")
 	f.DurationVar(&o.credentials.maxShareTime, "max-share-time", 7*24*time.Hour, "how long the owner of a session may let others in by a token (troupe sessions share); 0: not at all. Only for servers that ask for credentials")
 
 	f = section("What identities may do")

@@ -3,6 +3,7 @@
 //
 //   - console.go: the requests below /console/
 //   - login.go: the cookie
+//   - oidc.go, sso: the login by a provider of OIDC
 //   - files.go: the files of the page, in dist
 //   - page: the sources of the page; pack builds dist from them
 package webconsole
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/webconsole/sso"
 	"github.com/b6f6fdd7/troupe/transport"
 	"github.com/b6f6fdd7/troupe/transport/auth"
 )
@@ -28,8 +30,12 @@ type Options struct {
 	Door *auth.Door
 	// Exchange returns the credential of a browser for the token of a login. Errors are as of an auth.Checker. Nil: the browser keeps the token.
 	Exchange func(token string) (credential string, err error)
+	// SSO logs people in by a provider of OIDC; its tokens are the door's to check. Nil: there is none.
+	SSO *sso.Provider
 	// Refused is called for each wrong credential. Any goroutine may call Refused, which must not block.
 	Refused func(remote, reason string)
+	// Failed is called when a provider of OIDC cannot be asked. Needed with SSO, and as Refused.
+	Failed func(what string, err error)
 }
 
 // New returns the pages of a console.
@@ -40,8 +46,8 @@ func New(o Options) *transport.Pages {
 
 type console struct {
 	Options
-	files   map[string]file // by their paths below Path
-	guesses guesses
+	files map[string]file // by their paths below Path
+	wrong guesses         // logins
 }
 
 // headers are part of each answer. The page loads only files of this server, runs no inline script, and is shown in no frame.
@@ -82,6 +88,10 @@ func (c *console) serve(w http.ResponseWriter, r *http.Request, from transport.C
 		c.logout(w, r, from)
 	case name == "me":
 		c.me(w, r, from)
+	case name == oidcPath && c.SSO != nil:
+		c.beginOIDC(w, r, from)
+	case name == oidcBack && c.SSO != nil:
+		c.finishOIDC(w, r, from)
 	default:
 		c.file(w, r, name)
 	}

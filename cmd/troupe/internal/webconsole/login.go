@@ -110,9 +110,7 @@ func (c *console) login(w http.ResponseWriter, r *http.Request, from transport.C
 		http.Error(w, `a login is JSON: {"token": "…"}`, http.StatusBadRequest)
 		return
 	}
-	if wait := c.guesses.begin(from.Peer, time.Now()); wait > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-		http.Error(w, "too many wrong logins came from this address: try again later", http.StatusTooManyRequests)
+	if c.guesses(w, from) {
 		return
 	}
 	credential := strings.TrimSpace(asked.Token)
@@ -129,17 +127,27 @@ func (c *console) login(w http.ResponseWriter, r *http.Request, from transport.C
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
 	case err != nil:
-		c.guesses.right(from.Peer)
+		c.wrong.right(from.Peer)
 		unable(w)
 		return
 	}
-	c.guesses.right(from.Peer)
+	c.wrong.right(from.Peer)
 	if len(credential) > maxCredential {
 		http.Error(w, fmt.Sprintf("browsers keep no token of %d bytes: the limit is %d", len(credential), maxCredential), http.StatusRequestEntityTooLarge)
 		return
 	}
 	setCookie(w, r, credential, isSecure(r))
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// guesses reports whether too many wrong logins came from an address, and answers then. Otherwise the login counts as wrong, until c.wrong.right.
+func (c *console) guesses(w http.ResponseWriter, from transport.Caller) bool {
+	wait := c.wrong.begin(from.Peer, time.Now())
+	if wait > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+		http.Error(w, "too many wrong logins came from this address: try again later", http.StatusTooManyRequests)
+	}
+	return wait > 0
 }
 
 // unable answers while the server cannot check credentials, such as without its file of tokens.
@@ -166,7 +174,7 @@ func (c *console) me(w http.ResponseWriter, r *http.Request, from transport.Call
 		Auth     bool    `json:"auth"` // the server asks for credentials
 		Identity *string `json:"identity"`
 		OIDC     bool    `json:"oidc"`
-	}{Auth: c.Door != nil}
+	}{Auth: c.Door != nil, OIDC: c.SSO != nil}
 	if c.Door != nil {
 		id, err := c.known(w, r, from)
 		switch _, refused := errors.AsType[*auth.Refusal](err); {

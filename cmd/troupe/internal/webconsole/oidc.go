@@ -1,0 +1,71 @@
+package webconsole
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/webconsole/sso"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+const (
+	oidcPath = "oidc"          // begins a login
+	oidcBack = "oidc/callback" // ends a login: the provider sends the browser back here
+	// oidcTime is how long a person may take at the provider.
+	oidcTime = 10 * time.Minute
+)
+
+// attemptCookie returns the cookie of a login that has begun. SameSite=Lax: the browser also sends this cookie when the provider leads the browser
+// back.
+func attemptCookie(r *http.Request, from transport.Caller, value string) *http.Cookie {
+	secure := from.Origin[:5] == "https"
+	return &http.Cookie{Name: cookieName(r.Host, secure) + "-oidc", Value: value, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode, MaxAge: int(oidcTime.Seconds())}
+}
+
+// beginOIDC sends a browser to the provider.
+func (c *console) beginOIDC(w http.ResponseWriter, r *http.Request, from transport.Caller) {
+	w.Header().Set("Cache-Control", "no-store")
+	address, kept, err := c.SSO.Begin(r.Context(), from.Origin+Path+oidcBack)
+	if err != nil {
+		c.Failed("OIDC", err)
+		unable(w)
+		return
+	}
+	http.SetCookie(w, attemptCookie(r, from, kept))
+	http.Redirect(w, r, address, http.StatusFound)
+}
+
+// finishOIDC gives the browser its credential, and sends it to the console: nothing in the request says to where.
+func (c *console) finishOIDC(w http.ResponseWriter, r *http.Request, from transport.Caller) {
+	w.Header().Set("Cache-Control", "no-store")
+	if c.guesses(w, from) {
+		return
+	}
+	cookie, kept := attemptCookie(r, from, ""), ""
+	if all := r.CookiesNamed(cookie.Name); len(all) == 1 {
+		kept = all[0].Value
+	}
+	cookie.MaxAge = -1
+	http.SetCookie(w, cookie)
+	credential, err := c.SSO.Finish(r.Context(), from.Origin+Path+oidcBack, kept, r.URL.Query())
+	if err == nil {
+		_, err = c.identify(r, from, credential)
+	}
+	if refused, ok := errors.AsType[*sso.Refused](err); ok {
+		c.Refused(from.Remote, "OIDC: "+refused.Text)
+		http.Error(w, refused.Text, http.StatusUnauthorized)
+		return
+	}
+	c.wrong.right(from.Peer)
+	switch {
+	case err != nil:
+		c.Failed("OIDC", err)
+		unable(w)
+	case len(credential) > maxCredential:
+		http.Error(w, "the login has too many roles for a cookie", http.StatusRequestEntityTooLarge)
+	default:
+		setCookie(w, r, credential, cookie.Secure)
+		http.Redirect(w, r, Path, http.StatusFound)
+	}
+}
