@@ -18,6 +18,7 @@ type language struct {
 
 var languages = []language{
 	{"clients/typescript/src/wire.ts", typescript},
+	{"clients/python/src/troupe/wire.py", python},
 }
 
 func main() {

@@ -1,0 +1,79 @@
+"""Whatever the network does, each event comes once, a program gets each byte once, and a request is done once."""
+
+import asyncio
+
+import pytest
+import troupe
+from cutter import Cutter
+
+COUNT = 40
+SCRIPT = "i=0; while [ $i -lt %d ]; do i=$((i+1)); echo line $i; done; echo end >&2; exit 7" % COUNT
+
+
+async def scenario(url, json):
+    """Runs a program that counts and one that echoes. Returns what went wrong."""
+    async with troupe.connect(url, json=json, dead_after=0) as client:
+        # The program counts itself: started twice, it would say so.
+        count = await client.start(["sh", "-c", SCRIPT])
+        echo = await client.start(["cat"], stdin=True)
+        read = asyncio.ensure_future(echo.stdout.read())
+        lines = [b"input %d\n" % i for i in range(12)]
+        for line in lines:
+            await echo.write(line)
+        await echo.close_stdin()
+        events = [event async for event in count]
+        status = await count.wait()
+        echoed = await read
+        started = [p["processId"] for p in await client.processes()]
+        await client.close_session()
+    seqs = [event.seq for event in events]
+    assert seqs == list(range(1, len(seqs) + 1))
+    assert b"".join(e.data for e in events if isinstance(e, troupe.Output) and e.stream == "stdout") == b"".join(
+        b"line %d\n" % i for i in range(1, COUNT + 1)
+    )
+    assert b"".join(e.data for e in events if isinstance(e, troupe.Output) and e.stream == "stderr") == b"end\n"
+    assert [type(e) for e in events[-2:]] == [troupe.Exited, troupe.Closed]
+    assert status["exitCode"] == 7
+    assert echoed == b"".join(lines)
+    assert sorted(started) == sorted([count.id, echo.id])
+
+
+@pytest.mark.parametrize("json", [True, False], ids=["json", "msgpack"])
+@pytest.mark.parametrize("direction", ["up", "down"])
+@pytest.mark.parametrize("how", ["before", "after", "within"])
+async def test_cut_at_each_message(server, json, direction, how):
+    """A connection is cut at one message, at each in turn, until a run has no such message."""
+    at = 0
+    while True:
+        at += 1
+        async with Cutter(server.url, lambda n, way, k: how if (n, way, k) == (1, direction, at) else None) as cutter:
+            await scenario(cutter.url, json)
+            if not cutter.cuts:
+                break
+    assert at > 10
+
+
+@pytest.mark.parametrize("every", [4, 7])
+async def test_cuts_all_along(server, every):
+    """Each connection is cut after a few messages of the server."""
+    hows = ["before", "after", "within"]
+
+    def plan(connection, direction, message):
+        # The first two messages of a connection, up to initialized, always pass: otherwise a session may never begin.
+        return hows[connection % 3] if direction == "down" and message == every + connection % 3 else None
+
+    async with Cutter(server.url, plan) as cutter:
+        await scenario(cutter.url, False)
+        assert cutter.cuts >= 3
+
+
+async def test_start_is_done_once(server, tmp_path):
+    """A start whose answer is lost starts one program."""
+    mark = tmp_path / "mark"
+    async with Cutter(server.url, lambda n, way, k: "before" if (n, way) == (1, "down") and k == 2 else None) as cutter:
+        async with troupe.connect(cutter.url) as client:
+            process = await client.start(["sh", "-c", "echo x >> '%s'" % mark])
+            assert (await process.wait())["exitCode"] == 0
+            assert cutter.cuts == 1
+            await client.close_session()
+    assert mark.read_text() == "x\n"
