@@ -946,7 +946,10 @@ class Client(wire.Calls):
         process = self._register(process_id, None, False)
         process._lossy = process._lossy and not hold
         process._hold, process._instance = hold, instance
-        process._attached = process._restarts = True
+        process._retention = 0  # unknown
+        if not process._lossy:
+            process._most = self._hello.get("limits", {}).get("maxRetentionBytes", 0)
+        process._restarts = True
         process._last = process._acked = after
         process._unnamed = True
         try:

@@ -61,8 +61,9 @@ class Files:
         return cast(List[wire.FsEntry], (await self._do("fs/list", path))["entries"])
 
     async def walk(self, path: Path, options: Optional[wire.FsWalkOptions] = None) -> wire.FsWalkResult:
-        """Lists the files and directories below a directory in a single call, within bounds."""
-        return cast(wire.FsWalkResult, await self._do("fs/walk", path, options=options or {}))
+        """Lists the files and directories below a directory in a single call, within bounds: by default the most that a server allows."""
+        most: wire.FsWalkOptions = {"maxDepth": 64, "maxDirectories": 10_000, "maxEntries": 50_000}
+        return cast(wire.FsWalkResult, await self._do("fs/walk", path, options=options or most))
 
     # Read.
 

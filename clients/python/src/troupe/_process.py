@@ -125,7 +125,7 @@ class Process:
         self._hold = False
         self._instance = ""
         self._restarts = False
-        self._attached = False
+        self._most = 0
 
         self._started = False  # the server has confirmed the process
         self._unnamed = False  # the events on this connection may be those of another process, or from the middle: none counts
@@ -378,7 +378,7 @@ class Process:
 
     def most(self) -> int:
         """Returns how many bytes may wait here. A program that loses nothing stays far below, because the server waits."""
-        return max(MIN_QUEUE, 2 * min(self._retention, 1 << 40))
+        return max(MIN_QUEUE, 2 * self._retention, self._most)
 
     def queued(self) -> int:
         return sum(lane.size for lane in self._lanes)

@@ -483,9 +483,18 @@ async def _copy_out(reader: Reader, fd: int) -> None:
                 reader.took(len(some))
             except GapError as error:
                 os.write(2, ("troupe: %s\n" % error).encode())
-    except (OSError, TroupeError):
-        while await reader.read(PIECE):  # nobody takes it: the program need not wait
+    except TroupeError:
+        return  # wait says why
+    except OSError:  # nobody takes it: the program need not wait
+        await _read_all(reader)
+
+
+async def _read_all(reader: Reader) -> None:
+    try:
+        while await reader.read(PIECE):
             pass
+    except TroupeError:
+        pass
 
 
 def run(
