@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 class Cutter:
     """Joins clients with a server. plan(connection, direction, message) says what becomes of a message: None passes it on, "before" cuts
-    in place of the message, "after" cuts once it was passed on, "within" passes on a half. Numbers count from 1; direction is up or down.
+    in place of the message, "after" cuts once it was passed on, "within" passes on a half, "reset" cuts at once, so earlier messages may be
+    lost, too. Numbers count from 1; direction is up or down.
     """
 
     def __init__(self, url, plan):
@@ -67,16 +68,17 @@ class Cutter:
                     does = self._plan(connection, direction, message)
                 if does == "within":
                     writer.write(frame[: len(frame) // 2])
-                elif does != "before":
+                elif does in (None, "after"):
                     writer.write(frame)
                 await writer.drain()
                 if does is not None:
                     self.cuts += 1
-                    if does != "before":
+                    if does != "reset":
                         writer.transport.set_write_buffer_limits(0)
                         await writer.drain()  # what was passed on has left
-                        writer.close()
-                        await asyncio.sleep(0.01)
+                        writer.write_eof()
+                        while await reader.read(65536):  # until the one that has seen the end closes its side
+                            pass
                     return
         except (OSError, asyncio.IncompleteReadError):
             pass

@@ -40,7 +40,7 @@ async def scenario(url, json):
 
 @pytest.mark.parametrize("json", [True, False], ids=["json", "msgpack"])
 @pytest.mark.parametrize("direction", ["up", "down"])
-@pytest.mark.parametrize("how", ["before", "after", "within"])
+@pytest.mark.parametrize("how", ["before", "after", "within", "reset"])
 async def test_cut_at_each_message(server, json, direction, how):
     """A connection is cut at one message, at each in turn, until a run has no such message."""
     at = 0
@@ -77,3 +77,35 @@ async def test_start_is_done_once(server, tmp_path):
             assert cutter.cuts == 1
             await client.close_session()
     assert mark.read_text() == "x\n"
+
+
+async def test_ended_program_is_not_sent_again(server):
+    """A cut loses the acknowledgement of a program that has ended. The next connection has nothing of the program, and acknowledges it."""
+    messages = []
+
+    def plan(connection, direction, message):
+        messages.append((connection, direction))
+        return "before" if (connection, direction, message) == (1, "up", 4) else None
+
+    async with Cutter(server.url, plan) as cutter, troupe.connect(cutter.url) as client:
+        process = await client.start(["sh", "-c", "echo one; echo two"])
+        assert len([event async for event in process]) >= 3
+        await client.processes()
+        assert messages.count((2, "down")) == 2  # the answers to initialize and process/list
+        (info,) = await client.processes()
+        assert info["unackedBytes"] == 0
+        await client.processes()
+        assert not client._over and not client._last_acks
+        await client.close_session()
+
+
+async def test_id_of_an_ended_program_is_used_again(server):
+    """The server refuses to resume, because another process has the id of one that has ended for this client: it goes on without."""
+    async with troupe.connect(server.url) as client:
+        process = await client.start(["sh", "-c", "echo one; echo two"])
+        last = [event async for event in process][-1].seq
+        client._over[process.id] = last + 100  # as if the id had another process, with fewer events
+        client._link.abort()
+        await client.processes()
+        assert client._link_n == 2 and not client._over
+        await client.close_session()

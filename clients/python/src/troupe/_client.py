@@ -57,6 +57,8 @@ ATTEMPT_TIMEOUT = 10.0
 SHORT_TIMEOUT = 3.0
 #: How many cuts the first connection takes.
 FIRST_CUTS = 3
+#: How many closed processes are remembered until the server has their acknowledgement.
+MOST_OVER = 10_000
 ACK_EVERY = 64 << 10
 ACK_AFTER = 0.02
 #: How long the last messages of the server may still be read after the server has closed its side.
@@ -207,6 +209,9 @@ class Client(wire.Calls):
         self._acks: Dict[str, int] = {}
         # The acknowledgements of closed processes that a cut may yet lose: seq, and the call whose answer shows that it has come.
         self._last_acks: Dict[str, Tuple[int, int]] = {}
+        # The last seq of closed processes whose acknowledgement may not have come yet: of those that resumeFrom does not name, the
+        # server would send everything again.
+        self._over: Dict[str, int] = {}
         self._ack_bytes = 0
         self._ack_due = False
         self._ack_timer: Optional[asyncio.TimerHandle] = None
@@ -342,9 +347,17 @@ class Client(wire.Calls):
             return ClosedError("the session was closed")
         if self._evicted is not None:
             return self._evicted
-        final = _final(lost)
+        final = self._final(lost)
         if final is None and self._o.reconnect_for < 0:
             return ConnectError("the connection was lost: %s" % lost)
+        return final
+
+    def _final(self, lost: BaseException) -> Optional[BaseException]:
+        """Returns why another connection is pointless; None: it is not."""
+        final = _final(lost)
+        if isinstance(final, ProcessGoneError) and self._over:
+            self._over.clear()  # perhaps another process has the id of one of these by now
+            return None
         return final
 
     def _end(self, error: BaseException) -> None:
@@ -382,8 +395,9 @@ class Client(wire.Calls):
                     raise
                 error = why
             except TroupeError as why:
-                if _final(why) is not None:
-                    raise cast(BaseException, _final(why))
+                final = self._final(why)
+                if final is not None:
+                    raise final
                 error = why
 
     async def _connect(self, timeout: float) -> _link.Link:
@@ -459,7 +473,7 @@ class Client(wire.Calls):
                 params["session"] = self._o.new_session
             if self._o.placement is not None:
                 params["placement"] = self._o.placement
-        resume: Dict[str, int] = {}
+        resume = dict(self._over)
         for process in self._processes.values():
             if not process._started and process._last > 0:  # of attach: the process may have no such seq
                 continue
@@ -624,6 +638,7 @@ class Client(wire.Calls):
         for process_id, (_, sent) in list(self._last_acks.items()):
             if 0 < sent <= call.n:
                 del self._last_acks[process_id]
+                self._over.pop(process_id, None)
         self._progress = self._progress or not call.once
         if "error" in message:
             call.end(refusal(call.method, message["error"]))
@@ -780,8 +795,13 @@ class Client(wire.Calls):
 
     def forget(self, process: Process) -> None:
         """Ignores the further events of the id of a process."""
-        if self._processes.get(process.id) is process:
-            del self._processes[process.id]
+        if self._processes.get(process.id) is not process:
+            return
+        del self._processes[process.id]
+        if process._closed:
+            self._over[process.id] = process._last
+            if len(self._over) > MOST_OVER:
+                del self._over[next(iter(self._over))]
 
     # Programs.
 
@@ -897,6 +917,7 @@ class Client(wire.Calls):
         # events before the answer.
         process._unnamed = bool(self._hello.get("server", {}).get("name"))
         self._processes[process_id] = process
+        self._over.pop(process_id, None)
         return process
 
     def _params(self, program: Program) -> wire.ProcessStartParams:

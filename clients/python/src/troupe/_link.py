@@ -134,7 +134,8 @@ def cut(error: BaseException) -> bool:
         if isinstance(cause, (ConnectionResetError, BrokenPipeError, EOFError, websockets.exceptions.InvalidMessage)):
             return True
         if isinstance(cause, ConnectionClosed):
-            return closed(cause) is None
+            code = closed(cause)
+            return code is None or code[0] in (1001, 4002)  # the server ends, or takes the connection for broken
         cause = cause.__cause__
     return False
 
