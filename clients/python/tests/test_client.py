@@ -37,11 +37,11 @@ async def test_slow_consumer_slows_its_program_alone(server):
         info = await until(waits)
         retention = client.server["limits"]["retentionBytes"]
         assert info["outputBytes"] <= 2 * retention + 1_000_000
-        assert flood.queued() <= retention + 1_000_000
+        assert flood._queued() <= retention + 1_000_000
         # Others go on meanwhile, with more than the window of the connection.
         done = await client.run(["head", "-c", "20000000", "/dev/zero"])
         assert len(done.stdout) == 20_000_000
-        assert flood.queued() <= retention + 1_000_000
+        assert flood._queued() <= retention + 1_000_000
         # Who consumes goes on where the program was.
         taken = 0
         async for event in events:
@@ -78,9 +78,9 @@ async def test_observer_that_falls_behind(server):
             events = seen.events()
             await events.__anext__()
             out = asyncio.ensure_future(flood.stdout.read())
-            await until(lambda: seen._last > 1 and seen.queued() and flood._last > 300)
+            await until(lambda: seen._last > 1 and seen._queued() and flood._last > 300)
             await until(lambda: _written(flood, 40_000_000))
-            assert seen.queued() <= seen.most() + 300_000
+            assert seen._queued() <= seen._most_queued() + 300_000
             await flood.close_stdin()
             kinds, total = [], 0
             async for event in events:

@@ -107,5 +107,5 @@ async def test_id_of_an_ended_program_is_used_again(server):
         client._over[process.id] = last + 100  # as if the id had another process, with fewer events
         client._link.abort()
         await client.processes()
-        assert client._link_n == 2 and not client._over
+        assert client._link_n >= 2 and not client._over
         await client.close_session()

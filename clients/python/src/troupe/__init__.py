@@ -19,6 +19,7 @@ from ._client import Client, Program, Watch, connect, returncode
 from ._events import Closed, Event, Evicted, Exited, Gap, LinkState, Output, Ready, Restarted
 from ._files import Files
 from ._process import Process, Reader
+from ._version import __version__
 from ._sync import (
     DEVNULL,
     PIPE,
@@ -59,7 +60,6 @@ from .errors import (
     UnsupportedError,
 )
 
-__version__ = "0.1.0"
 
 __all__ = [
     "DEVNULL", "PIPE", "STDOUT",
@@ -68,5 +68,6 @@ __all__ = [
     "LinkState", "NotFoundError", "Output", "PolicyError", "Popen", "Process", "ProcessGoneError", "Program", "Reader", "Ready",
     "RequestError", "Restarted", "SessionGoneError", "StdinClosedError", "SyncClient", "SystemCallError", "TimeoutExpired", "TroupeError",
     "UnauthorizedError", "UnknownProcessError", "UnknownSessionError", "UnsupportedError", "Watch",
+    "__version__",
     "call", "check_call", "check_output", "connect", "errors", "returncode", "run", "wire",
 ]  # fmt: skip

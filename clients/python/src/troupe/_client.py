@@ -220,8 +220,8 @@ class Client(wire.Calls):
         self._tasks: Set["asyncio.Task[Any]"] = set()
         self._watch: Optional["Watch"] = None
         self._attempt_made = Signal()
-        #: Fires when there is room again for the output of a process. For the reader.
-        self.room = Signal()
+        # Fires when there is room again for the output of a process. For the reader.
+        self._room = Signal()
         self._stated = Signal()
         #: How the connection is.
         self.state = LinkState("lost")
@@ -251,7 +251,7 @@ class Client(wire.Calls):
         self._closing = True
         try:
             for process in list(self._processes.values()):
-                process.fail(ClosedError("the session was closed"))
+                process._fail(ClosedError("the session was closed"))
             await self.request("session/close", {})
         except SessionGoneError:
             pass
@@ -296,7 +296,7 @@ class Client(wire.Calls):
 
     # The link.
 
-    async def open(self) -> None:
+    async def _open(self) -> None:
         """Opens or resumes the session. For connect."""
         link = await self._first()
         self._runner = asyncio.ensure_future(self._run(link))
@@ -365,7 +365,7 @@ class Client(wire.Calls):
         self._error = ClosedError("the session was closed") if self._closing else error
         calls, self._pending = list(self._pending.values()), {}
         for process in list(self._processes.values()):
-            process.fail(self._error)
+            process._fail(self._error)
         if self._watch is not None:
             self._watch._fail(self._error)
         for call in calls:
@@ -477,7 +477,7 @@ class Client(wire.Calls):
         for process in self._processes.values():
             if not process._started and process._last > 0:  # of attach: the process may have no such seq
                 continue
-            if process.named():  # resumeFrom would take any process with the id
+            if process._named():  # resumeFrom would take any process with the id
                 process._unnamed = True
                 continue
             resume[process.id] = process._last
@@ -535,7 +535,7 @@ class Client(wire.Calls):
                 continue
             if process._acked > 0:
                 self._acks[process.id] = process._acked
-            if process.named():
+            if process._named():
                 again.append(self._subscription(process))
             else:
                 held.append(process)
@@ -564,10 +564,10 @@ class Client(wire.Calls):
             if process._closed:
                 continue
             if process.id in known:
-                process.compare(known[process.id])
+                process._compare(known[process.id])
             else:
-                process.fail(ProcessGoneError("the server does not hold process %s any more" % process.id))
-                self.forget(process)
+                process._fail(ProcessGoneError("the server does not hold process %s any more" % process.id))
+                self._forget(process)
 
     def _detach(self) -> None:
         self._link = None
@@ -651,13 +651,13 @@ class Client(wire.Calls):
             process = self._processes.get(n["processId"])
             if process is None:
                 return
-            while not process._lossy and not process._discard and process._failure is None and process.queued() > process.most():
+            while not process._lossy and not process._discard and process._failure is None and process._queued() > process._most_queued():
                 self._away = True  # this server does not wait for acknowledgements, so read no further
-                await self.room.wait()
+                await self._room.wait()
             self._away = False
             if process._unnamed:
                 process._missed = True
-            elif process.take(method, n):
+            elif process._take(method, n):
                 self._progress = True
             return
         if method == "fs/missingChanged":
@@ -704,7 +704,7 @@ class Client(wire.Calls):
 
     # Requests.
 
-    def random(self) -> str:
+    def _random(self) -> str:
         """Returns a name of 128 random bits, for startToken, writeId and requestId."""
         return secrets.token_hex(16)
 
@@ -713,20 +713,20 @@ class Client(wire.Calls):
 
         For a request that changes something, set a requestId, a startToken or a writeId, so that the server does it once.
         """
-        return await self.answer(self.send(method, params))
+        return await self._answer(self._send(method, params))
 
-    async def answer(self, call: Call) -> Any:
+    async def _answer(self, call: Call) -> Any:
         """Waits for the answer to a request. If the wait is cancelled, the request is taken back, if it is not sent."""
         try:
             return await call.future
         finally:
-            self.leave(call)
+            self._leave(call)
 
-    def send(self, method: str, params: Optional[Mapping[str, Any]] = None) -> Call:
+    def _send(self, method: str, params: Optional[Mapping[str, Any]] = None) -> Call:
         """Sends a request, and returns it."""
-        return self.queue(Call(method, params))
+        return self._queue(Call(method, params))
 
-    def queue(self, call: Call) -> Call:
+    def _queue(self, call: Call) -> Call:
         """Queues a request after every earlier one. The future of the request has its result."""
         error = self._error
         if error is None and self._closing and call.method != "session/close":
@@ -747,7 +747,7 @@ class Client(wire.Calls):
         call.n, call.sent = self._next, False
         self._pending[call.n] = call
 
-    def leave(self, call: Call) -> None:
+    def _leave(self, call: Call) -> None:
         """Nobody waits for a request any more."""
         if call.future.done() and not call.future.cancelled():
             call.future.exception()  # retrieved
@@ -760,7 +760,7 @@ class Client(wire.Calls):
         if not call.sent and call in self._outbound:
             self._outbound.remove(call)
 
-    async def connection(self) -> int:
+    async def _connection(self) -> int:
         """Waits for a connection, and returns its number, for requests about a connection alone."""
         while self._link is None:
             if self._error is not None:
@@ -770,7 +770,7 @@ class Client(wire.Calls):
 
     # Acknowledgements.
 
-    def acknowledge(self, process: Process, seq: int) -> None:
+    def _acknowledge(self, process: Process, seq: int) -> None:
         """Says that everything of a process up to a seq was consumed."""
         other = self._processes.get(process.id)
         if other is not None and other is not process or self._error is not None:
@@ -793,7 +793,7 @@ class Client(wire.Calls):
             self._ack_due = True
             self._wake.set()
 
-    def forget(self, process: Process) -> None:
+    def _forget(self, process: Process) -> None:
         """Ignores the further events of the id of a process."""
         if self._processes.get(process.id) is not process:
             return
@@ -827,7 +827,7 @@ class Client(wire.Calls):
         program = args if isinstance(args, Program) else Program(
             args, cwd, env, stdin, tty, id, merge_stderr, timeout, restart, retention, members=members)  # fmt: skip
         params = self._params(program)
-        params["startToken"] = self.random()
+        params["startToken"] = self._random()
         return (await self._start("process/start", params, [params]))[0]
 
     async def start_group(
@@ -841,7 +841,7 @@ class Client(wire.Calls):
     ) -> List[Process]:
         """Starts programs that begin, fail and end together. Each starts when the programs that it depends on are ready."""
         all = [self._params(program) for program in programs]
-        params: wire.GroupStartParams = {"groupId": group_id, "processes": all, "startToken": self.random()}
+        params: wire.GroupStartParams = {"groupId": group_id, "processes": all, "startToken": self._random()}
         if strategy is not None:
             params["strategy"] = strategy
         if intensity is not None:
@@ -852,7 +852,7 @@ class Client(wire.Calls):
 
     async def stop_group(self, group_id: str) -> None:
         """Ends the processes of a group, the last started first, and returns when all have ended."""
-        await self.call("group/stop", {"groupId": group_id, "requestId": self.random()})
+        await self.call("group/stop", {"groupId": group_id, "requestId": self._random()})
 
     async def _start(self, method: str, params: Mapping[str, Any], all: Sequence[wire.ProcessStartParams]) -> List[Process]:
         processes: List[Process] = []
@@ -868,27 +868,27 @@ class Client(wire.Calls):
         def launched(error: Optional[BaseException], _: Any) -> None:
             for process in processes:
                 if error is not None:
-                    process.fail(error)
-                    self.forget(process)
+                    process._fail(error)
+                    self._forget(process)
                     continue
                 process._started = True
                 if process._missed and call.sends > 1:  # an earlier connection has started it, and the events before this answer were its
-                    self.queue(self._subscription(process))
+                    self._queue(self._subscription(process))
                 else:
                     process._unnamed = False
                 if call.left:
-                    self.spawn(self._abandon(process))
+                    self._spawn(self._abandon(process))
 
         call.done = launched
         try:
-            await self.answer(self.queue(call))
+            await self._answer(self._queue(call))
         except asyncio.CancelledError:
             if self._pending.get(call.n) is not call and not call.sends:  # the server never saw it
                 for process in processes:
-                    self.forget(process)
+                    self._forget(process)
             elif self._pending.get(call.n) is not call:  # it was answered in this moment
                 for process in processes:
-                    self.spawn(self._abandon(process))
+                    self._spawn(self._abandon(process))
             raise
         return processes
 
@@ -900,7 +900,7 @@ class Client(wire.Calls):
         except (TroupeError, OSError) as error:
             self._log.info("process %s: %s", process.id, error)
 
-    def spawn(self, work: Any) -> "asyncio.Task[Any]":
+    def _spawn(self, work: Any) -> "asyncio.Task[Any]":
         """Runs a task of the client, until close."""
         task: "asyncio.Task[Any]" = asyncio.ensure_future(work)
         self._tasks.add(task)
@@ -933,7 +933,7 @@ class Client(wire.Calls):
         elif cwd != "~" and not cwd.startswith(("~/", "file:")):
             raise ValueError("the directory %r is relative: pass an absolute path of the server" % cwd)
         params: Dict[str, Any] = {
-            "processId": program.id if program.id is not None else self.random(),
+            "processId": program.id if program.id is not None else self._random(),
             "argv": [os.fspath(arg) for arg in program.args],
             "cwd": cwd,
             "env": dict(program.env or {}),
@@ -974,9 +974,9 @@ class Client(wire.Calls):
         process._last = process._acked = after
         process._unnamed = True
         try:
-            await self.answer(self.queue(self._subscription(process)))
+            await self._answer(self._queue(self._subscription(process)))
         except asyncio.CancelledError:
-            self.forget(process)
+            self._forget(process)
             raise
         return process
 
@@ -991,12 +991,12 @@ class Client(wire.Calls):
 
         def subscribed(error: Optional[BaseException], info: Any) -> None:
             if error is not None:
-                process.fail(error)
-                self.forget(process)
+                process._fail(error)
+                self._forget(process)
                 return
             process._started, process._unnamed = True, False
             process.run = process.run or info.get("run", 0)
-            process.compare(info)
+            process._compare(info)
 
         call.done = subscribed
         return call
@@ -1035,7 +1035,7 @@ class Client(wire.Calls):
             await process.kill()
             raise subprocess.TimeoutExpired(argv, cast(float, timeout)) from None
         except BaseException:
-            self.spawn(self._abandon(process))
+            self._spawn(self._abandon(process))
             raise
         done = subprocess.CompletedProcess(argv, returncode(await process.wait()), out, err)
         if check:
@@ -1070,7 +1070,7 @@ class Client(wire.Calls):
         left: Optional[str] = None,
     ) -> None:
         """Changes the session: its name, how long it lives without a connection, in seconds, and how its owner is about to leave."""
-        params: wire.SessionUpdateParams = {"requestId": self.random()}
+        params: wire.SessionUpdateParams = {"requestId": self._random()}
         if name is not None:
             params["name"] = name
         if detached_ttl is not None:
@@ -1092,7 +1092,7 @@ class Client(wire.Calls):
             raise RuntimeError("this client watches already: close the other watch before")
         watch = self._watch = Watch(self, every)
         try:
-            await self.answer(self.queue(watch._call()))
+            await self._answer(self._queue(watch._call()))
         except BaseException as error:
             watch._fail(error)
             raise
@@ -1148,7 +1148,7 @@ class Watch(AsyncIterator[wire.ServerChangedNotification]):
         self._changed.fire()
         if len(self._pieces) > MOST_PIECES:
             self._pieces.clear()
-            call = self._client.queue(self._call())
+            call = self._client._queue(self._call())
             call.once = True
 
     def _fail(self, error: BaseException) -> None:
@@ -1236,7 +1236,7 @@ class _Connecting:
         if url is None:
             url, own = await _own.address()
         client = Client(url, self._options, own)
-        await client.open()
+        await client._open()
         return client
 
     def __await__(self) -> Generator[Any, None, Client]:
@@ -1277,21 +1277,27 @@ def connect(
 ) -> _Connecting:
     """Connects to a server, and opens a session or resumes one: await it, or use it with async with, which closes the client.
 
-    url: ws://HOST:PORT, wss://HOST:PORT or unix://PATH. None: TROUPE_URL of the environment, or else your own server on this
-        machine, which the program troupe starts if it does not run.
-    token: the bearer token, or a function that returns it before each connection. None: TROUPE_TOKEN of the environment, or the file
-        that TROUPE_TOKEN_FILE names. With the token of a share, leave session out.
-    role: owner; controller: beside the owner, with its rights; observer: sees everything, and changes nothing.
-    session: the id of a session to resume. takeover takes it from the connection that has it; wait_for_owner tries again for so
-        many seconds while another connection owns it.
-    session_name, detached_ttl (seconds without a connection), keep_running, ephemeral and placement are for a new session.
-    ssl: for wss://, with the certificate of this client if it has one.
-    json: asks for JSON also if msgpack is installed, for people who read the traffic.
-    times: asks for Output.at_ms.
-    hold_back: makes an observer or controller read no further while a consumer is behind, in place of losing output.
-    reconnect_for: for how many seconds to try to resume after a cut. Negative: not at all; math.inf: as long as the server has the session.
-    ping_every, dead_after: how often the server is asked for a sign of life, and after what silence the connection counts as lost.
-    on_state is called with each LinkState, on_notification with each notification that is not an event of a process. They must not block.
+    - url: ws://HOST:PORT, wss://HOST:PORT or unix://PATH. None: TROUPE_URL of the environment, or else your own server on this
+      machine, which the program troupe starts if it does not run.
+    - token: the bearer token, or a function that returns it before each connection. None: TROUPE_TOKEN of the environment, or the
+      file that TROUPE_TOKEN_FILE names. With the token of a share, leave session out.
+    - name: the name of the client in the log of the server.
+    - role: owner; controller: beside the owner, with its rights; observer: sees everything, and changes nothing.
+    - session: the id of a session to resume. takeover takes it from the connection that has it. wait_for_owner tries again for so
+      many seconds while another connection owns it.
+    - session_name, detached_ttl (how many seconds the session lives without a connection), keep_running, ephemeral and placement
+      are for a new session: section 3 of docs/PROTOCOL.md.
+    - ssl: for wss://, with the certificate of this client if it has one.
+    - json: asks for JSON also if msgpack is installed, for people who read the traffic.
+    - times: asks for Output.at_ms.
+    - hold_back: makes an observer or controller read no further while a consumer is behind, in place of losing output. Then all
+      else of this client waits for the consumer.
+    - reconnect_for: for how many seconds to try to resume after a cut. Negative: not at all. math.inf: as long as the server has
+      the session.
+    - ping_every, dead_after: how often the server is asked for a sign of life, and after what silence the connection counts as
+      lost, in seconds. 0: never.
+    - on_state is called with each LinkState, on_notification with each notification that is not an event of a process. Neither may
+      block.
     """
     new: wire.SessionOptions = {}
     if session_name is not None:

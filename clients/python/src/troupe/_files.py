@@ -35,9 +35,9 @@ class Files:
 
     async def _twice(self, method: str, params: Dict[str, Any]) -> Tuple[bool, Optional[TroupeError]]:
         """Makes a change. The result says whether it was sent more than once: then the error may be due to the first time."""
-        call = self._client.send(method, params)
+        call = self._client._send(method, params)
         try:
-            await self._client.answer(call)
+            await self._client._answer(call)
         except TroupeError as error:
             return call.sends > 1, error
         return False, None
@@ -100,15 +100,15 @@ class Files:
                 continue
             finally:
                 for call in ahead:
-                    client.leave(call)
+                    client._leave(call)
                 self._close(link, handle)
 
     async def _open(self, path: Path, mode: wire.FsMode) -> Tuple[str, int]:
         """Opens a file. A handle ends with its connection."""
         while True:
-            handle, link = self._client.random()[:16], await self._client.connection()
+            handle, link = self._client._random()[:16], await self._client._connection()
             try:
-                await self._client.answer(self._bound(link, "fs/open", handleId=handle, path=_uri(path), mode=mode))
+                await self._client._answer(self._bound(link, "fs/open", handleId=handle, path=_uri(path), mode=mode))
             except CutError:
                 continue
             except BaseException:
@@ -122,7 +122,7 @@ class Files:
 
         call = Call(method, params)
         call.bound = link
-        return self._client.queue(call)
+        return self._client._queue(call)
 
     def _close(self, link: int, handle: str) -> None:
         """Begins to close a handle. Nobody waits."""
@@ -153,7 +153,7 @@ class Files:
             await self.chmod(path, mode)
             return
         directory, name = posixpath.split(os.fspath(path))
-        temporary = posixpath.join(directory, ".%s.troupe-%s" % (name[:200], self._client.random()[:8]))
+        temporary = posixpath.join(directory, ".%s.troupe-%s" % (name[:200], self._client._random()[:8]))
         try:
             await self._upload(temporary, data)
             await self.chmod(temporary, mode)
@@ -163,7 +163,7 @@ class Files:
             else:
                 await self.rename(temporary, path)
         except BaseException:
-            self._client.spawn(self._discard(temporary))
+            self._client._spawn(self._discard(temporary))
             raise
 
     async def _discard(self, temporary: str) -> None:
@@ -189,7 +189,7 @@ class Files:
                     handle, link = await self._open(path, "update")
                     blocks = [params for params, _ in under_way]
                     for _, call in under_way:
-                        client.leave(call)
+                        client._leave(call)
                     under_way.clear()
                     for params in blocks:
                         params["handleId"] = handle
@@ -203,12 +203,12 @@ class Files:
                 await settle(BLOCKS - 1)
             await settle(0)
             try:
-                await client.answer(self._bound(link, "fs/close", handleId=handle))
+                await client._answer(self._bound(link, "fs/close", handleId=handle))
             except CutError:
                 pass  # a cut closes, too
         except BaseException:
             for _, call in under_way:
-                client.leave(call)
+                client._leave(call)
             self._close(link, handle)
             raise
 
@@ -260,18 +260,18 @@ class Files:
 
         while True:
             watch = Call("", None)
-            watch.bound, watch.silent = await self._client.connection(), True
-            self._client.queue(watch)
+            watch.bound, watch.silent = await self._client._connection(), True
+            self._client._queue(watch)
             try:
-                await self._client.answer(self._bound(
+                await self._client._answer(self._bound(
                     watch.bound, "fs/watchMissing", watchId=watch.n, missing=[_uri(p) for p in missing], present=[_uri(p) for p in present]
                 ))  # fmt: skip
-                await self._client.answer(watch)
+                await self._client._answer(watch)
                 return
             except CutError:
                 continue
             finally:
-                self._client.leave(watch)
+                self._client._leave(watch)
 
 
 async def _blocks(data: Union[bytes, AsyncIterable[bytes]]) -> AsyncIterator[bytes]:

@@ -224,7 +224,7 @@ class Process:
 
         Over any number of cuts the program gets the data once. A write that is cancelled may have written a part.
         """
-        name = self._client.random()
+        name = self._client._random()
         view = memoryview(data).cast("B")
         under_way: Deque["Call"] = deque()
         try:
@@ -233,13 +233,13 @@ class Process:
                     self._written(await under_way[0].future)
                     under_way.popleft()
                 params = {"processId": self.id, "chunk": bytes(view[at : at + STDIN_CHUNK]), "writeId": "%s-%d" % (name, n)}
-                under_way.append(self._client.send("process/write", params))
+                under_way.append(self._client._send("process/write", params))
             while under_way:
                 self._written(await under_way[0].future)
                 under_way.popleft()
         finally:
             for call in under_way:
-                self._client.leave(call)
+                self._client._leave(call)
 
     def _written(self, result: wire.ProcessWriteResult) -> None:
         status = result.get("status", "accepted")
@@ -255,7 +255,7 @@ class Process:
     # The program.
 
     async def _change(self, method: str, **members: Any) -> Any:
-        return await self._client.request(method, {"processId": self.id, "requestId": self._client.random(), **members})
+        return await self._client.request(method, {"processId": self.id, "requestId": self._client._random(), **members})
 
     async def resize(self, rows: int, cols: int) -> None:
         """Sets the size of the terminal."""
@@ -372,25 +372,25 @@ class Process:
 
     # The sequence. Everything below is called by the client.
 
-    def named(self) -> bool:
+    def _named(self) -> bool:
         """Reports whether the client subscribes by a request of its own, also after a resume."""
         return bool(self._instance) or self._hold
 
-    def most(self) -> int:
+    def _most_queued(self) -> int:
         """Returns how many bytes may wait here. A program that loses nothing stays far below, because the server waits."""
         return max(MIN_QUEUE, 2 * self._retention, self._most)
 
-    def queued(self) -> int:
+    def _queued(self) -> int:
         return sum(lane.size for lane in self._lanes)
 
-    def take(self, method: str, n: Dict[str, Any]) -> bool:
+    def _take(self, method: str, n: Dict[str, Any]) -> bool:
         """Applies a notification, and reports whether it was new."""
         to = n["seq"]
         first = n["fromSeq"] if method == "process/gap" else to
         if to <= self._last or self._closed:
             return False
         if first > self._last + 1 and not self._discard:
-            self.fail(GapError(self.id, self._last + 1, first - 1, 0, "the server reported no gap"))
+            self._fail(GapError(self.id, self._last + 1, first - 1, 0, "the server reported no gap"))
         self._last = to
         self._apply(method, n)
         self._acknowledge()
@@ -400,7 +400,7 @@ class Process:
     def _apply(self, method: str, n: Dict[str, Any]) -> None:
         seq = n["seq"]
         if method == "process/output":
-            if self._lossy and self.queued() > self.most():
+            if self._lossy and self._queued() > self._most_queued():
                 for lane in self._lanes:
                     lane.shed()
             self._push(Output(seq, n["stream"], n["chunk"], self.run, n.get("atMs", 0)))
@@ -421,12 +421,12 @@ class Process:
         elif method == "process/evicted":
             self._push(Evicted(seq, n.get("reason", "")))
             if self.status is None:
-                self.fail(ProcessGoneError("the server does not hold process %s: %s" % (self.id, n.get("reason", ""))))
+                self._fail(ProcessGoneError("the server does not hold process %s: %s" % (self.id, n.get("reason", ""))))
             else:
                 self.given_up = n.get("reason", "")
         elif method == "process/closed":
             self._push(Closed(seq))
-            self.close()
+            self._close()
 
     def _push(self, event: Event) -> None:
         if self._discard:
@@ -438,32 +438,32 @@ class Process:
         elif isinstance(event, Gap):
             self._lanes[0].push(event)
 
-    def close(self) -> None:
+    def _close(self) -> None:
         self._closed = True
-        self._client.forget(self)
+        self._client._forget(self)
         self._changed.fire()
 
-    def fail(self, why: BaseException) -> None:
+    def _fail(self, why: BaseException) -> None:
         """Records why this client gets no more. What has come may still be read."""
         if self._closed or self._failure is not None:
             return
         self._failure = why
         self._changed.fire()
-        self._client.room.fire()
+        self._client._room.fire()
 
-    def compare(self, info: wire.ProcessInfo) -> None:
+    def _compare(self, info: wire.ProcessInfo) -> None:
         """Takes what the server says of the process: the end may be in events that have come before."""
         if self.status is None and "status" in info:
             self.status = info["status"]
         if info.get("state") == "closed" and info.get("nextSeq", 0) <= self._last + 1:
-            self.close()
+            self._close()
 
-    def consumed(self, lane: Lane) -> None:
+    def _consumed(self, lane: Lane) -> None:
         """The consumer has finished with the first event of a lane."""
         self.took += _size(lane.events[0])
         lane.pop()
         self._acknowledge()
-        self._client.room.fire()
+        self._client._room.fire()
 
     def _acknowledge(self) -> None:
         seq = self._last
@@ -472,10 +472,10 @@ class Process:
                 seq = min(seq, _first(lane.events[0]) - 1)
         if seq > self._acked:
             self._acked = seq
-            self._client.acknowledge(self, seq)
+            self._client._acknowledge(self, seq)
             self._changed.fire()
 
-    async def exited(self) -> None:
+    async def _exited(self) -> None:
         """Waits until a run has ended, and its output was consumed."""
         while self._failure is None and (not self._closed if self.status is None else self._acked < self._end):
             await self._changed.wait()
@@ -493,7 +493,7 @@ class _Events(AsyncIterator[Event]):
         if lane.busy:
             raise RuntimeError("process %s: two iterations at a time" % process.id)
         if lane.given:
-            process.consumed(lane)
+            process._consumed(lane)
         lane.busy = True
         try:
             while not lane.events:
@@ -524,7 +524,7 @@ class Reader(AsyncIterator[bytes]):
             if self._at < len(self._rest):
                 return True
             if lane.given:
-                process.consumed(lane)
+                process._consumed(lane)
             self._rest, self._at = b"", 0
             if lane.events:
                 event = lane.events[0]
@@ -532,7 +532,7 @@ class Reader(AsyncIterator[bytes]):
                 if isinstance(event, Output):
                     self._rest = event.data
                 elif isinstance(event, Gap):
-                    process.consumed(lane)
+                    process._consumed(lane)
                     raise GapError(process.id, event.from_seq, event.seq, event.size, event.reason)
             elif process._failure is not None:
                 raise process._failure
@@ -546,7 +546,7 @@ class Reader(AsyncIterator[bytes]):
         some = self._rest[self._at : end]
         self._at = end
         if self._at >= len(self._rest) and self._lane.given:
-            self._process.consumed(self._lane)
+            self._process._consumed(self._lane)
         return some
 
     def _back(self, parts: Sequence[bytes]) -> None:

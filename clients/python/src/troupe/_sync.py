@@ -244,7 +244,7 @@ class Popen:
         for reader, file, usual in streams:
             if file != PIPE:
                 fd = -1 if file == DEVNULL else usual if file is None else _fd(file)
-                self._copies.append(self._sync.client.spawn(_copy_out(reader, fd)))
+                self._copies.append(self._sync.client._spawn(_copy_out(reader, fd)))
 
     # The program.
 
@@ -286,7 +286,7 @@ class Popen:
     async def _ended(self) -> None:
         status = await self.process.wait()
         if self._copies:  # what it wrote is where it belongs
-            await self.process.exited()
+            await self.process._exited()
         self.returncode = returncode(status)
 
     def communicate(self, input: Union[str, bytes, None] = None, timeout: Optional[float] = None) -> Tuple[Any, Any]:
