@@ -106,6 +106,8 @@ async def test_id_of_an_ended_program_is_used_again(server):
         last = [event async for event in process][-1].seq
         client._over[process.id] = last + 100  # as if the id had another process, with fewer events
         client._link.abort()
+        while client._over:  # the refusal may come after an answer
+            await client.processes()
         await client.processes()
-        assert client._link_n >= 2 and not client._over
+        assert client._link_n >= 2
         await client.close_session()

@@ -429,7 +429,7 @@ class Process:
             self._close()
 
     def _push(self, event: Event) -> None:
-        if self._discard:
+        if self._discard or self._failure is not None:
             return
         if not self._split:
             self._lanes[0].push(event)
