@@ -85,14 +85,15 @@ async def test_ended_program_is_not_sent_again(server):
 
     def plan(connection, direction, message):
         messages.append((connection, direction))
-        return "before" if (connection, direction, message) == (1, "up", 4) else None
+        return "before" if (connection, direction, message) == (1, "up", 5) else None
 
     async with Cutter(server.url, plan) as cutter, troupe.connect(cutter.url) as client:
+        await client.start(["cat"], stdin=True)
         process = await client.start(["sh", "-c", "echo one; echo two"])
         assert len([event async for event in process]) >= 3
         await client.processes()
-        assert messages.count((2, "down")) == 2  # the answers to initialize and process/list
-        (info,) = await client.processes()
+        assert messages.count((2, "down")) == 3  # the answers to initialize and twice process/list
+        _, info = await client.processes()
         assert info["unackedBytes"] == 0
         await client.processes()
         assert not client._over and not client._last_acks
