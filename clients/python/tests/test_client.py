@@ -3,10 +3,14 @@
 import asyncio
 import gc
 import logging
+import shutil
 import signal
+import ssl
+import subprocess
 
 import pytest
 import troupe
+from conftest import skip
 
 
 async def until(fact):
@@ -236,7 +240,8 @@ async def _running(client, n):
 async def test_close_ends_whatever_waits(server):
     client = await troupe.connect(server.url)
     process = await client.start(["cat"], stdin=True)
-    waiting = [asyncio.ensure_future(w) for w in (process.wait(), process.stdout.read(), process.closed(), client.files.wait_for(["/nothing"]))]
+    works = (process.wait(), process.stdout.read(), process.closed(), client.files.wait_for(["/nothing"]))
+    waiting = [asyncio.ensure_future(work) for work in works]
     await client.processes()
     session = client.session_id
     await client.close()
@@ -460,6 +465,32 @@ async def test_roles_and_shares(own_server, tmp_path):
             assert (await (await other.start(["true"])).wait())["exitCode"] == 0
         assert await cat.stdout.readline() == b"typed\n"
         await owner.close_session()
+
+
+async def test_tls_and_unix(own_server, tmp_path):
+    """wss takes the certificates of a context, and refuses a server that they do not know."""
+    certificate, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    if shutil.which("openssl") is None:
+        skip("there is no program openssl")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=test",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    server = own_server("--listen", "wss://127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key)
+    assert server.url.startswith("wss://")
+    trusted = ssl.create_default_context(cafile=certificate)
+    async with troupe.connect(server.url, ssl=trusted) as client:
+        assert (await client.run(["echo", "hi"])).stdout == b"hi\n"
+        client._link.abort()
+        assert len(await client.processes()) == 1
+        await client.close_session()
+    with pytest.raises(troupe.ConnectError, match="certificate"):
+        await troupe.connect(server.url)
+    server = own_server("--listen", "unix://" + str(tmp_path / "socket"))
+    async with troupe.connect(server.url) as client:
+        assert (await client.run(["echo", "hi"])).stdout == b"hi\n"
+        await client.close_session()
 
 
 async def test_sessions(server):

@@ -18,8 +18,9 @@ async def scenario(url, json):
         echo = await client.start(["cat"], stdin=True)
         read = asyncio.ensure_future(echo.stdout.read())
         lines = [b"input %d\n" % i for i in range(12)]
-        for line in lines:
+        for line in lines[:6]:
             await echo.write(line)
+        await asyncio.gather(*[echo.write(line) for line in lines[6:]])  # in this order
         await echo.close_stdin()
         events = [event async for event in count]
         status = await count.wait()

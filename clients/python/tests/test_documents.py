@@ -90,7 +90,7 @@ def test_types(tmp_path):
     )
     cache = str(tmp_path / "cache")
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--cache-dir", cache, "--strict", "--python-version", "3.9", str(PACKAGE / "src" / "troupe"), str(user)],
+        [sys.executable, "-m", "mypy", "--cache-dir", cache, "--strict", "--python-version", "3.9", str(PACKAGE / "src/troupe"), str(user)],
         cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=110,
     )  # fmt: skip
     lines = [line for line in done.stdout.splitlines() if "note: " not in line or "Revealed" in line]

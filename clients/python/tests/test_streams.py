@@ -139,7 +139,11 @@ async def test_takeover(server):
 async def test_state_of_the_link(server):
     """States are told to a function and to an iteration, and an attempt that fails is followed by another."""
     told = []
-    async with Cutter(server.url, lambda n, way, k: "before" if n in (2, 3) and way == "down" else "after" if n == 1 and k == 2 else None) as cutter:
+
+    def plan(connection, direction, message):
+        return "before" if connection in (2, 3) and direction == "down" else "after" if connection == 1 and message == 2 else None
+
+    async with Cutter(server.url, plan) as cutter:
         async with troupe.connect(cutter.url, on_state=told.append) as client:
             seen = []
 

@@ -197,7 +197,12 @@ def test_files(popen, capfd, tmp_path):
 
 @both
 def test_signals(popen, capfd, tmp_path):
-    for send, code in ((lambda p: p.kill(), -9), (lambda p: p.terminate(), -15), (lambda p: p.send_signal(signal.SIGINT), -2), (lambda p: p.send_signal(1), -1)):
+    for send, code in (
+        (lambda p: p.kill(), -9),
+        (lambda p: p.terminate(), -15),
+        (lambda p: p.send_signal(signal.SIGINT), -2),
+        (lambda p: p.send_signal(1), -1),
+    ):
         p = popen(["sleep", "1000"])
         send(p)
         assert p.wait() == code
@@ -354,8 +359,11 @@ def test_own_server(troupe_binary, tmp_path):
     (tmp_path / "bin").mkdir()
     os.symlink(troupe_binary, tmp_path / "bin" / "troupe")
     environment = {
-        "PATH": "%s:/usr/bin:/bin" % (tmp_path / "bin"), "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(directory), "PYTHONPATH": os.pathsep.join(sys.path),
-    }  # fmt: skip
+        "PATH": "%s:/usr/bin:/bin" % (tmp_path / "bin"),
+        "HOME": str(tmp_path),
+        "XDG_RUNTIME_DIR": str(directory),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
     program = "import troupe; print(troupe.run(['echo', 'from my own server'], capture_output=True, text=True).stdout, end='')"
     try:
         for _ in range(2):

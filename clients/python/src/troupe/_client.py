@@ -820,13 +820,14 @@ class Client(wire.Calls):
         retention: Optional[wire.Retention] = None,
         **members: Any,
     ) -> Process:
-        """Starts a program, and returns when the server has started it. Program describes the options.
+        """Starts a program, and returns when the server has started it. Program describes the options: pass one in place of args and
+        the other parameters, or args and the parameters. members are further members of process/start.
 
         If the wait is cancelled and the program starts nevertheless, the client kills it.
         """
-        program = args if isinstance(args, Program) else Program(
-            args, cwd, env, stdin, tty, id, merge_stderr, timeout, restart, retention, members=members)  # fmt: skip
-        params = self._params(program)
+        if not isinstance(args, Program):
+            args = Program(args, cwd, env, stdin, tty, id, merge_stderr, timeout, restart, retention, members=members)
+        params = self._params(args)
         params["startToken"] = self._random()
         return (await self._start("process/start", params, [params]))[0]
 

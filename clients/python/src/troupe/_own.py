@@ -35,7 +35,7 @@ async def address() -> Tuple[str, bool]:
     for path in (directory, socket):
         about = os.lstat(path)
         if about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o077 and path == directory:
-            raise PermissionError("other users own or can enter %s, so it is not used: set XDG_RUNTIME_DIR to a directory of your own" % path)
+            raise PermissionError("%s is not used, because others own or can enter it: set XDG_RUNTIME_DIR to your own directory" % path)
     return "unix://" + socket, True
 
 

@@ -182,7 +182,8 @@ class Popen:
         self._input: Optional["memoryview"] = None
         self._fed = False
         self._pid: Optional[int] = None
-        program = Program(_argv(args, shell, executable), cwd, env, stdin not in (None, DEVNULL), merge_stderr=stderr == STDOUT, members=members)
+        argv, piped = _argv(args, shell, executable), stdin not in (None, DEVNULL)
+        program = Program(argv, cwd, env, piped, merge_stderr=stderr == STDOUT, members=members)
         if executable is not None and not shell:
             program.members = {"arg0": _argv(args, shell, None)[0], **members}
         #: The process, for the methods of asyncio: popen.sync.wait(popen.process.info()).
