@@ -562,3 +562,18 @@ async def test_callbacks_that_fail_do_no_harm(server, caplog):
             assert await client.processes() == []
             await client.close_session()
     assert "a callback has failed" in caplog.text
+
+
+async def test_thousands_wait(server):
+    """However many programs are waited for, no request waits at the server: it takes 1,024 of a connection."""
+    async with troupe.connect(server.url) as client:
+        processes = [await client.start(["sh", "-c", "read x; exit 3"], stdin=True) for _ in range(40)]
+        waiting = [asyncio.ensure_future(process.wait()) for process in processes for _ in range(50)]
+        await client.processes()
+        assert not client._pending
+        for process in processes:
+            await process.close_stdin()
+        assert {status["exitCode"] for status in await asyncio.gather(*waiting)} == {3}
+        handle = client.process(processes[0].id)
+        assert (await handle.wait())["exitCode"] == 3
+        await client.close_session()

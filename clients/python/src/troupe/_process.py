@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Deque, Dict, List, Optiona
 
 from . import wire
 from ._events import Closed, Event, Evicted, Exited, Gap, Output, Ready, Restarted
-from .errors import ExitError, GapError, ProcessGoneError, RequestError, StdinClosedError, UnknownProcessError, UnsupportedError
+from .errors import ExitError, GapError, ProcessGoneError, RequestError, StdinClosedError, UnknownProcessError
 
 if TYPE_CHECKING:
     from ._client import Call, Client
@@ -342,7 +342,10 @@ class Process:
         return status
 
     async def _wait(self) -> wire.ExitStatus:
-        if not self._over() and not (self.status and not self._restarts):
+        if not self._restarts:  # the events tell, and no request of this client waits
+            while not self._over() and self.status is None:
+                await self._changed.wait()
+        elif not self._over():
             params: wire.ProcessWaitParams = {"processId": self.id}
             if self._instance:
                 params["instance"] = self._instance
@@ -350,10 +353,7 @@ class Process:
                 result = await self._client.call("process/wait", params)
                 if "status" in result:
                     return result["status"]
-            except UnsupportedError:  # of the peer's server
-                while not self._over() and not self.status:
-                    await self._changed.wait()
-            except (ProcessGoneError, RequestError):
+            except RequestError:
                 if self.status is None:
                     raise
         if self.status is not None:
