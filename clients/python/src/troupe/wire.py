@@ -2398,9 +2398,6 @@ class ProcessScreenResult(_ProcessScreenResult, total=False):
     #: the newest lines that have scrolled off, the oldest first
     scrollback: List[str]
 
-    #: one list for each line of `scrollback`; only with ProcessScreenParams.`spans`
-    scrollbackSpans: List[List[Span]]
-
     #: `restore` draws `scrollback` and the screen on a cleared terminal of `rows` and `cols`, and sets cursor, modes
     #: and title. On a terminal of another size the screen is cut or has room beside it. Only with
     #: ProcessScreenParams.`restore`. Base64 in JSON.
@@ -3007,7 +3004,7 @@ class _ScreenModes(TypedDict):
     #: ESC [ I and ESC [ O tell of the focus
     focusEvents: bool
 
-    #: which events are reported: none, press, button (with moves while one is held) or any
+    #: which events are reported: none, x10, press, button (with moves while a button is held) or any
     mouse: str
 
     #: the whole screen has its colours swapped (DECSCNM)
@@ -3648,7 +3645,7 @@ class _Span(TypedDict):
 
 class Span(_Span, total=False):
     """Span is a part of a line with the same attributes. The texts of a line's spans, one after the other, are the
-    line."""
+    line, perhaps with more blanks at its end."""
 
     #: `fg` and `bg` are colours: "0" to "255" of the palette, or "#rrggbb". Empty: the default of the terminal.
     fg: str
@@ -3719,6 +3716,10 @@ class StartScreen(TypedDict, total=False):
     #: `scrollback` is how many lines the screen keeps after they have scrolled off. absent: 1,000 (DefaultScrollback).
     #: More than 10,000 (MaxScrollback) is 10,000.
     scrollback: Optional[int]
+
+    #: `ifRoom` starts the process without a screen if the server has no room for a screen. False: the start is then
+    #: refused.
+    ifRoom: Optional[bool]
 
 
 class TerminalSize(TypedDict):
