@@ -63,6 +63,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/actors/session", module + "/actors/connection", "actors meet by messages"},
 		{"/actors/registry", module + "/actors/connection", "actors meet by messages"},
 		{"/actors/slab", module, "it is memory"},
+		{"/internal/screen", module, "it is a state of bytes"},
 		{"/actors/spool", module + "/protocol", "it is a disk"},
 		{"/internal/pace", module, "it is arithmetic and a queue"},
 		{"/actors/spool", "github.com/asynkron/protoactor-go", "it is a disk"},
