@@ -461,3 +461,38 @@ func TestSilenceIsTold(t *testing.T) {
 		t.Error("the link that answers again counts as lost")
 	}
 }
+
+// A terminal that attaches begins with the screen, in its own size, and then has the output to come, once. With --after 0 it has all output.
+func TestAttachBeginsWithTheScreen(t *testing.T) {
+	t.Parallel()
+	url, _ := startServer(t)
+	const script = `stty -echo; for i in $(seq 60); do echo "old $i."; done; printf '\033[2J\033[Hscreen'; while read l; do echo "got $l"; done`
+	if out, err := troupe(t, "run", "--detach", "--tty", "--name", "p", "--url", url, "--", "sh", "-c", script).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out, err := troupe(t, "screen", "--url", url, "--wait-for", "^screen", "p").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, tt := range []struct {
+		flags []string
+		old   int // how often an old line comes
+	}{{nil, 1}, {[]string{"--scrollback", "0"}, 0}, {[]string{"--after", "0"}, 1}} {
+		d := atDesk(t, 30, 100, append([]string{"attach", "--url", url, "p"}, tt.flags...)...)
+		d.want(t, "screen")
+		d.enter("news\r")
+		d.want(t, "got news")
+		d.enter("\x10\x11")
+		if code, rest := d.exit(); code != 0 {
+			t.Errorf("exit code %d: %q", code, rest)
+		}
+		if n := strings.Count(d.before, "old 1."); n != tt.old {
+			t.Errorf("%q: an old line comes %d times, want %d", tt.flags, n, tt.old)
+		}
+		if n := strings.Count(d.before, "screen"); n != 1 {
+			t.Errorf("%q: the screen comes %d times", tt.flags, n)
+		}
+	}
+	if rows := rowsOf(t, ttyOf(t, url, "p")); rows != 30 {
+		t.Errorf("the terminal of the program has %d rows", rows)
+	}
+}

@@ -1253,4 +1253,22 @@ var mutants = []mutant{
 	{file: "cmd/troupe/console.go", old: `		return closed.Code, closed.Reason
 `, new: `		return transport.CloseTryLater, closed.Reason
 `, breaks: "a browser hears why the server ends its connection", in: "tests", run: "^TestConsoleCommand$"},
+	{file: "actors/screen/screen.go", old: `d.sizes[d.resized].Seq <= d.taken`, new: `true`, breaks: "a size counts after the output from before", run: "^TestSizesInOrder$"},
+	{file: "actors/screen/screen.go", old: `	d.whole, d.escaped, d.version = false, false, d.version+1`, new: `	d.version++`, breaks: "a screen that has missed output says so", run: "^TestWhole$"},
+	{file: "actors/screen/screen.go", old: `d.whole = d.escaped && b[0] == 'c' || `, new: `d.whole = `, breaks: "a reset in two pieces makes a screen whole", run: "^TestWhole$"},
+	{file: "actors/screen/screen.go", old: `		w.checked = 0
+`, new: ``, breaks: "after a panic the patterns are looked for again", run: "^TestPanics$"},
+	{file: "actors/screen/waits.go", old: `settled := &w.params, d.taken >= w.upTo`, new: `settled := &w.params, true`, breaks: "the answer has all output from before the request", run: "^TestAnswersAreUpToDate$"},
+	{file: "actors/screen/waits.go", old: `over := d.closed || `, new: `over := `, breaks: "a wait ends with the process", run: "^TestWaitsEndWithTheProcess$"},
+	{file: "actors/screen/waits.go", old: `holds = false
+			alarm(quietAt)`, new: `alarm(quietAt)`, breaks: "a screen is quiet after its time", run: "^TestWaits$"},
+	{file: "actors/screen/waits.go", old: `end > row+1 && `, new: ``, breaks: "a pattern sees the lines up to the cursor", run: "^TestTextOf$"},
+	{file: "actors/screen/room.go", old: `case most > 0 && used > most:`, new: `case false:`, breaks: "the screens of a session are bounded", run: "^TestRoom$"},
+	{file: "actors/process/screen.go", old: `m.Asked == p.display.asked {`, new: `false {`, breaks: "a screen that nobody asks for ends", run: "^TestScreenOnDemand$"},
+	{file: "actors/process/screen.go", old: `p.display.failed = screen.ErrFailed`, new: `_ = screen.ErrFailed`, breaks: "a screen that has failed too often is an error", run: "^TestScreenFails$"},
+	{file: "actors/process/screen.go", old: `d.sizes = append(d.sizes, message.ScreenSize{Size: was})`, new: `_ = was`, breaks: "a screen that begins later has the sizes of then", run: "^TestScreenOnDemand$"},
+	{file: "actors/process/feed/feed.go", old: `v.cursor.Seq < f.Log.Last() && !v.Beside`, new: `v.cursor.Seq < f.Log.Last()`, breaks: "nobody waits for a screen", in: "actors/process/feed", run: "^TestBeside$"},
+	{file: "cmd/troupe/attach.go", old: `			a.after = screen.Seq
+`, new: ``, breaks: "attach shows no output twice", run: "^TestAttachBeginsWithTheScreen$"},
+	{file: "cmd/troupe/screen.go", old: `case r.Matched != nil && !*r.Matched && r.Closed:`, new: `case false:`, breaks: "troupe screen says that the program has ended", in: "tests", run: "^TestScripts$"},
 }

@@ -619,3 +619,17 @@ func TestReadOfManyEvents(t *testing.T) {
 		}
 	}
 }
+
+// Nobody waits for a viewer beside the others.
+func TestBeside(t *testing.T) {
+	var f Feed[string, string]
+	f.Subscribe(time.Time{}, "screen", "", Subscription{Beside: true})
+	f.Log.Append(protocol.PTY, []byte("output"), nil)
+	if f.Watched() || !f.Alone() {
+		t.Errorf("watched %v, alone %v", f.Watched(), f.Alone())
+	}
+	f.Subscribe(time.Time{}, "viewer", "", Subscription{})
+	if !f.Watched() || f.Alone() {
+		t.Errorf("with another viewer: watched %v, alone %v", f.Watched(), f.Alone())
+	}
+}
