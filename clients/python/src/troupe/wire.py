@@ -2330,7 +2330,9 @@ class ProcessScreenParams(_ProcessScreenParams, total=False):
     afterSeq: Optional[int]
 
     #: `waitFor` is a regular expression of RE2, of at most 1 KiB and 2,000 compiled steps. `waitFor` holds while it
-    #: matches Lines, joined with newlines. Empty: holds. ^ and $ match at lines only with (?m).
+    #: matches Lines, joined with newlines, up to the cursor or the last line that is not empty. The line of the cursor
+    #: has blanks up to the cursor: "> $" matches a prompt. Of more than 128 KiB only the first count. Empty: holds. ^
+    #: and $ match at each line only with (?m).
     waitFor: Optional[str]
 
     #: `quietMs` holds once the process has written nothing for this time, in milliseconds. 0: holds.
