@@ -155,7 +155,7 @@ func vandalism(t *testing.T, processes int, length time.Duration) {
 		r.start("after", protocol.ProcessStartParams{Argv: []string{"true"}})
 		r.until(func() bool { return r.processes["after"].closed })
 	}
-	drawn := regexp.MustCompile(`^troupe(/registry|/connections(/c-[\w-]{36})?|/sessions(/[\w-]{36}(/session|/[pg]-[\w-]{36})?)?)?$`)
+	drawn := regexp.MustCompile(`^troupe(/registry|/watch|/connections(/c-[\w-]{36})?|/sessions(/[\w-]{36}(/session|/[pg]-[\w-]{36})?)?)?$`)
 	seen := make(map[string]int)
 	for _, id := range actorsOf(troupe) {
 		if !drawn.MatchString(id) {
@@ -163,7 +163,7 @@ func vandalism(t *testing.T, processes int, length time.Duration) {
 		}
 		seen[kindOf(actor.NewPID("", id))]++
 	}
-	for kind, n := range map[string]int{"troupe": 1, "registry": 1, "sessions": 1, "connections": 1, "supervisor": sessions, "session": sessions} {
+	for kind, n := range map[string]int{"troupe": 1, "registry": 1, "sessions": 1, "connections": 1, "watch": 1, "supervisor": sessions, "session": sessions} {
 		if seen[kind] != n {
 			t.Errorf("%d actors of the kind %s, want %d", seen[kind], kind, n)
 		}

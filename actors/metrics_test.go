@@ -189,7 +189,7 @@ func TestActorsOfTroupe(t *testing.T) {
 		}
 		found[name] = a
 	}
-	if got, want := slices.Sorted(maps.Keys(found)), []string{"connection", "crew", "crew/connections", "crew/registry", "crew/sessions", "crew/sessions/" + session, "crew/sessions/" + session + "/session", "process"}; !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(found)), []string{"connection", "crew", "crew/connections", "crew/registry", "crew/sessions", "crew/sessions/" + session, "crew/sessions/" + session + "/session", "crew/watch", "process"}; !slices.Equal(got, want) {
 		t.Errorf("actors %q, want %q", got, want)
 	}
 	for name, want := range map[string]string{

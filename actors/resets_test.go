@@ -78,7 +78,7 @@ func resets(t *testing.T, v *vandal, n int) {
 	waitFor(t, "only the actors of an empty troupe", func() bool {
 		ids := actorsOf(troupe)
 		slices.Sort(ids)
-		return slices.Equal(ids, []string{"troupe", "troupe/connections", "troupe/registry", "troupe/sessions"})
+		return slices.Equal(ids, []string{"troupe", "troupe/connections", "troupe/registry", "troupe/sessions", "troupe/watch"})
 	})
 	if t.Failed() {
 		t.Logf("there are %v", actorsOf(troupe))

@@ -35,6 +35,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/registry"
 	"github.com/b6f6fdd7/troupe/actors/session"
 	"github.com/b6f6fdd7/troupe/actors/spool"
+	"github.com/b6f6fdd7/troupe/actors/watch"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
@@ -50,7 +51,7 @@ const killTime = 30 * time.Second
 type Troupe struct {
 	env     *env.Env
 	log     *loglimit.Handler
-	spawned chan struct{}      // closed by the root when the three actors below it are there, or by Shutdown if there will be none
+	spawned chan struct{}      // closed by the root when the actors below it are there, or by Shutdown if there will be none
 	started sync.Once          // done by the root's first start, or by Shutdown before
 	system  *actor.ActorSystem // set before spawned is closed; nil: Shutdown came before the start
 	pid     *actor.PID         // of the root; set before spawned is closed; nil: as system
@@ -168,7 +169,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	}
 	e.Strategy = strategy(5)
 	e.StopAtOnce = &supervision.Strategy{Log: e.Log, Counters: &e.Counts.Actors}
-	// The three actors under the root are never given up: they hold nothing that a failure could have
+	// The actors under the root are never given up: they hold nothing that a failure could have
 	// broken, and a troupe is nothing without them.
 	forever := strategy(math.MaxInt)
 	return e.Props(func() actor.Actor { return &root{Troupe: t} }, env.Contained, actor.WithSupervisor(forever)), t, nil
@@ -318,10 +319,10 @@ func (t *Troupe) Kill() error {
 	return t.Shutdown(t.forced)
 }
 
-// root is the top of the tree. It has no logic: it spawns three actors, and passes messages to them.
+// root is the top of the tree. It has no logic: it spawns four actors, and passes messages to them.
 type root struct {
 	*Troupe
-	registry, sessions, connections *actor.PID
+	registry, sessions, connections, watch *actor.PID
 }
 
 func (r *root) Receive(ctx actor.Context) {
@@ -345,6 +346,8 @@ func (r *root) Receive(ctx actor.Context) {
 		ctx.Send(r.connections, m)
 	case message.Attach, message.Request, message.DrainAll, message.Leave:
 		ctx.Forward(r.registry)
+	case message.WatchServer, message.PullPiece:
+		ctx.Forward(r.watch)
 	case message.BudgetLow:
 		ctx.Send(r.sessions, m)
 		ctx.Send(r.registry, m)
@@ -391,6 +394,7 @@ func (r *root) start(ctx actor.Context) {
 	registry := registry.New(r.env, r.sessions, sync.OnceFunc(func() { close(r.drained) }), sync.OnceFunc(func() { close(r.left) })) // before revive, which drops records without an owner
 	r.revive(ctx, actor.NewPID(troupe.Address, troupe.Id+"/registry"))
 	r.registry = spawn("registry", registry)
+	r.watch = spawn("watch", watch.New(r.env, r.registry))
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
 	retiring := &retiring{quiet: time.Now()}
 	r.connections = spawn("connections", r.env.Props(func() actor.Actor {

@@ -1,5 +1,10 @@
 package protocol
 
+import (
+	"slices"
+	"time"
+)
+
 // ProcessInfoParams asks about the state of a process, and the reasons for its waiting. (Ours.)
 type ProcessInfoParams struct {
 	ProcessID string `json:"processId" wire:"required"`
@@ -20,6 +25,32 @@ type ProcessInfoResult struct {
 	ProbeError    string   `json:"probeError,omitempty"`   // why the server could not make the last probe; the probe did not count
 	Viewers       []Viewer `json:"viewers"`                // connections receiving its output now
 	Usage         *Usage   `json:"usage,omitempty"`        // nil: no run goes on, or its usage is unknown, as on systems other than Linux
+}
+
+// After returns what the process tells d later if nothing changes until then: only times go on.
+func (p ProcessInfoResult) After(d time.Duration) ProcessInfoResult {
+	ms := uint64(max(d.Milliseconds(), 0))
+	longer := func(n *uint64) {
+		if *n > 0 {
+			*n += ms
+		}
+	}
+	sooner := func(n *uint64) {
+		if *n > 0 {
+			*n = max(*n, ms+1) - ms
+		}
+	}
+	p.QuietMs += ms
+	sooner(&p.RestartInMs)
+	p.WaitsFor, p.Viewers = slices.Clone(p.WaitsFor), slices.Clone(p.Viewers)
+	for i := range p.WaitsFor {
+		longer(&p.WaitsFor[i].SinceMs)
+		sooner(&p.WaitsFor[i].InMs)
+	}
+	for i := range p.Viewers {
+		longer(&p.Viewers[i].LagMs)
+	}
+	return p
 }
 
 // UsageOf says which processes a Usage covers. (Ours.)

@@ -10,6 +10,7 @@
 //   - requests.go: requests go to sessions and processes, and answers come back
 //   - lists.go, lists, events.go: lists over several processes and sessions, by a pure machine, and server/events
 //   - news.go: what a session tells everybody attached
+//   - watch.go: what changes in all sessions
 //   - output.go, window: subscriptions and deliveries; the pure machine window says whose turn it is, and what a Pong acknowledges
 //   - writer.go: what is written, in which order
 //   - files.go, file_methods.go: calls about files: whose turn it is, and each method
@@ -111,7 +112,8 @@ type connection struct {
 
 	streams map[string]*stream // output.go: by process id
 	window  window.Window[*stream]
-	news    news // news.go: of groups
+	news    news     // news.go: of groups
+	watch   watching // watch.go: of all sessions
 
 	ending // end.go
 }
@@ -179,6 +181,8 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.attached(ctx, m)
 	case attachDue:
 		c.attachDue(ctx, m)
+	case message.WatchPiece:
+		c.watchPiece(ctx, m)
 	case message.ProcessStarting, message.ProcessAdded, message.ProcessRemoved, message.GroupChanged, message.Expiring, message.Evicted:
 		c.receiveNews(ctx, m)
 

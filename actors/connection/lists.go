@@ -126,7 +126,7 @@ func (c *connection) askForList(ctx actor.Context, ask lists.Ask[answerer]) {
 	case lists.Description:
 		params = message.DescribeRequest{}
 	case lists.Inspection:
-		params = message.InspectRequest{}
+		params = message.InspectRequest{Usage: true}
 	}
 	c.send(ctx, ask.To.pid, message.Request{Params: params}, pending{of: ask.To.of, then: func(c *connection, ctx actor.Context, _ pending, m message.Reply) {
 		answer := m.Result

@@ -162,12 +162,14 @@ type SessionListRequest struct{ Identity Identity }
 type SummaryRequest struct {
 	Identity Identity
 	Started  bool // Summary.Started is wanted
+	Groups   bool // Summary.Groups is wanted
 }
 
 // Summary is the Result for SummaryRequest.
 type Summary struct {
 	protocol.SessionSummary
 	Started []ProcessRef // all processes that have started
+	Groups  []protocol.GroupInfo
 }
 
 // SessionInfoRequest are the Params of a Request to a session. Result: protocol.SessionInfoResult.
@@ -184,7 +186,7 @@ type DescribeRequest struct{}
 
 // InspectRequest are the Params of a Request to a process. Result: protocol.ProcessInfoResult, whose Usage is
 // without the pressures.
-type InspectRequest struct{}
+type InspectRequest struct{ Usage bool } // is wanted
 
 // ProcessStarting is from a session to all who are attached, except who starts the process: the id is taken. A ProcessAdded
 // or a ProcessRemoved follows.

@@ -122,6 +122,7 @@ func (p *process) retention() time.Duration {
 // leave gives back everything of the process, and kills its tree. leave may be repeated.
 func (p *process) leave() {
 	p.uncount()
+	p.env.Notices.Gone(p.noticed.mark)
 	p.gauge.hold(0)
 	p.leaveScreen()
 	p.launch.Release()

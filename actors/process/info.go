@@ -9,6 +9,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/notices"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -239,4 +241,41 @@ func sinceMs(t time.Time) uint64 {
 		return 0
 	}
 	return env.Milliseconds(time.Since(t))
+}
+
+// noticed is what the process has noted on the board of notices.
+type noticed struct {
+	mark  *notices.Mark // nil: nothing
+	state string
+	run   int
+	ready bool
+}
+
+// notice notes that the process has changed, unless somebody has only looked.
+func (p *process) notice(ctx actor.Context) {
+	if p.events == nil || !p.env.Notices.On() {
+		return
+	}
+	if p.noticed.mark == nil {
+		p.noticed.mark = &notices.Mark{Session: p.sessionID(), Process: p.name, PID: ctx.Self(), Of: p.session}
+	}
+	now := noticed{p.noticed.mark, p.counted, p.life.Run(), p.health.Ready()}
+	if discrete := now != p.noticed; discrete || !looks(ctx.Message()) {
+		p.env.Notices.Changed(now.mark, discrete)
+	}
+	p.noticed = now
+}
+
+// looks reports whether a message changes nothing.
+func looks(m any) bool {
+	switch m := m.(type) {
+	case inspected:
+		return true
+	case message.Request:
+		switch m.Params.(type) {
+		case message.InspectRequest, message.DescribeRequest, protocol.ProcessInfoParams, protocol.ProcessScreenParams:
+			return true
+		}
+	}
+	return false
 }

@@ -73,6 +73,7 @@ type processRecord struct {
 	events       *journal.Source `lost:"of this server"` // of the session; nil: nobody is told
 	traced       *traced         `lost:"of this server"` // the start under way; nil: nobody traces, or its first output has come
 	counted      string          `lost:"counted again"`  // its state in Meters.Processes; "": none yet; uncounted: no more
+	noticed      noticed         `lost:"of this server"` // what the board of notices has
 	place        *place          `lost:"taken again"`    // among the running processes of the owner key; nil: none is counted
 	created      time.Time
 	ownIntensity bool // its own restart.intensity counts: it has no group, or an independent one
@@ -144,6 +145,7 @@ func (p *process) Receive(ctx actor.Context) {
 	}
 	p.advance(ctx)
 	p.count()
+	p.notice(ctx)
 }
 
 // receiveLife handles the messages about the life of the process.

@@ -101,7 +101,11 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 	case protocol.ProcessInfoParams:
 		p.inspect(ctx, r, true)
 	case message.InspectRequest:
-		p.inspect(ctx, r, false)
+		if params.Usage {
+			p.inspect(ctx, r, false)
+		} else {
+			p.inspected(ctx, inspected{r: r})
+		}
 	case protocol.ProcessScreenParams:
 		p.askScreen(ctx, r, m)
 	case message.DescribeRequest:

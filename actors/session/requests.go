@@ -8,6 +8,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/notices"
 	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
@@ -169,7 +170,27 @@ func (s *session) summary(asked message.SummaryRequest) any {
 	if asked.Started {
 		sum.Started, _ = s.started()
 	}
+	if asked.Groups {
+		sum.Groups = s.listGroups().Groups
+	}
 	return sum
+}
+
+// notice notes that the session has changed, unless somebody has only looked.
+func (s *session) notice(ctx actor.Context) {
+	if s.events == nil || !s.env.Notices.On() {
+		return
+	}
+	if m, ok := ctx.Message().(message.Request); ok {
+		switch m.Params.(type) {
+		case message.SummaryRequest, message.SessionInfoRequest, message.GroupListRequest, message.SharesRequest:
+			return
+		}
+	}
+	if s.mark == nil {
+		s.mark = &notices.Mark{Session: s.id, PID: ctx.Self(), Of: ctx.Self()}
+	}
+	s.env.Notices.Changed(s.mark, true)
 }
 
 // unixMs returns a time in milliseconds since the Unix epoch; 0 for the zero time.

@@ -19,6 +19,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/journal"
+	"github.com/b6f6fdd7/troupe/actors/internal/notices"
 	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
@@ -63,6 +64,7 @@ type sessionRecord struct {
 	gauge   *message.Gauge         `lost:"counted again"`
 	span    trace.Span             `lost:"of this server"` // of the session; nil: nobody traces, or an earlier server has begun it
 	counted string                 `lost:"counted again"`  // its state in Meters.Sessions; "": none yet
+	mark    *notices.Mark          `lost:"of this server"` // on the board of notices; nil: there was no need
 	shells  *shellstate.Cache
 	told    message.Standing `lost:"told again"`     // the last to the registry
 	wakeAt  env.Alarm        `lost:"of this server"` // set to the earlier Wake of life and access
@@ -92,6 +94,7 @@ func (s *session) Receive(ctx actor.Context) {
 		return // the next instance does what is left to do
 	case *actor.Stopping, *actor.Stopped:
 		s.stop(ctx)
+		s.env.Notices.Gone(s.mark)
 		return
 	case *actor.Terminated:
 		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes earlier messages of its sender; Gone does not
@@ -147,6 +150,7 @@ func (s *session) Receive(ctx actor.Context) {
 		s.env.Unexpected(ctx, s.id, m)
 	}
 	s.live(ctx)
+	s.notice(ctx)
 }
 
 // start attaches the client that opened the session. After a restart, start asks everybody for messages

@@ -23,6 +23,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files/remote"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/internal/journal"
+	"github.com/b6f6fdd7/troupe/actors/internal/notices"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/actors/spool"
@@ -62,6 +63,8 @@ type Env struct {
 
 	// Journal has the events of all sessions. Nil: events are forgotten, and nobody may ask for them.
 	Journal *journal.Journal
+	// Notices has the sessions and processes that have changed, for actors/watch.
+	Notices notices.Board
 	// Quotas bounds the processes of each owner key. Nil: no bound.
 	Quotas *quota.Quotas
 	// Disk has the files of processes with a spool.
