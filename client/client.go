@@ -46,6 +46,7 @@
 //   - client.go, link.go, pulse.go: the client, its connection, and whether the server lives
 //   - call.go: calls that are repeated over cuts, and any method
 //   - info.go, session.go: calls about the server and the session
+//   - watch.go: what changes on the server
 //   - cmd.go, start.go, process.go, stdin.go: programs, their output and their input
 //   - handle.go: a process without its output
 //   - group.go, share.go, token.go: groups, shares, tokens
@@ -266,6 +267,7 @@ type Client struct {
 	outbound  []*call               // calls in pending not yet sent on this connection
 	processes map[string]*process   // processes whose closed event has not come
 	unsettled map[*process]struct{} // processes for which Wait waits: also for the delivery of their output
+	sees      *Watch                // of all sessions; nil: there is none
 	closing   bool                  // CloseSession was called
 	ended     bool                  // the server has answered session/close
 	acks      map[string]uint64     // process id → seq, not yet sent

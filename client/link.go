@@ -550,6 +550,9 @@ func (c *Client) attach(conn link) {
 		}
 		again = append(again, k)
 	}
+	if c.sees != nil {
+		again = append(again, c.sees.again())
+	}
 	for _, k := range again {
 		k.once = true
 		c.number(k)
@@ -768,6 +771,8 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 		})
 	case protocol.NotifyHTTPBodyDelta:
 		return decoded(wire, m, c.piece)
+	case protocol.NotifyServerChanged:
+		return decoded(wire, m, c.serverChanged)
 	case protocol.NotifyMissingChanged:
 		return decoded(wire, m, c.watched)
 	case protocol.NotifySessionExpiring:

@@ -186,6 +186,14 @@ func TestClientHasAllMethods(t *testing.T) {
 	if _, err := c.ServerEvents(ctx, protocol.ServerEventsParams{}); err != nil {
 		t.Error(err)
 	}
+	w, err := c.Watch(ctx, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, err := w.Next(ctx); err != nil || len(state) != 1 || state[0].SessionID != c.SessionID() || len(state[0].List) == 0 {
+		t.Errorf("%+v, %v", state, err)
+	}
+	w.Close()
 	if _, err := c.Nodes(ctx); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("the nodes of a server that is alone: %v", err)
 	}
