@@ -138,6 +138,8 @@ export class Client {
       forget: (process) => {
         if (this.#processes.get(process.id) === process) this.#processes.delete(process.id);
       },
+      latest: (process) => (this.#processes.get(process.id) ?? process) === process,
+      subscribe: (process) => this.#subscribe(process, {}),
     };
     this.files = new Files(this.#link);
   }
@@ -407,7 +409,8 @@ export class Client {
       if (!this.#link.extended) {
         process.active = true;
         if (this.#link.connection > 1) process.catchUp();
-      } else if (!process.active) this.#subscribe(process, {});
+      } else if (process.behind) process.catchUp();
+      else if (!process.active) this.#subscribe(process, {});
       else held.push(process);
     }
     if (held.length === 0 || this.#link.connection === 1) return;
@@ -462,7 +465,6 @@ export class Client {
       after: o.after ?? 0,
       hold: o.hold ?? false,
       retention: o.retention?.bytes ?? this.limits?.retentionBytes ?? 1 << 20,
-      lossy: !o.hold && (this.#beside() || o.retention?.onFull === "evict" || !this.#link.extended),
       ignore: o.ignoreOutput ?? false,
     });
     this.#link.reused(id);

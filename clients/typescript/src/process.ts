@@ -278,6 +278,10 @@ export interface ProcessOwner {
   readonly link: Link;
   /** The process sends nothing more, or nobody wants it. */
   forget(process: Process): void;
+  /** Returns true unless a later process has the id. */
+  latest(process: Process): boolean;
+  /** Has the server send the events after lastSeq. */
+  subscribe(process: Process): void;
 }
 
 /** @internal How a process is registered. */
@@ -289,14 +293,14 @@ export interface ProcessOptions {
   hold: boolean;
   /** Bytes that the server keeps of the process, and so the most that it sends before an acknowledgement. */
   retention: number;
-  /** The server does not wait for this client. */
-  lossy: boolean;
   ignore: boolean;
 }
 
-/** A lossy process keeps so many bytes at least. */
-const minQueue = 4 << 20;
-/** Notifications that wait while a client of another server reads what it has missed. */
+/** A process holds so many bytes at least, before its reader has fallen behind. */
+const minRoom = 4 << 20;
+/** Bytes of one read of a process that is behind. */
+const readBytes = 1 << 20;
+/** Notifications of another server that wait while a process reads the events before them. */
 const maxHeld = 256;
 
 /**
@@ -330,8 +334,10 @@ export class Process extends ProcessHandle {
   active = false;
   /** @internal Events came while they did not count. */
   missed = false;
-  #held: { method: keyof Notifications; params: EventParams }[] | undefined; // a read of what was missed is under way
-  #overflow = false; // of #held
+  /** Not undefined: the process is behind. It reads the events that it has missed, and notifications do not count until then. */
+  #held: { method: keyof Notifications; params: EventParams }[] | undefined;
+  #overflow = false; // a notification found no place in #held
+  #reading = false; // a read is under way
 
   /** @internal */
   constructor(owner: ProcessOwner, options: ProcessOptions) {
@@ -431,6 +437,7 @@ export class Process extends ProcessHandle {
     for (const lane of this.#all()) lane.clear();
     this.#queued = 0;
     this.#acknowledge(0);
+    if (this.#held) this.catchUp();
     for (const lane of this.#all()) lane.wake();
   }
 
@@ -502,6 +509,7 @@ export class Process extends ProcessHandle {
     const size = event.type === "output" ? event.data.length : 0;
     if (!this.#ignored) this.#queued -= size;
     this.#acknowledge(size);
+    if (this.#held) this.catchUp();
   }
 
   #push(event: ProcessEvent): void {
@@ -524,15 +532,9 @@ export class Process extends ProcessHandle {
     }
     if (seq > this.#acked) this.#acked = seq;
     else if (bytes === 0) return;
-    if (this.#replaced || this.#failure) return;
+    if (this.#failure || !this.#owner.latest(this)) return;
     this.link.acknowledge(this.id, this.#acked, bytes, this.#ended && this.#acked === this.#last, this.#options.retention);
   }
-
-  /** @internal Another process has the id. */
-  replaced(): void {
-    this.#replaced = true;
-  }
-  #replaced = false;
 
   /** @internal Acknowledges again, on another connection. */
   acknowledgeAgain(): void {
@@ -545,7 +547,7 @@ export class Process extends ProcessHandle {
   notified(method: keyof Notifications, params: EventParams): boolean {
     if (this.#ended) return false;
     if (this.#held) {
-      if (this.#held.length < maxHeld) this.#held.push({ method, params });
+      if (!this.link.extended && this.#held.length < maxHeld) this.#held.push({ method, params });
       else this.#overflow = true;
       return true;
     }
@@ -561,9 +563,19 @@ export class Process extends ProcessHandle {
       this.fail(new TroupeError("protocol", `process ${this.id}: the server went from seq ${this.#last} to ${from} and reported no gap: output is missing`));
       return true;
     }
+    if (method === "process/output" && this.#queued > this.#room) {
+      this.#held = []; // #done reads on when there is room
+      this.#overflow = true;
+      return true;
+    }
     this.#last = params.seq;
     this.#apply(method, params);
     return true;
+  }
+
+  /** How many bytes may wait for the reader. A server that waits for acknowledgements sends less, unless it has a spool. */
+  get #room(): number {
+    return Math.max(minRoom, 2 * this.#options.retention);
   }
 
   #apply(method: keyof Notifications, params: EventParams): void {
@@ -606,7 +618,6 @@ export class Process extends ProcessHandle {
     if (this.#ignored) return this.#acknowledge(chunk.length);
     // A small part of a large message would keep the whole message.
     if (chunk.buffer.byteLength > 4 * chunk.length + 1_024) chunk = chunk.slice();
-    if (this.#options.lossy && this.#queued > Math.max(minQueue, 2 * this.#options.retention)) this.#shed();
     this.#queued += chunk.length;
     this.#event({ type: "output", seq, stream, data: chunk, atMs });
   }
@@ -614,29 +625,6 @@ export class Process extends ProcessHandle {
   #event(event: ProcessEvent): void {
     if (!this.#ignored || (event.type !== "output" && this.#lane?.reading)) this.#push(event);
     this.#acknowledge(0);
-  }
-
-  /** Drops the output that waits: what a slow reader gets next is the newest. */
-  #shed(): void {
-    let gap: { fromSeq: number; toSeq: number; bytes: number } | undefined;
-    for (const lane of this.#all()) {
-      const kept: ProcessEvent[] = [];
-      for (const event of lane.waiting()) {
-        if (event.type !== "output") {
-          kept.push(event);
-          continue;
-        }
-        gap ??= { fromSeq: event.seq, toSeq: event.seq, bytes: 0 };
-        gap.fromSeq = Math.min(gap.fromSeq, event.seq);
-        gap.toSeq = Math.max(gap.toSeq, event.seq);
-        gap.bytes += event.data.length;
-      }
-      lane.clear();
-      for (const event of kept) lane.push(event);
-    }
-    if (!gap) return;
-    this.#queued -= gap.bytes;
-    this.#push({ type: "gap", seq: gap.toSeq, ...gap, reason: "the reader fell behind" });
   }
 
   #close(seq: number): void {
@@ -667,64 +655,76 @@ export class Process extends ProcessHandle {
     if (info.state === "closed" && info.nextSeq <= this.#last + 1) this.#close(this.#last);
   }
 
-  // A server without replay
+  // A process that is behind: its reader was too slow, or the server replays nothing after a cut
 
-  /** @internal Reads what was missed, and holds notifications back until then. */
-  catchUp(): void {
-    this.#held ??= [];
-    const more = (): void =>
-      this.link.ask(
-        "process/read",
-        { processId: this.id, afterSeq: this.#last },
-        (result) => {
-          if (this.#ended) return;
-          if (this.#merge(result)) more();
-        },
-        (error) => {
-          if (!(error instanceof RequestError)) return; // the next connection reads again
-          this.#owner.forget(this);
-          this.fail(error);
-        },
-      );
-    more();
+  /** @internal */
+  get behind(): boolean {
+    return this.#held !== undefined;
   }
 
-  /** Takes an answer to process/read, then what was held back. Returns true if there is more to read. */
-  #merge(result: ProcessReadResult): boolean {
-    for (const { seq, stream, chunk } of result.chunks) {
-      if (seq <= this.#last) continue;
-      if (seq > this.#last + 1) this.#hole(seq - 1, result);
-      this.#last = seq;
-      this.#output(seq, stream, chunk, undefined);
-    }
-    if (result.chunks.length > 0 || this.#overflow) {
+  /** @internal Reads what was missed, as soon as there is room. */
+  catchUp(): void {
+    this.#held ??= [];
+    if (this.#reading || this.#ended || this.#queued > this.#room / 2) return;
+    this.#reading = true;
+    this.link.ask(
+      "process/read",
+      { processId: this.id, instance: this.instance, afterSeq: this.#last, maxBytes: readBytes, detail: this.link.extended ? "times" : undefined },
+      (result) => {
+        this.#reading = false;
+        if (!this.#ended) this.#merge(result);
+      },
+      (error) => {
+        this.#reading = false;
+        if (!(error instanceof RequestError)) return; // the next connection reads again
+        this.#owner.forget(this);
+        this.fail(error);
+      },
+    );
+  }
+
+  /** Takes an answer to process/read, and decides what follows. */
+  #merge(result: ProcessReadResult): void {
+    const items = [...result.chunks.map((chunk, i) => ({ seq: chunk.seq, chunk, atMs: result.timesMs?.[i] })), ...(result.events ?? [])].sort((a, b) => a.seq - b.seq);
+    const hole = (items[0]?.seq ?? 0) > this.#last + 1;
+    if (this.link.extended && (hole || items.length === 0)) {
+      // The process has caught up, or the server has dropped output, and says so.
+      this.#held = undefined;
       this.#overflow = false;
-      return true; // until a read has nothing new, what was held back may not continue it
+      return this.#owner.subscribe(this);
+    }
+    for (const item of items) {
+      if (item.seq <= this.#last) continue;
+      if (item.seq > this.#last + 1) this.#hole(item.seq - 1, result);
+      this.#last = item.seq;
+      if ("chunk" in item) this.#output(item.seq, item.chunk.stream, item.chunk.chunk, item.atMs);
+      else this.#apply(`process/${item.kind}` as keyof Notifications, { processId: this.id, delayMs: 0, ...item.status, ...item } as EventParams);
+      if (this.#ended) return;
+    }
+    // Until a read has nothing new, a held notification may not continue it.
+    if (items.length > 0 || this.#overflow) {
+      this.#overflow = false;
+      return this.catchUp();
     }
     const held = this.#held ?? [];
     this.#held = undefined;
     if (result.nextSeq - 1 > this.#last) this.#hole(result.nextSeq - 1, result);
     if (result.closed) {
       if (!this.#status && result.exitCode !== null) this.#hole(this.#last, result);
-      this.#close(this.#last);
-      return false;
+      return this.#close(this.#last);
     }
     for (const { method, params } of held) this.notified(method, params);
-    return false;
   }
 
   /** Takes the events up to seq, which no read returns: the exit, or output that the server no longer has. */
   #hole(seq: number, result: ProcessReadResult): void {
-    if (result.exited && !this.#status && result.exitCode !== null) {
-      this.#status = { exitCode: result.exitCode };
-      this.#last = seq;
-      this.#event({ type: "exited", seq, exit: new Exit({ exitCode: result.exitCode, sandboxDenied: result.sandboxDenied }) });
-    } else if (!result.exited) {
+    if (this.link.extended || !result.exited) {
       this.#event({ type: "gap", seq, fromSeq: this.#last + 1, toSeq: seq, bytes: 0, reason: "the server no longer had this output" });
-      this.#last = seq;
-    } else {
-      this.#last = Math.max(this.#last, seq);
+    } else if (!this.#status && result.exitCode !== null) {
+      this.#status = { exitCode: result.exitCode };
+      this.#event({ type: "exited", seq, exit: new Exit({ exitCode: result.exitCode, sandboxDenied: result.sandboxDenied }) });
     }
+    this.#last = seq;
   }
 }
 

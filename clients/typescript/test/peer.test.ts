@@ -25,6 +25,8 @@ type Json = { [name: string]: unknown };
 class Peer {
   readonly asked: string[] = [];
   connections = 0;
+  /** How long the server takes a connection for alive after a cut. */
+  lingerMs = 0;
   /** As the peer may: the exit comes before the last output. */
   exitFirst = false;
   /** Called before a message of the server goes on; true: the connection is cut in its place. */
@@ -42,7 +44,7 @@ class Peer {
       real.on("open", () => waiting.forEach((text) => real.send(text)));
       real.on("error", () => {});
       real.on("close", () => client.terminate());
-      client.on("close", () => real.terminate());
+      client.on("close", () => setTimeout(() => real.terminate(), this.lingerMs));
       const methods = new Map<unknown, string>();
       client.on("message", (data) => {
         const message = JSON.parse(String(data)) as { id?: unknown; method: string; params: Json };
@@ -132,10 +134,13 @@ test("a server that knows no extension", { timeout: patience }, async (t) => {
 test("cuts of a server without replay", { timeout: patience }, async (t) => {
   const { url } = await serve(t, "--no-holder");
   const cases = [3, 4, 5, 6, 7, 8, 9];
+  let refused = 0;
   for (const cut of cases) {
     const peer = await Peer.start(t, url);
+    peer.lingerMs = 50;
     peer.cutBefore = (n, connection) => connection < 6 && n === cut + connection;
     const client = await Client.connect(peer.url);
+    client.on("link", (link) => link.state === "lost" && link.error.kind === "attached" && refused++);
     const p = await client.start(["sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.01; done; seq 1 20000; exit 3"]);
     const types: string[] = [];
     let out = "";
@@ -149,4 +154,5 @@ test("cuts of a server without replay", { timeout: patience }, async (t) => {
     assert.ok(peer.connections > 1, `cut ${cut}: ${peer.connections} connections`);
     client.close();
   }
+  assert.ok(refused > 0, "a resume was refused while the server took the old connection for alive");
 });
