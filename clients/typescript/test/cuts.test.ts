@@ -283,7 +283,11 @@ test("an observer that falls behind gets a gap, and holds a bounded part", limit
     if (event.type === "output") bytes += event.data.length;
     else types.push(event.type);
   }
-  assert.deepEqual(types, ["gap", "exited", "closed"]);
+  assert.equal(types[0], "gap");
+  assert.deepEqual(
+    types.filter((type) => type !== "gap"),
+    ["exited", "closed"],
+  );
   assert.ok(bytes < 30_000_000, `${bytes} bytes`);
   observer.close();
   await owner.closeSession();
