@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { Client, ExitError, GapError, RequestError, type ProcessEvent } from "@troupe/client";
+import { Client, ExitError, GapError, RequestError, type ProcessEvent, type ServerChangedNotification } from "@troupe/client";
 import { msgpack } from "@troupe/client/msgpack";
 import { content, stream } from "./oracle.js";
 import { patience, Proxy, serve, troupe, until } from "./server.js";
@@ -360,5 +360,44 @@ test("many writes without a wait arrive in order, a few at a time", limit, async
   assert.equal((await deaf.info()).pendingWrites, 4);
   await deaf.terminate();
   await flood;
+  await client.closeSession();
+});
+
+test("the screen of a program, and its terminal from there on", limit, async (t) => {
+  const { url } = await serve(t, "--no-holder");
+  const client = await Client.connect(url);
+  const p = await client.start(["sh", "-c", "printf 'a\\nb\\n'; read x; echo c"], { tty: { rows: 4, cols: 20 }, screen: { scrollback: 100 }, ignoreOutput: true });
+  const screen = await p.screen({ restore: true, waitFor: "b", waitMs: patience });
+  assert.equal(screen.matched, true);
+  assert.deepEqual(screen.lines, ["a", "b", "", ""]);
+  assert.match(text(screen.restore ?? new Uint8Array()), /a\r\nb/);
+  const viewer = await Client.connect(url, { resumeSessionId: client.sessionId, role: "controller" });
+  const view = await viewer.attach(p.id, { after: screen.seq, instance: screen.instance });
+  await view.write("x\n");
+  assert.match(await view.text(), /^x\r\nc\r\n$/);
+  viewer.close();
+  await client.closeSession();
+});
+
+test("a watch tells the state, and after a cut anew", limit, async (t) => {
+  const { url } = await serve(t, "--no-holder");
+  const proxy = await Proxy.start(t, url);
+  const client = await Client.connect(proxy.url);
+  const pieces: ServerChangedNotification[] = [];
+  client.on("server/changed", (piece) => pieces.push(piece));
+  try {
+    await client.watch(200);
+  } catch (error) {
+    if (error instanceof RequestError && error.kind === "method") return t.skip("this server has no server/watch");
+    throw error;
+  }
+  await until("the state is whole", () => pieces.some(({ whole }) => whole));
+  const p = await client.start(["sleep", "1000"], { id: "p" });
+  await until("the process is told", () => pieces.some(({ sessions }) => sessions?.some(({ list }) => list?.some(({ processId }) => processId === "p"))));
+  pieces.length = 0;
+  proxy.cut();
+  await until("the state begins anew", () => pieces.some(({ anew }) => anew));
+  await client.watch(0);
+  await p.terminate();
   await client.closeSession();
 });
