@@ -2,6 +2,9 @@ package main
 
 // mutants are changes to the code. The tests of each package must notice the changes of the package.
 var mutants = []mutant{
+	{file: "clients/generate/schema.go", old: `path+".*", above)`, new: `path, above)`, breaks: "a client finds the bytes in lists"},
+	{file: "clients/generate/typescript.go", old: `strings.ReplaceAll(text, "*/", "* /")`, new: `text`, breaks: "no description ends a comment early"},
+	{file: "clients/generate/typescript.go", old: `case !required:`, new: `case false:`, breaks: "a member that may be absent is optional"},
 	{file: "cluster/port.go", old: `if i.To != c.id {`, new: `if false {`, breaks: "a client of another incarnation is sent away", run: "^TestPortForOtherNodes$"},
 	{file: "cluster/introduction.go", old: `return append(secret, text...), err`, new: `_ = secret
 	return text, err`, breaks: "the introduction of a client is worth nothing on another connection", run: "^TestPortForOtherNodes$"},

@@ -35,9 +35,9 @@ import type {
 export interface ConnectOptions {
   /** The name of this client in the server's log; undefined: `troupe-ts`. */
   name?: string | undefined;
-  /** A bearer token, or a function that returns one before each connection. Only in Node: a browser sends its cookies. */
+  /** A bearer token, or a function that returns a token before each connection. Only in Node: a browser sends its cookies. */
   token?: string | (() => string | Promise<string>) | undefined;
-  /** The session to resume; undefined: a new one. */
+  /** The session to resume; undefined: a new session. */
   resumeSessionId?: string | undefined;
   /** `observer` watches, `controller` does what the owner may beside the owner; both need `resumeSessionId`. undefined: the owner, or what a share allows. */
   role?: Role | undefined;
@@ -49,11 +49,11 @@ export interface ConnectOptions {
   session?: SessionOptions | undefined;
   /** In a cluster, which server gets a new session. */
   placement?: Placement | undefined;
-  /** Notifications beside those of processes: `groups` for `group/changed`, `changes` for `session/changed`. */
+  /** Further notifications: `groups` for `group/changed`, `changes` for `session/changed`. */
   capabilities?: { groups?: boolean | undefined; changes?: boolean | undefined } | undefined;
   /** Ask for `atMs` of output events. */
   times?: boolean | undefined;
-  /** The encoding; undefined: JSON. `@troupe/client/msgpack` has the other one. */
+  /** The encoding; undefined: JSON. `@troupe/client/msgpack` has msgpack. */
   codec?: Codec | undefined;
   /** How long to try to resume after a cut; undefined: 45 s. Infinity: as long as the server has the session. */
   reconnectForMs?: number | undefined;
@@ -61,11 +61,11 @@ export interface ConnectOptions {
   pingEveryMs?: number | undefined;
   /** How long the server may be silent before the client connects anew; undefined: 30 s. */
   deadAfterMs?: number | undefined;
-  /** Closes the client when it aborts, also before it is connected. */
+  /** An abort closes the client, also before it is connected. */
   signal?: AbortSignal | undefined;
 }
 
-/** What a client tells, beside the events of processes. */
+/** The events of a client, beside the events of processes. */
 export type ClientEvents = { link: LinkState } & Omit<
   Notifications,
   "process/output" | "process/exited" | "process/closed" | "process/gap" | "process/restarted" | "process/ready" | "process/evicted"
@@ -78,11 +78,11 @@ export type RequestArguments<M extends keyof Methods> = {} extends Methods[M]["p
 
 /** How to attach to a process. */
 export interface AttachOptions extends RequestOptions {
-  /** Take the events after this seq; undefined: everything that the server holds. */
+  /** Take the events after this seq; undefined: all events held by the server. */
   after?: number | undefined;
-  /** The process may not be another one with the same id. */
+  /** Another process with the same id is refused. */
   instance?: string | undefined;
-  /** The server drops nothing of the process that this client has not taken: the program waits. */
+  /** The server drops no output before this client has taken it: the program waits. */
   hold?: boolean | undefined;
 }
 
@@ -112,6 +112,7 @@ export class Client {
   readonly #listeners = new Map<string, Set<(value: never) => void>>();
   readonly #owner: ProcessOwner;
   #watch = 0; // how often the server tells changes of sessions, in ms; 0: not at all
+  #abort = (): void => {};
   readonly #onOnline = (): void => this.#link.retry();
 
   private constructor(url: string, options: ConnectOptions) {
@@ -149,7 +150,8 @@ export class Client {
     const { signal } = options;
     if (signal?.aborted) throw aborted(signal);
     const client = new Client(url, options);
-    signal?.addEventListener("abort", () => client.close(), { once: true });
+    client.#abort = () => client.close();
+    signal?.addEventListener("abort", client.#abort);
     globalThis.addEventListener?.("online", client.#onOnline);
     try {
       await client.#link.open(options.waitForOwnerMs ?? 0);
@@ -179,10 +181,10 @@ export class Client {
   }
 
   #hello(): InitializeResult {
-    return this.#link.hello as InitializeResult; // connect returns a client that has one
+    return this.#link.hello as InitializeResult; // connect returns a client with an answer
   }
 
-  /** Calls listener for each event, and returns a function that ends this. */
+  /** Calls listener for each event, and returns a function to end this. */
   on<E extends keyof ClientEvents>(event: E, listener: (value: ClientEvents[E]) => void): () => void {
     const all = this.#listeners.get(event) ?? new Set();
     this.#listeners.set(event, all);
@@ -203,8 +205,8 @@ export class Client {
   }
 
   /**
-   * Sends a request with any method of the wire. After a cut it is sent again, with the same id for the server to
-   * recognize it; a request that the server cannot recognize fails with `lost`, unless `once` is false.
+   * Sends a request with any method of the wire. After a cut the client sends the request again, and the server does it
+   * once. If the server could not recognize the request, the request fails with `lost`, unless `once` is false.
    */
   request<M extends keyof Methods>(method: M, ...[params, options]: RequestArguments<M>): Promise<Methods[M]["result"]> {
     return this.#link.request(method, params ?? ({} as Methods[M]["params"]), options);
@@ -215,7 +217,7 @@ export class Client {
     this.#link.retry();
   }
 
-  /** Leaves the session, which lives on until its TTL. */
+  /** Leaves the session. The session lives on until its TTL. */
   close(): void {
     this.#link.end(closed());
   }
@@ -236,7 +238,7 @@ export class Client {
 
   // Programs
 
-  /** Starts a program. Without `env` it has the server's environment. */
+  /** Starts a program, by default with the environment of the server. */
   async start(argv: readonly string[], options: StartOptions = {}): Promise<Process> {
     const { signal } = options;
     if (signal?.aborted) throw aborted(signal);
@@ -251,7 +253,7 @@ export class Client {
     return this.start(["/bin/sh", "-c", command], options);
   }
 
-  /** Runs a program to its end, and returns its output. A program that failed throws an ExitError. */
+  /** Runs a program to its end, and returns its output. Throws an ExitError if the program failed. */
   async exec(argv: readonly string[], options: StartOptions & { maxBytes?: number; check?: boolean } = {}): Promise<Output> {
     const { maxBytes, check, ...rest } = options;
     const process = await this.start(argv, rest);
@@ -291,7 +293,7 @@ export class Client {
     return (await this.#link.request("process/list", params, options)).processes;
   }
 
-  /** Starts programs as a group. If it fails, no program was started. */
+  /** Starts programs as a group: all of them, or none. */
   async startGroup(options: GroupOptions): Promise<Group> {
     const { id = randomId(), processes, signal, ...rest } = options;
     const all: Process[] = [];
@@ -380,7 +382,7 @@ export class Client {
     if (session === undefined) return { ...params, session: o.session, placement: o.placement };
     params.resumeSessionId = session;
     params.takeover = hello ? !this.#beside() : o.takeover;
-    if (hello && !hello.server?.name) return params; // such a server replays nothing: #attached reads what was missed
+    if (hello && !hello.server?.name) return params; // such a server replays nothing: #attached reads the missed events
     const resumeFrom: { [id: string]: number } = {};
     for (const process of this.#processes.values()) {
       if (!process.active && (process.started || process.lastSeq > 0)) continue; // a process/subscribe names it
@@ -395,7 +397,7 @@ export class Client {
     return params;
   }
 
-  /** The client is beside the owner: the server keeps no output for it. */
+  /** The client is beside the owner: the server keeps no output for the client. */
   #beside(): boolean {
     return this.#options.role !== undefined && this.#options.role !== "owner";
   }
@@ -414,7 +416,7 @@ export class Client {
       else held.push(process);
     }
     if (held.length === 0 || this.#link.connection === 1) return;
-    // Of a process that ended and was forgotten during the cut, the server replays nothing.
+    // The server replays nothing of a process forgotten during the cut.
     this.#link.ask(
       "process/list",
       {},
@@ -447,6 +449,7 @@ export class Client {
 
   #ended(error: TroupeError): void {
     globalThis.removeEventListener?.("online", this.#onOnline);
+    this.#options.signal?.removeEventListener("abort", this.#abort);
     for (const process of this.#processes.values()) process.fail(error);
     this.#processes.clear();
   }
@@ -469,7 +472,7 @@ export class Client {
     });
     this.#link.reused(id);
     this.#processes.set(id, process);
-    // Until its start is answered, the id may be that of another process. Other servers send events before the answer.
+    // Until its start is answered, the id may belong to another process. Other servers send events before the answer.
     process.active = !this.#link.extended && o.after === undefined;
     return process;
   }
@@ -506,11 +509,11 @@ export class Client {
           signal?.removeEventListener("abort", leave);
           for (const process of all) {
             process.started = true;
-            // An earlier connection has started the process, and events that came before this answer were of it.
+            // An earlier connection has started the process, and the events before this answer were of this process.
             if (process.missed && sends > 1) this.#subscribe(process, {});
             else process.active = true;
             if (!left) continue;
-            process.ignore(); // nobody waits for a start that was given up
+            process.ignore(); // nobody waits for this start any more
             process.terminate().catch(() => {});
           }
           resolve();
@@ -534,7 +537,7 @@ export class Client {
     if (stdin !== undefined && stdin !== "pipe") feed(process, stdin).catch(() => {});
   }
 
-  /** Asks for the events of a process after the last one. Those that come before the answer do not count. */
+  /** Asks for the events of a process after the last event. Events before the answer do not count. */
   #subscribe(process: Process, options: RequestOptions, resolve?: () => void, reject?: (error: Error) => void): void {
     process.active = false;
     const params = { processId: process.id, afterSeq: process.lastSeq, hold: process.hold || undefined, instance: process.instance };
@@ -548,7 +551,7 @@ export class Client {
       if (!process.started || error instanceof RequestError) this.#gone(process, error);
       reject?.(error);
     };
-    // The first subscription is repeated; a later one is made anew on each connection.
+    // The first subscription is repeated; later subscriptions are made anew on each connection.
     if (resolve) this.#link.call("process/subscribe", params, options, done, failed);
     else this.#link.ask("process/subscribe", params, done, failed);
   }

@@ -11,7 +11,7 @@ export interface Message {
 
 /** A Codec encodes the messages of the wire. */
 export interface Codec {
-  /** The subprotocol that asks the server for this encoding; undefined: none, for JSON. */
+  /** The subprotocol for this encoding; undefined: none, for JSON. */
   readonly subprotocol: string | undefined;
   encode(message: Message): string | Uint8Array;
   decode(data: string | Uint8Array): Message;
@@ -29,7 +29,7 @@ function base64Bytes(this: unknown, key: string, value: unknown): unknown {
   return raw instanceof Uint8Array ? toBase64(raw) : value;
 }
 
-/** The parts of newer JavaScript that are faster, where they exist. */
+/** Faster functions, where they exist. */
 interface Fast {
   Buffer?: { from(text: string, encoding: "base64"): Uint8Array; from(b: ArrayBufferLike, at: number, n: number): { toString(e: "base64"): string } };
 }
@@ -57,7 +57,7 @@ export function fromBase64(text: string): Uint8Array {
   return bytes;
 }
 
-/** Turns the members of value that are bytes into Uint8Arrays, in place. */
+/** Turns the members with bytes into Uint8Arrays, in place. */
 export function withBytes(method: string, value: unknown): unknown {
   for (const path of bytesIn[method] ?? []) convert(value, path.split("."), 0);
   return value;
@@ -77,7 +77,7 @@ function convert(value: unknown, path: readonly string[], at: number): void {
 
 const encoder = new TextEncoder();
 
-/** Returns text in UTF-8, and bytes as a plain Uint8Array, which shares its memory. */
+/** Returns text in UTF-8, and bytes as a plain Uint8Array of the same memory. */
 export function bytesOf(data: string | Uint8Array): Uint8Array {
   if (typeof data === "string") return encoder.encode(data);
   return data.constructor === Uint8Array ? data : new Uint8Array(data.buffer, data.byteOffset, data.byteLength);

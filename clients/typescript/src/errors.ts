@@ -1,9 +1,9 @@
 import type { ErrorKind, WireError } from "./wire.js";
 
-/** The kind of an error: that of a refusal by the server, or one of the client's own. */
+/** The kind of an error: of a refusal by the server, or of the client itself. */
 export type Kind =
   | ErrorKind
-  /** The connection is lost, and with it an answer: perhaps the request was done. */
+  /** The connection is lost, and an answer with it: perhaps the request was done. */
   | "lost"
   /** The client was closed. */
   | "closed"

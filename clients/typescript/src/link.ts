@@ -1,5 +1,5 @@
-// A link keeps a session attached: it connects, says initialize, sends requests and acknowledgements, and after a cut
-// resumes, with every request that has no answer. Who owns the link (client.ts) takes the notifications.
+// A link keeps a session attached. The link connects, says initialize, sends requests and acknowledgements, and after a cut
+// resumes, and repeats every request without an answer. Who owns the link (client.ts) takes the notifications.
 import { openSocket } from "#socket";
 import { json, randomId, withBytes, type Codec, type Message } from "./codec.js";
 import { ConnectionError, RequestError, TroupeError } from "./errors.js";
@@ -17,9 +17,9 @@ import {
 export type LinkState =
   /** The first connection is being made. */
   | { readonly state: "connecting" }
-  /** `silentMs` is how long the server has left a question unanswered; 0: it answers. */
+  /** `silentMs` is how long the server has left a question unanswered; 0: the server answers. */
   | { readonly state: "connected"; readonly since: number; readonly silentMs: number }
-  /** The connection is lost since `since`. Attempt number `attempt` begins at `next`. `error` is what went wrong last. */
+  /** The connection is lost since `since`. Attempt number `attempt` begins at `next`. `error` is the last problem. */
   | { readonly state: "lost"; readonly since: number; readonly attempt: number; readonly next: number; readonly error: TroupeError }
   /** The client has ended. */
   | { readonly state: "closed"; readonly error: TroupeError };
@@ -33,13 +33,13 @@ export interface LinkOptions {
   deadAfterMs: number;
 }
 
-/** What the owner of a link does. Nothing of it may throw or block. */
+/** The owner of a link. Its methods must not throw or block. */
 export interface LinkOwner {
-  /** Returns the params of the next initialize. hello is the answer to the last one; undefined: this is the first. */
+  /** Returns the params of the next initialize. hello is the last answer; undefined: this is the first initialize. */
   introduce(hello: InitializeResult | undefined): InitializeParams;
   /** The session is attached, and requests without an answer are on their way. resumed: after a cut. */
   attached(resumed: boolean): void;
-  /** A notification has come. Returns true if it is progress, not a repetition. */
+  /** A notification has come. Returns true for progress, false for a repetition. */
   notified<N extends keyof Notifications>(method: N, params: Notifications[N]): boolean;
   changed(state: LinkState): void;
   /** The client has ended. */
@@ -47,7 +47,7 @@ export interface LinkOwner {
 }
 
 export interface RequestOptions {
-  /** Gives the request up. The server may do it nevertheless. */
+  /** Gives the request up. The server may do the request nevertheless. */
   signal?: AbortSignal | undefined;
 }
 
@@ -55,7 +55,7 @@ export interface RequestOptions {
 export interface CallOptions extends RequestOptions {
   /** Send the request on this connection only, as of Link.connection; undefined: on any. */
   on?: number;
-  /** Send the request once, and fail with `lost` after a cut; false: send it again; undefined: as the method asks. */
+  /** Send the request once, and fail with `lost` after a cut; false: send the request again; undefined: as the method asks. */
   once?: boolean | undefined;
 }
 
@@ -80,14 +80,14 @@ const maxDelay = 2_000;
 /** The longest pause once the connection has been lost for longAway. */
 const maxDelayAway = 15_000;
 const longAway = 60_000;
-/** For a connection and its handshake. Two of three attempts get shortTimeout: one begun without a network may hang. */
+/** For a connection and its handshake. Two of three attempts get shortTimeout: an attempt begun without a network may hang. */
 const attemptTimeout = 10_000;
 const shortTimeout = 3_000;
-/** How many cuts the first connection takes before it fails. */
+/** How many cuts the first connection takes before the link fails. */
 const firstCuts = 3;
 const ackEvery = 64 << 10;
 const ackAfterMs = 20;
-/** Requests on the wire at once, if the server does not say how many it takes. */
+/** Requests on the wire at once, if the server names no limit. */
 const defaultFlying = 256;
 
 export const closeEvicted = 4001;
@@ -114,7 +114,7 @@ export class Link {
   #flying = 0;
 
   #acks = new Map<string, number>(); // not yet sent
-  /** The last acknowledgements of closed processes, which a cut may lose. The answer to request `sent` or a later one shows that the server has it. */
+  /** The last acknowledgements of closed processes: a cut may lose them. The answer to request `sent`, or to a later request, shows that the server has this acknowledgement. */
   #lastAcks = new Map<string, { seq: number; sent: number }>();
   #ackBytes = 0;
   #ackTimer: ReturnType<typeof setTimeout> | undefined;
@@ -231,7 +231,7 @@ export class Link {
     };
     signal?.addEventListener("abort", giveUp, { once: true });
     this.#pending.set(call.id, call);
-    if (!this.#socket) return; // the next connection takes it
+    if (!this.#socket) return; // the next connection sends the request
     this.#outbound.push(call);
     this.#pump();
   }
@@ -256,7 +256,7 @@ export class Link {
     this.#pump();
   }
 
-  /** Sends what may be sent now. */
+  /** Sends requests, as many as may be on the wire. */
   #pump(): void {
     const limits = this.hello?.limits;
     const most = Math.max(1, (limits?.maxPendingRequests ?? defaultFlying) * 0.75);
@@ -274,7 +274,7 @@ export class Link {
     }
   }
 
-  /** Sends a message, or returns its size if it is larger than most. */
+  /** Sends a message. If the size is above most, returns the size in place of 0. */
   #send(message: Message, most = Infinity): number {
     const data = this.#codec().encode(message);
     const size = typeof data === "string" && data.length * 3 > most ? new TextEncoder().encode(data).length : data.length;
@@ -292,7 +292,7 @@ export class Link {
 
   /** Acknowledges the events of a process up to seq. bytes is the output among them. last: the process sends nothing more. */
   acknowledge(processId: string, seq: number, bytes: number, last: boolean, retention: number): void {
-    if (!this.extended) return; // another server ends the connection after a notification that it does not know
+    if (!this.extended) return; // another server ends the connection after an unknown notification
     this.#acks.set(processId, seq);
     if (last) this.#lastAcks.set(processId, { seq, sent: 0 });
     this.#ackBytes += bytes;
@@ -322,7 +322,7 @@ export class Link {
       let socket: Socket | undefined;
       let attached = false;
       let over = false;
-      // The end of this attempt or connection, whoever notices it first.
+      // The end of this attempt or connection, whoever notices the end first.
       const drop = (error: TroupeError): void => {
         if (over) return;
         over = true;
@@ -410,7 +410,7 @@ export class Link {
     this.#pump();
   }
 
-  /** The process with this id is another one from now on: the server knows the last acknowledgement of the earlier one. */
+  /** Another process has this id from now on: the server knows the last acknowledgement of the earlier process. */
   reused(processId: string): void {
     this.#lastAcks.delete(processId);
     this.#acks.delete(processId);
@@ -456,7 +456,7 @@ export class Link {
     }
   }
 
-  /** Returns the next pause: up to twice the last one, at random between half and all of it. */
+  /** Returns the next pause: up to twice the last pause, at random between half and all of this value. */
   #nextDelay(): number {
     const delay = this.#delay;
     const most = this.#lostAt > 0 && Date.now() - this.#lostAt > longAway ? maxDelayAway : maxDelay;
@@ -489,7 +489,7 @@ export class Link {
       return;
     }
     const call = this.#pending.get(message.id as number);
-    if (!call?.flying) return; // given up, or a request of the server, which no troupe server sends
+    if (!call?.flying) return; // given up; or a request of the server: no troupe server sends requests
     this.#pending.delete(call.id);
     this.#flying--;
     if (!call.own) this.#progress = true;
@@ -501,7 +501,7 @@ export class Link {
     this.#pump();
   }
 
-  /** Asks for a sign of life, and cuts the connection if none has come for too long. A pulse counts beats: a sleep of this machine is one beat. */
+  /** Asks for a sign of life, and cuts the connection if none has come for too long. A pulse counts beats: a sleep of this machine is a single beat. */
   #pulse(): void {
     const { pingEveryMs, deadAfterMs } = this.#options;
     const silent = this.#state.state === "connected" ? this.#state.silentMs : 0;
@@ -530,7 +530,7 @@ export class Link {
   }
 }
 
-/** Adds to params what lets the server recognize the request when it comes again. */
+/** Adds an id to params. By the id the server recognizes the request when it comes again. */
 function named(method: string, params: object): object {
   switch (repeats[method]) {
     case "requestId":

@@ -1,7 +1,7 @@
 import { decode, encode } from "@msgpack/msgpack";
 import type { Codec, Message } from "./codec.js";
 
-/** The codec for msgpack: output crosses the wire as it is. Pass it to `connect` as `codec`. */
+/** The codec for msgpack: output crosses the wire without base64. For the option `codec` of `connect`. */
 export const msgpack: Codec = {
   subprotocol: "troupe.msgpack",
   encode: (message) => encode(message, { ignoreUndefined: true }),

@@ -87,7 +87,7 @@ export class ExitError extends TroupeError {
   }
 }
 
-/** What a program has written, and how it has ended. */
+/** The output of a program, and its end. */
 export interface Output {
   /** On a terminal, all output. */
   readonly stdout: Uint8Array;
@@ -95,12 +95,12 @@ export interface Output {
   readonly exit: Exit;
 }
 
-/** What happens to a process, in order. `seq` is its number in the process. */
+/** An event of a process. Events come in order. `seq` is its number in the process. */
 export type ProcessEvent =
   /** `atMs`: when the server got the first byte, if the client was connected with `times`. */
   | { readonly type: "output"; readonly seq: number; readonly stream: Stream; readonly data: Uint8Array; readonly atMs: number | undefined }
   | { readonly type: "exited"; readonly seq: number; readonly exit: Exit }
-  /** Another run begins. `stdinLostBytes` is input that the last run has not read. */
+  /** Another run begins. `stdinLostBytes` is input not read by the last run. */
   | { readonly type: "restarted"; readonly seq: number; readonly run: number; readonly reason: string; readonly delayMs: number; readonly stdinLostBytes: number }
   | { readonly type: "ready"; readonly seq: number; readonly run: number }
   /** Output is lost for good. `bytes` 0: unknown. `seq` is `toSeq`. */
@@ -117,7 +117,7 @@ const stdinWrites = 4;
 /** A process of the session, under its id, whoever has started it. A handle takes no output. */
 export class ProcessHandle {
   readonly id: string;
-  /** The process may not be another one with the same id; undefined: any. */
+  /** Another process with the same id is refused; undefined: any process with the id. */
   readonly instance: string | undefined;
   /** @internal */
   readonly link: Link;
@@ -133,7 +133,7 @@ export class ProcessHandle {
   }
 
   /**
-   * Writes to the program's stdin. The promise resolves when the server has taken everything: while stdin is full, it
+   * Writes to the program's stdin. The promise resolves when the server has taken everything: while stdin is full, write
    * waits. Over any number of cuts the program gets the data once. Do not change data before.
    */
   async write(data: string | Uint8Array, options?: RequestOptions): Promise<void> {
@@ -203,19 +203,19 @@ export class ProcessHandle {
     await this.link.request("process/setRestart", { processId: this.id, restart }, options);
   }
 
-  /** Describes the process, what it uses, and why it is quiet. */
+  /** Describes the process: its state, its usage, and why it is quiet. */
   info(options?: RequestOptions): Promise<ProcessInfoResult> {
     return this.link.request("process/info", { processId: this.id }, options);
   }
 
-  /** Returns output that the server holds, and acknowledges nothing. Read on with `afterSeq` = `nextSeq` − 1. */
+  /** Returns output held by the server, and acknowledges nothing. Read on with `afterSeq` = `nextSeq` − 1. */
   read(params?: Omit<ProcessReadParams, "processId" | "instance">, options?: RequestOptions): Promise<ProcessReadResult> {
     return this.link.request("process/read", { ...params, processId: this.id, instance: this.instance }, options);
   }
 
   /**
-   * Returns the screen of a process on a terminal: as text, with `restore` as bytes that draw it. Attach with `after` =
-   * `seq` to go on from there. With `waitFor` or `quietMs` it waits up to `waitMs`, and `matched` says whether they hold.
+   * Returns the screen of a process on a terminal: as text, with `restore` as bytes, too. Attach with `after` =
+   * `seq` to go on from there. With `waitFor` or `quietMs` the answer waits up to `waitMs`, and `matched` says whether they hold.
    */
   screen(params?: Omit<ProcessScreenParams, "processId" | "instance">, options?: RequestOptions): Promise<ProcessScreenResult> {
     return this.link.request("process/screen", { ...params, processId: this.id, instance: this.instance }, options);
@@ -230,10 +230,10 @@ export class ProcessHandle {
   }
 }
 
-/** Output or a gap, for the reader of one stream. */
+/** Output or a gap, for the reader of a stream. */
 type Piece = Extract<ProcessEvent, { type: "output" | "gap" }>;
 
-/** A lane has the events that its reader has yet to take. */
+/** A lane has the events not yet taken by its reader. */
 class Lane<E extends { readonly seq: number }> {
   #events: E[] = [];
   #head = 0;
@@ -257,7 +257,7 @@ class Lane<E extends { readonly seq: number }> {
     return event;
   }
 
-  /** Returns what waits. */
+  /** Returns the waiting events. */
   waiting(): E[] {
     return this.#events.slice(this.#head);
   }
@@ -267,13 +267,13 @@ class Lane<E extends { readonly seq: number }> {
     this.#head = 0;
   }
 
-  /** The first event that the reader has not done with; undefined: none. */
+  /** The first event not done by the reader; undefined: none. */
   first(): E | undefined {
     return this.taken ?? this.#events[this.#head];
   }
 }
 
-/** What a Process asks of its client. */
+/** The client of a Process. */
 export interface ProcessOwner {
   readonly link: Link;
   /** The process sends nothing more, or nobody wants it. */
@@ -291,23 +291,23 @@ export interface ProcessOptions {
   /** All events up to this seq are known. */
   after: number;
   hold: boolean;
-  /** Bytes that the server keeps of the process, and so the most that it sends before an acknowledgement. */
+  /** The retention of the process. Without a spool, the server sends no more before an acknowledgement. */
   retention: number;
   ignore: boolean;
 }
 
 /** A process holds so many bytes at least, before its reader has fallen behind. */
 const minRoom = 4 << 20;
-/** Bytes of one read of a process that is behind. */
+/** Bytes of a read of a process that is behind. */
 const readBytes = 1 << 20;
-/** Notifications of another server that wait while a process reads the events before them. */
+/** Notifications of another server wait while a process reads earlier events: at most so many. */
 const maxHeld = 256;
 
 /**
  * A process whose output this client takes: each event once and in order, over any number of cuts.
  *
- * Read either `events()`, or `stdout` and `stderr`, or call `output()` or `text()`. The server keeps what the reader has
- * not taken: a reader that is slow slows its program, as with a full pipe. `ignore()` takes and drops the rest.
+ * Read either `events()`, or `stdout` and `stderr`, or call `output()` or `text()`. The server keeps the output until the
+ * reader has taken it: a slow reader slows its program, as with a full pipe. `ignore()` takes and drops the rest.
  */
 export class Process extends ProcessHandle {
   /** How the program has ended, when the last event has come. Rejects if the rest of the output is out of reach. */
@@ -334,7 +334,7 @@ export class Process extends ProcessHandle {
   active = false;
   /** @internal Events came while they did not count. */
   missed = false;
-  /** Not undefined: the process is behind. It reads the events that it has missed, and notifications do not count until then. */
+  /** Not undefined: the process is behind. The process reads the missed events, and notifications do not count until then. */
   #held: { method: keyof Notifications; params: EventParams }[] | undefined;
   #overflow = false; // a notification found no place in #held
   #reading = false; // a read is under way
@@ -351,7 +351,7 @@ export class Process extends ProcessHandle {
     this.closed.catch(() => {}); // nobody need wait
   }
 
-  /** The seq of the last event that has come. */
+  /** The seq of the last event received. */
   get lastSeq(): number {
     return this.#last;
   }
@@ -361,7 +361,7 @@ export class Process extends ProcessHandle {
     return this.#acked;
   }
 
-  /** Bytes of output that wait for the reader. */
+  /** Bytes of output not yet taken by the reader. */
   get queuedBytes(): number {
     return this.#queued;
   }
@@ -382,8 +382,8 @@ export class Process extends ProcessHandle {
   }
 
   /**
-   * Takes all events in order. An event counts as taken when the loop asks for the next one, or ends. After a loop that
-   * ended early, another one goes on.
+   * Takes all events in order. An event counts as taken when the loop asks for the next one, or ends. After a loop
+   * ended early, another loop goes on.
    */
   async *events(options?: RequestOptions): AsyncGenerator<ProcessEvent, void, undefined> {
     if (!this.#lane) throw new TroupeError("order", `process ${this.id}: stdout and stderr are being read; read either them or events()`);
@@ -400,7 +400,7 @@ export class Process extends ProcessHandle {
     return { [Symbol.asyncIterator]: () => this.#bytes("err") };
   }
 
-  /** Reads all output, up to maxBytes (64 MiB): more ends the process. A program that failed throws an ExitError, unless check is false. */
+  /** Reads all output, up to maxBytes (64 MiB): more ends the process. Throws an ExitError if the program failed, unless check is false. */
   async output(options?: RequestOptions & { maxBytes?: number; check?: boolean }): Promise<Output> {
     const most = options?.maxBytes ?? 64 << 20;
     const lanes = this.#split();
@@ -431,7 +431,7 @@ export class Process extends ProcessHandle {
     return new TextDecoder().decode((await this.output(options)).stdout);
   }
 
-  /** Drops the output that waits, and all that comes. */
+  /** Drops the waiting output, and all later output. */
   ignore(): void {
     this.#ignored = true;
     for (const lane of this.#all()) lane.clear();
@@ -441,7 +441,7 @@ export class Process extends ProcessHandle {
     for (const lane of this.#all()) lane.wake();
   }
 
-  /** Takes no more of the process, which goes on. The server keeps what was not taken: `Client.attach` goes on with it. */
+  /** Takes no more events. The process goes on, and the server keeps the rest: `Client.attach` goes on there. */
   detach(): void {
     this.#owner.forget(this);
     this.fail(new ConnectionError("closed", `process ${this.id}: this client has detached from it`));
@@ -523,7 +523,7 @@ export class Process extends ProcessHandle {
     }
   }
 
-  /** Acknowledges everything before the first event that a reader has not done with. */
+  /** Acknowledges everything before the first event not done by a reader. */
   #acknowledge(bytes: number): void {
     let seq = this.#last;
     for (const lane of this.#all()) {
@@ -543,7 +543,7 @@ export class Process extends ProcessHandle {
 
   // Events
 
-  /** @internal Takes a notification, and returns true if it is new. */
+  /** @internal Takes a notification, and returns true for a new event. */
   notified(method: keyof Notifications, params: EventParams): boolean {
     if (this.#ended) return false;
     if (this.#held) {
@@ -573,7 +573,7 @@ export class Process extends ProcessHandle {
     return true;
   }
 
-  /** How many bytes may wait for the reader. A server that waits for acknowledgements sends less, unless it has a spool. */
+  /** How many bytes may wait for the reader. Without a spool, a server sends less to an owner before an acknowledgement. */
   get #room(): number {
     return Math.max(minRoom, 2 * this.#options.retention);
   }
@@ -648,7 +648,7 @@ export class Process extends ProcessHandle {
     for (const lane of this.#all()) lane.wake();
   }
 
-  /** @internal Takes what an answer of the server says: the end may be in events that came before. */
+  /** @internal Takes the state in an answer of the server: the end may be in earlier events. */
   compare(info: ProcessInfo): void {
     if (this.#ended) return;
     this.#status ??= info.status;
@@ -662,7 +662,7 @@ export class Process extends ProcessHandle {
     return this.#held !== undefined;
   }
 
-  /** @internal Reads what was missed, as soon as there is room. */
+  /** @internal Reads the missed events, as soon as there is room. */
   catchUp(): void {
     this.#held ??= [];
     if (this.#reading || this.#ended || this.#queued > this.#room / 2) return;
@@ -716,7 +716,7 @@ export class Process extends ProcessHandle {
     for (const { method, params } of held) this.notified(method, params);
   }
 
-  /** Takes the events up to seq, which no read returns: the exit, or output that the server no longer has. */
+  /** Takes events absent from the answer, up to seq: the exit, or output no longer held. */
   #hole(seq: number, result: ProcessReadResult): void {
     if (this.link.extended || !result.exited) {
       this.#event({ type: "gap", seq, fromSeq: this.#last + 1, toSeq: seq, bytes: 0, reason: "the server no longer had this output" });
@@ -728,27 +728,27 @@ export class Process extends ProcessHandle {
   }
 }
 
-/** What the notifications of a process have in common. */
+/** The common members of notifications of a process. */
 export interface EventParams {
   readonly processId: string;
   readonly seq: number;
   readonly fromSeq?: number;
 }
 
-/** How to start a program. The members that are not here are those of `process/start`. */
+/** How to start a program. Further members are as in `process/start`. */
 export interface StartOptions extends Partial<Omit<ProcessStartParams, "processId" | "argv" | "cwd" | "tty" | "pipeStdin" | "envPolicy" | "size">> {
-  /** The id of the process, unique in the session; undefined: a new one. */
+  /** The id of the process, unique in the session; undefined: a new id. */
   id?: string | undefined;
   /** An absolute path, `~`, `~/…` or a file URI on the server; undefined: the directory of the server. */
   cwd?: string | undefined;
   /** true, or the size of the terminal: the program runs on a terminal. */
   tty?: boolean | Size | undefined;
-  /** `"pipe"`: write with `write()`. Data goes to stdin, which then is closed. undefined: no input, but of a terminal. */
+  /** `"pipe"`: write with `write()`. Data: write the data, then close stdin. undefined: no input, but of a terminal. */
   stdin?: "pipe" | string | Uint8Array | AsyncIterable<string | Uint8Array> | undefined;
-  /** Which variables the program inherits; undefined: those of the server without its secrets; null: none. `env` is added. */
+  /** The inherited variables; undefined: all of the server, without its secrets; null: none. `env` is added. */
   envPolicy?: EnvPolicy | null | undefined;
-  /** Take the output and drop it. */
+  /** Take and drop all output. */
   ignoreOutput?: boolean | undefined;
-  /** Ends the program when it aborts. */
+  /** An abort ends the program. */
   signal?: AbortSignal | undefined;
 }

@@ -1,6 +1,6 @@
-/** What a websocket of the browser and of Node have in common. */
+/** A websocket, of the browser or of Node. */
 export interface Socket {
-  /** The subprotocol that the server has chosen; "": none. */
+  /** The subprotocol chosen by the server; "": none. */
   readonly protocol: string;
   send(data: string | Uint8Array): void;
   close(code: number, reason: string): void;
@@ -12,11 +12,11 @@ export interface SocketOptions {
   readonly token: string | undefined;
 }
 
-/** What a socket says. After closed nothing follows. */
+/** The events of a socket. After closed nothing follows. */
 export interface SocketListener {
   opened(): void;
   message(data: string | Uint8Array): void;
-  /** code is that of the Close frame, 1006 without one. status is that of a refused handshake, where it is known. */
+  /** code is from the Close frame; 1006: there was no frame. status is from a refused handshake, if known. */
   closed(code: number, reason: string, status?: number): void;
 }
 

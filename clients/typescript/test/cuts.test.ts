@@ -236,7 +236,7 @@ test("a controller that holds a process misses nothing, and takes no other proce
     id: "p",
     stdin: "pipe",
     ignoreOutput: true,
-    retention: { bytes: 65_536, onFull: "evict" },
+    retention: { bytes: 65_536, onFull: "evict", holdMs: 60_000 },
   });
   const [info] = await owner.processes();
   const proxy = await Proxy.start(t, server.url);
