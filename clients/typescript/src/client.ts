@@ -359,8 +359,14 @@ export class Client {
    * most each everyMs. A piece with `anew`, as after a cut, begins the state anew. 0 ends the watch.
    */
   async watch(everyMs: number, options?: RequestOptions): Promise<void> {
+    const before = this.#watch;
     this.#watch = everyMs;
-    await this.#link.request("server/watch", { everyMs }, options);
+    try {
+      await this.#link.request("server/watch", { everyMs }, { ...options, once: false });
+    } catch (error) {
+      this.#watch = before;
+      throw error;
+    }
   }
 
   /** The machine of the server. */
@@ -403,6 +409,7 @@ export class Client {
   }
 
   #attached(): void {
+    this.files.reconnected();
     if (this.#watch > 0) this.#link.ask("server/watch", { everyMs: this.#watch }, () => {}, () => {});
     const held: Process[] = [];
     for (const process of this.#processes.values()) {
@@ -434,6 +441,7 @@ export class Client {
 
   #notified<N extends keyof Notifications>(method: N, params: Notifications[N]): boolean {
     if (!method.startsWith("process/") || !("seq" in params) || !("processId" in params)) {
+      if (method === "fs/missingChanged") this.files.told((params as Notifications["fs/missingChanged"]).watchId);
       this.#emit(method as keyof ClientEvents, params as ClientEvents[keyof ClientEvents]);
       return false;
     }
@@ -450,6 +458,7 @@ export class Client {
   #ended(error: TroupeError): void {
     globalThis.removeEventListener?.("online", this.#onOnline);
     this.#options.signal?.removeEventListener("abort", this.#abort);
+    this.files.reconnected(error);
     for (const process of this.#processes.values()) process.fail(error);
     this.#processes.clear();
   }

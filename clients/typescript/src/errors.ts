@@ -5,6 +5,8 @@ export type Kind =
   | ErrorKind
   /** The connection is lost, and an answer with it: perhaps the request was done. */
   | "lost"
+  /** While the connection was lost, a file that is being read has changed. */
+  | "changed"
   /** The client was closed. */
   | "closed"
   /** Client and server do not understand each other. */

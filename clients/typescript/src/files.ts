@@ -22,6 +22,8 @@ export function fileUri(path: string): string {
  */
 export class Files {
   readonly #link: Link;
+  #lastWatch = 0;
+  #watches = new Map<number, { done: (changed: boolean) => void; failed: (error: Error) => void }>();
 
   /** @internal */
   constructor(link: Link) {
@@ -38,7 +40,7 @@ export class Files {
       const on = this.#link.connection;
       const now = await this.stat(path, options);
       if (first && (first.size !== now.size || first.modifiedAtMs !== now.modifiedAtMs)) {
-        throw new TroupeError("lost", `${path}: while the connection was lost, the file has changed`);
+        throw new TroupeError("changed", `${path}: while the connection was lost, the file has changed`);
       }
       first ??= now;
       const ahead: Promise<{ chunk: Uint8Array; eof: boolean } | undefined>[] = [];
@@ -141,6 +143,40 @@ export class Files {
   /** Lists everything below a directory. */
   walk(path: string, params: FsWalkOptions, options?: RequestOptions): Promise<FsWalkResult> {
     return this.#link.request("fs/walk", { path: fileUri(path), options: params }, options);
+  }
+
+  /**
+   * Waits until a path in missing exists, or a path in present does not, also if so already. A change undone quickly may go
+   * unnoticed. Up to 64 paths in all.
+   */
+  async changed(paths: { missing?: readonly string[]; present?: readonly string[] }, options?: RequestOptions): Promise<void> {
+    const params = { missing: (paths.missing ?? []).map(fileUri), present: (paths.present ?? []).map(fileUri) };
+    for (let changed = false; !changed; ) {
+      const watchId = ++this.#lastWatch;
+      const told = new Promise<boolean>((done, failed) => this.#watches.set(watchId, { done, failed }));
+      told.catch(() => {}); // the request may fail first
+      const abort = (): void => this.#watches.get(watchId)?.failed(aborted(options?.signal as AbortSignal));
+      options?.signal?.addEventListener("abort", abort);
+      try {
+        await this.#link.request("fs/watchMissing", { ...params, watchId }, { ...options, once: true });
+        changed = await told;
+      } catch (error) {
+        if (!lost(error) || this.#link.state.state === "closed") throw error;
+      } finally {
+        options?.signal?.removeEventListener("abort", abort);
+        this.#watches.delete(watchId);
+      }
+    }
+  }
+
+  /** @internal A watch has ended with a change. */
+  told(watchId: number): void {
+    this.#watches.get(watchId)?.done(true);
+  }
+
+  /** @internal The watches ended with the last connection. error: the client has ended, too. */
+  reconnected(error?: Error): void {
+    for (const { done, failed } of this.#watches.values()) error ? failed(error) : done(false);
   }
 
   /** Returns the path without links. */

@@ -7,7 +7,7 @@ import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { chromium } from "playwright-core";
 import type * as troupe from "@troupe/client";
-import { patience, Proxy, serve } from "./server.js";
+import { limit, Proxy, serve } from "./server.js";
 
 const path = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
 
@@ -33,7 +33,7 @@ test("the bundle for browsers is small, and has nothing of Node", async (t) => {
 
 declare const module: typeof troupe & { msgpack: troupe.Codec };
 
-test("a page resumes, and reads every byte once", { timeout: patience }, async (t) => {
+test("a page resumes, and reads every byte once", limit, async (t) => {
   const code = await bundle(`import * as client from "@troupe/client"; import { msgpack } from "@troupe/client/msgpack"; globalThis.module = { ...client, msgpack }`);
   const site = createServer((request, response) => {
     response.setHeader("Content-Type", request.url === "/client.js" ? "text/javascript" : "text/html");

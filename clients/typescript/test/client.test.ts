@@ -5,10 +5,9 @@ import { test } from "node:test";
 import { Client, ExitError, GapError, RequestError, type ProcessEvent, type ServerChangedNotification } from "@troupe/client";
 import { msgpack } from "@troupe/client/msgpack";
 import { content, stream } from "./oracle.js";
-import { patience, Proxy, serve, troupe, until } from "./server.js";
+import { limit, patience, Proxy, serve, troupe, until } from "./server.js";
 
 const text = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
-const limit = { timeout: patience };
 
 test("events come in order, and end", limit, async (t) => {
   const { url } = await serve(t, "--no-holder");
@@ -326,9 +325,12 @@ test("files", limit, async (t) => {
     await changing.next();
     writeFileSync(join(at, "big"), "other");
     proxy.cut();
-    await assert.rejects(async () => {
-      for await (const _ of changing);
-    }, /has changed/);
+    await assert.rejects(
+      async () => {
+        for await (const _ of changing);
+      },
+      { kind: "changed" },
+    );
     await files.symlink("small", join(at, "link"));
     assert.equal((await files.stat(join(at, "link"), { follow: false })).target, "small");
     await files.rename(join(at, "small"), join(at, "renamed"));
@@ -343,6 +345,34 @@ test("files", limit, async (t) => {
     mkdirSync(at);
     await client.closeSession();
   }
+});
+
+test("a wait for a file goes on after a cut", limit, async (t) => {
+  const { url, dir } = await serve(t, "--no-holder");
+  const proxy = await Proxy.start(t, url);
+  const client = await Client.connect(proxy.url);
+  const path = join(dir, "awaited");
+  let over = false;
+  const change = client.files.changed({ missing: [path] }).finally(() => (over = true));
+  await client.processes();
+  const connected = new Promise((resolve) => client.on("link", ({ state }) => state === "connected" && resolve(state)));
+  proxy.cut();
+  await connected;
+  await client.processes();
+  assert.equal(over, false);
+  writeFileSync(path, "");
+  await change;
+  await client.files.changed({ present: [path + "2"] });
+  const reason = new Error("enough");
+  const abort = new AbortController();
+  const aborted = assert.rejects(client.files.changed({ present: [path] }, { signal: abort.signal }), reason);
+  await client.processes();
+  abort.abort(reason);
+  await aborted;
+  const closing = assert.rejects(client.files.changed({ present: [path] }), { kind: "closed" });
+  await client.processes();
+  client.close();
+  await closing;
 });
 
 test("many writes without a wait arrive in order, a few at a time", limit, async (t) => {

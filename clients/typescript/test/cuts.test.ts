@@ -6,9 +6,8 @@ import { test, type TestContext } from "node:test";
 import { Client, type Codec, type ConnectOptions } from "@troupe/client";
 import { msgpack } from "@troupe/client/msgpack";
 import { content, stream } from "./oracle.js";
-import { patience, Proxy, serve, serverBelow, troupe, until, type Direction, type Fate, type Passing, type Server } from "./server.js";
+import { limit, patience, Proxy, serve, serverBelow, troupe, until, type Direction, type Fate, type Passing, type Server } from "./server.js";
 
-const limit = { timeout: patience };
 const text = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
 const codecs: [string, Codec | undefined][] = [
   ["json", undefined],

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 import { Client } from "@troupe/client";
 import { WebSocket, WebSocketServer } from "ws";
-import { patience, serve } from "./server.js";
+import { limit, serve } from "./server.js";
 
 /** The members of params that the peer knows, by method. */
 const known: { [method: string]: readonly string[] | undefined } = {
@@ -98,7 +98,7 @@ class Peer {
   }
 }
 
-test("an exit that comes before output", { timeout: patience }, async (t) => {
+test("an exit that comes before output", limit, async (t) => {
   const peer = await Peer.start(t, (await serve(t, "--no-holder")).url);
   peer.exitFirst = true;
   const client = await Client.connect(peer.url);
@@ -113,7 +113,7 @@ test("an exit that comes before output", { timeout: patience }, async (t) => {
 
 const numbers = Array.from({ length: 20_000 }, (_, i) => `${i + 1}\n`).join("");
 
-test("a server that knows no extension", { timeout: patience }, async (t) => {
+test("a server that knows no extension", limit, async (t) => {
   const peer = await Peer.start(t, (await serve(t, "--no-holder")).url);
   const client = await Client.connect(peer.url);
   assert.equal(client.server, undefined);
@@ -131,7 +131,7 @@ test("a server that knows no extension", { timeout: patience }, async (t) => {
   client.close();
 });
 
-test("cuts of a server without replay", { timeout: patience }, async (t) => {
+test("cuts of a server without replay", limit, async (t) => {
   const { url } = await serve(t, "--no-holder");
   const cases = [3, 4, 5, 6, 7, 8, 9];
   let refused = 0;

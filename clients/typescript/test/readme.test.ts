@@ -4,11 +4,11 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { patience, serve } from "./server.js";
+import { limit, patience, serve } from "./server.js";
 
 const here = join(import.meta.dirname, "../..");
 
-test("the example of the README, with the package as it is packed", { timeout: patience }, async (t) => {
+test("the example of the README, with the package as it is packed", limit, async (t) => {
   const { url, dir } = await serve(t, "--no-holder");
   const readme = readFileSync(join(here, "README.md"), "utf8");
   const program = /\n```js\n(.*?)```\n/s.exec(readme)?.[1];

@@ -11,7 +11,10 @@ export const troupe = process.env["TROUPE"] ?? "";
 if (!troupe) throw new Error("TROUPE is not set: run .ci/typescript, which builds troupe and runs these tests");
 
 /** The limit of waits for facts: only a dead machine reaches it. */
-export const patience = 60_000;
+export const patience = 120_000;
+
+/** The options of a test. */
+export const limit = { timeout: 5 * patience };
 
 export interface Server {
   readonly url: string;
