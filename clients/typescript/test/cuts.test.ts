@@ -6,7 +6,7 @@ import { test, type TestContext } from "node:test";
 import { Client, type Codec, type ConnectOptions } from "@troupe/client";
 import { msgpack } from "@troupe/client/msgpack";
 import { content, stream } from "./oracle.js";
-import { limit, patience, Proxy, serve, serverBelow, troupe, until, type Direction, type Fate, type Passing, type Server } from "./server.js";
+import { limit, Proxy, serve, serverBelow, troupe, until, type Direction, type Fate, type Passing, type Server } from "./server.js";
 
 const text = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
 const codecs: [string, Codec | undefined][] = [
