@@ -15,7 +15,7 @@ ROOT = HERE.parents[2]
 sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 
 #: No test takes longer, also on a machine with much else to do.
-LIMIT = 120.0
+LIMIT = 600.0
 
 
 def pytest_pyfunc_call(pyfuncitem):
