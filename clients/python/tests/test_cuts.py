@@ -113,3 +113,24 @@ async def test_id_of_an_ended_program_is_used_again(server):
         await client.processes()
         assert client._link_n >= 2
         await client.close_session()
+
+
+@pytest.mark.parametrize(
+    "code, reason, error",
+    [
+        (1001, "shutting down", None), (1002, "unknown notification", troupe.TroupeError), (1002, "resumeFrom: x", troupe.ProcessGoneError),
+        (1008, "too many requests", None), (1009, "too large", None), (1011, "internal", None), (1013, "busy", None),
+        (4001, "taken over", troupe.SessionGoneError), (4002, "the connection broke", None),
+    ],
+)  # fmt: skip
+def test_close_codes(code, reason, error):
+    """The client gives up where section 22.2 of PROTOCOL.md says so, also if the Close comes in place of the answer to initialize."""
+    from troupe._client import _final
+    from websockets.exceptions import ConnectionClosedError
+    from websockets.frames import Close
+
+    lost = troupe.ConnectError("initialize: the connection was lost")
+    lost.__cause__ = ConnectionClosedError(Close(code, reason), None, None)
+    final = _final(lost)
+    assert type(final) is (error or type(None))
+    assert error is None or reason in str(final)

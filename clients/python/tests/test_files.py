@@ -132,3 +132,20 @@ async def test_wait_for(server, tmp_path):
             path.unlink()
             await waiting
             await client.close_session()
+
+
+async def test_changes_whose_answer_is_lost(server, tmp_path):
+    """A change that is sent twice is no error the second time."""
+    (tmp_path / "old").write_text("x")
+    (tmp_path / "gone").write_text("x")
+    for change, holds in (
+        (lambda f: f.mkdir(tmp_path / "new"), lambda: (tmp_path / "new").is_dir()),
+        (lambda f: f.remove(tmp_path / "gone"), lambda: not (tmp_path / "gone").exists()),
+        (lambda f: f.rename(tmp_path / "old", tmp_path / "renamed"), lambda: (tmp_path / "renamed").exists()),
+        (lambda f: f.symlink("x", tmp_path / "link"), lambda: os.readlink(tmp_path / "link") == "x"),
+    ):
+        async with Cutter(server.url, lambda n, way, k: "before" if (n, way, k) == (1, "down", 2) else None) as cutter:
+            async with troupe.connect(cutter.url) as client:
+                await change(client.files)
+                assert cutter.cuts == 1 and holds()
+                await client.close_session()
