@@ -196,6 +196,32 @@ def test_files(popen, capfd, tmp_path):
 
 
 @both
+def test_wait_is_for_the_output_too(popen, capfd, tmp_path):
+    """What the program wrote is in its file when wait returns."""
+    read, write = os.pipe()
+    p = popen(["head", "-c", "300000", "/dev/zero"], stdout=write)
+    got = []
+
+    def collect():
+        while True:
+            some = os.read(read, 4096)
+            if not some:
+                return
+            got.append(some)
+
+    collecting = threading.Thread(target=collect)
+    if popen is not subprocess.Popen:
+        while not p.process.status:  # the end has come, and the pipe is full
+            pass
+    collecting.start()
+    assert p.wait() == 0
+    os.close(write)
+    collecting.join()
+    os.close(read)
+    assert len(b"".join(got)) == 300_000
+
+
+@both
 def test_signals(popen, capfd, tmp_path):
     for send, code in (
         (lambda p: p.kill(), -9),
