@@ -1264,6 +1264,12 @@ var mutants = []mutant{
 `, new: ``, breaks: "addresses that guess take bounded memory", run: "^TestGuessersAreBounded$"},
 	{file: "cmd/troupe/internal/webconsole/login.go", old: `http.MaxBytesReader(w, r.Body, maxBody)`, new: `r.Body`, breaks: "a login is bounded", run: "^TestLoginRefused$"},
 	{file: "cmd/troupe/internal/webconsole/files.go", old: `tag = `, new: `_ = `, breaks: "both encodings of a file have tags of their own", run: "^TestFiles$"},
+	{file: "cmd/troupe/internal/webconsole/sso/sso.go", old: `subtle.ConstantTimeCompare([]byte(a.State), []byte(answer.Get("state"))) != 1`, new: `false`, breaks: "only the browser that began a login ends it", run: "^TestLoginRefused$"},
+	{file: "cmd/troupe/internal/webconsole/sso/sso.go", old: `if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(a.Nonce)) != 1 {`, new: `if false {`, breaks: "an ID token is worth nothing for another login", run: "^TestLoginRefused$"},
+	{file: "cmd/troupe/internal/webconsole/sso/sso.go", old: `if !allowed(p.o.Allow, all) {`, new: `if false {`, breaks: "only people whom the operator allows log in", run: "^TestLoginRefused$"},
+	{file: "cmd/troupe/internal/webconsole/sso/sso.go", old: `answer.Get("code"), oauth2.VerifierOption(a.Verifier))`, new: `answer.Get("code"))`, breaks: "the provider can check who has the code", run: "^TestLogin$"},
+	{file: "cmd/troupe/internal/webconsole/sso/sso.go", old: `	fmt.Fprintf(mac, "%s\x00%s\x00%s", tokenIssuer, o.Issuer, o.ClientID)
+`, new: ``, breaks: "a login token is for one provider and client", run: "^TestTokensOfOthers$"},
 	{file: "cmd/troupe/console.go", old: `	l.once = ""
 `, new: ``, breaks: "the address of a console works once", in: "tests", run: "^TestConsoleCommand$"},
 	{file: "cmd/troupe/console.go", old: `		return closed.Code, closed.Reason
