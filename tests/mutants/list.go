@@ -1259,7 +1259,7 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/webconsole/login.go", old: `	if !from.Own {`, new: `	if false {`, breaks: "no other page logs a browser out", run: "^TestLoginRefused$"},
 	{file: "cmd/troupe/internal/webconsole/login.go", old: `if len(all) != 1 {`, new: `if len(all) == 0 {`, breaks: "of two cookies none counts", run: "^TestLogin$"},
 	{file: "cmd/troupe/internal/webconsole/login.go", old: `HttpOnly: true, Secure: secure`, new: `Secure: secure`, breaks: "no script reads the cookie", run: "^TestLogin$"},
-	{file: "cmd/troupe/internal/webconsole/login.go", old: `return wait > 0`, new: `return false`, breaks: "who guesses tokens waits", run: "^TestGuessing$"},
+	{file: "cmd/troupe/internal/webconsole/login.go", old: `wait := c.wrong.begin(`, new: `wait := 0 * c.wrong.begin(`, breaks: "who guesses tokens waits", run: "^TestGuessing$"},
 	{file: "cmd/troupe/internal/webconsole/login.go", old: `			peer = ""
 `, new: ``, breaks: "addresses that guess take bounded memory", run: "^TestGuessersAreBounded$"},
 	{file: "cmd/troupe/internal/webconsole/login.go", old: `http.MaxBytesReader(w, r.Body, maxBody)`, new: `r.Body`, breaks: "a login is bounded", run: "^TestLoginRefused$"},
