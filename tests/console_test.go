@@ -441,7 +441,7 @@ func TestConsoleCommand(t *testing.T) {
 	k := newKeyring(t)
 	s := startServer(t, k.flags("ws://127.0.0.1:0")...)
 	p := startTroupe(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "TROUPE_TOKEN=token-of-alice-in-plain") }, "console", "--url", s.url)
-	address, secret, ok := strings.Cut(p.firstLine(), "/console/#token=")
+	address, secret, ok := strings.Cut(p.firstLine(), "/console/#share=")
 	if !ok || !strings.HasPrefix(address, "http://127.0.0.1:") || len(secret) < 40 {
 		t.Fatalf("it prints %q", p.firstLine())
 	}
@@ -515,7 +515,7 @@ func TestConsoleOfOwnServer(t *testing.T) {
 	dir := runtimeDir(t)
 	own := func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR="+dir) }
 	p := startTroupe(t, own, "console", "--open=false")
-	address, secret, _ := strings.Cut(p.firstLine(), "/console/#token=")
+	address, secret, _ := strings.Cut(p.firstLine(), "/console/#share=")
 	t.Cleanup(func() {
 		if p := startTroupe(t, own, "server", "stop", "--force"); p.exitCode() != 0 {
 			t.Errorf("server stop: %s", p.stderr)
@@ -549,7 +549,7 @@ func TestConsoleOpensABrowser(t *testing.T) {
 		cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR="+dir, "PATH="+bin+":/usr/local/bin:/usr/bin:/bin")
 	}, "console", "--open", "--url", s.url)
 	url := p.firstLine()
-	_, secret, _ := strings.Cut(url, "#token=")
+	_, secret, _ := strings.Cut(url, "#share=")
 	eventually(t, "a browser is opened", func() bool { _, err := os.Stat(seen); return err == nil })
 	text, _ := os.ReadFile(seen)
 	mode, rest, _ := strings.Cut(string(text), "\n")

@@ -74,7 +74,8 @@ func serveConsole(ctx context.Context, cmd *cobra.Command, t *target.Flags, port
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { s.Close() })()
-	url := "http" + strings.TrimPrefix(s.URL(), "ws") + webconsole.Path + "#token=" + login.once
+	// The page logs in by the fragment, as with the token of a share.
+	url := "http" + strings.TrimPrefix(s.URL(), "ws") + webconsole.Path + "#share=" + login.once
 	if _, err := fmt.Fprintln(cmd.OutOrStdout(), url); err != nil {
 		return err
 	}

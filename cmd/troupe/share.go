@@ -12,6 +12,7 @@ import (
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/webconsole"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -82,11 +83,15 @@ func (o *shareFlags) share(ctx context.Context, cmd *cobra.Command, c *client.Cl
 	if o.types {
 		does, how = "watches and types", ""
 	}
+	browser := ""
+	if at, isTCP := strings.CutPrefix(chosen.URL, "ws"); isTCP {
+		browser = fmt.Sprintf("browser   http%s%s#share=%s (if the server has --console)\n", show.Harmless(strings.TrimSuffix(at, "/")), webconsole.Path, made.Token)
+	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), `whoever has the token %s until %s
 token     %s
 guest     TROUPE_TOKEN=%[3]s troupe attach%s --url %s %s
-end it    troupe sessions share %s --end %s
-`, does, time.UnixMilli(made.ExpiresAtMs).Format(time.DateTime), made.Token, how, show.Harmless(chosen.URL), example(s), pick.Label([]protocol.SessionDetails{*s}, s.SessionID), made.ShareID)
+%send it    troupe sessions share %s --end %s
+`, does, time.UnixMilli(made.ExpiresAtMs).Format(time.DateTime), made.Token, how, show.Harmless(chosen.URL), example(s), browser, pick.Label([]protocol.SessionDetails{*s}, s.SessionID), made.ShareID)
 	return err
 }
 
