@@ -1,0 +1,95 @@
+import { Link } from './link'
+import type { GroupInfo, Me, ProcessInfo, ServerChanged, SessionSummary } from './types'
+import { ended } from './why'
+
+// Process is what the page knows of a process: the server's words, and what follows from two of them.
+export type Process = { info: ProcessInfo; session: Session; at: number; rate: number; cpu: number } // at: when info came; bytes/s; cores
+export type Session = { summary: SessionSummary; processes: Map<string, Process>; groups: Map<string, GroupInfo> }
+
+// Store has the state of the server as server/watch pushes it. Views listen, and draw at most once a frame.
+class Store {
+  sessions = new Map<string, Session>()
+  whole = false
+  me: Me = { auth: false, identity: null }
+  link: Link | undefined
+
+  private listeners = new Set<() => void>()
+  private drawDue = 0
+
+  listen(f: () => void): () => void {
+    this.listeners.add(f)
+    return () => this.listeners.delete(f)
+  }
+
+  // changed has the views drawn with the next frame.
+  changed = (): void => {
+    this.drawDue ||= requestAnimationFrame(() => {
+      this.drawDue = 0
+      for (const f of [...this.listeners]) f()
+    })
+  }
+
+  get guest(): boolean {
+    return this.me.identity?.startsWith('share:') ?? false
+  }
+
+  // connect opens the link of the page. It holds an ephemeral session of its own, for files and the watch; a guest has the session of the share.
+  connect(): void {
+    this.link?.close()
+    this.sessions.clear()
+    this.whole = false
+    const link = new Link({ guest: this.guest })
+    this.link = link
+    link.onstate = this.changed
+    link.onup = () => {
+      link.call('server/watch', { everyMs: 1000 }).catch((e: Error) => console.warn('server/watch:', e.message))
+    }
+    link.onnotification = (method, params) => {
+      if (method === 'server/changed') this.take(params as ServerChanged)
+    }
+  }
+
+  get(sessionId: string, processId: string): Process | undefined {
+    return this.sessions.get(sessionId)?.processes.get(processId)
+  }
+
+  take(c: ServerChanged): void {
+    const now = Date.now()
+    if (c.anew) this.sessions.clear()
+    for (const gone of c.gone ?? []) this.sessions.delete(gone)
+    for (const { list, groups, forgotten, forgottenGroups, ...summary } of c.sessions ?? []) {
+      let s = this.sessions.get(summary.sessionId)
+      if (s) s.summary = summary
+      else this.sessions.set(summary.sessionId, (s = { summary, processes: new Map(), groups: new Map() }))
+      for (const id of forgotten ?? []) s.processes.delete(id)
+      for (const id of forgottenGroups ?? []) s.groups.delete(id)
+      for (const info of list ?? []) s.processes.set(info.processId, follow(s.processes.get(info.processId), info, s, now))
+      for (const g of groups ?? []) s.groups.set(g.groupId, g)
+    }
+    if (c.whole) this.whole = true
+    this.changed()
+  }
+}
+
+function follow(before: Process | undefined, info: ProcessInfo, session: Session, now: number): Process {
+  let rate = 0
+  let cpu = 0
+  if (before && before.info.instance === info.instance && now > before.at) {
+    const seconds = (now - before.at) / 1000
+    rate = Math.max(0, info.outputBytes - before.info.outputBytes) / seconds
+    if (info.usage && before.info.usage && info.run === before.info.run) {
+      cpu = Math.max(0, info.usage.userMs + info.usage.systemMs - before.info.usage.userMs - before.info.usage.systemMs) / 1000 / seconds
+    }
+  }
+  return { info, session, at: now, rate, cpu }
+}
+
+// A process about which nothing has come for this time writes nothing: the server pushes changes once a second.
+const stale = 2500
+export const rate = (p: Process, now: number): number => (now - p.at > stale || ended(p.info) ? 0 : p.rate)
+export const cpu = (p: Process, now: number): number => (now - p.at > stale || ended(p.info) ? 0 : p.cpu)
+
+// quietMs is how long a process has written nothing, as of now.
+export const quietMs = (p: Process, now: number): number => p.info.quietMs + now - p.at
+
+export const store = new Store()
