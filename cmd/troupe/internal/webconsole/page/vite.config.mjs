@@ -1,5 +1,8 @@
 import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vite'
+
+const client = (name) => fileURLToPath(new URL(`../../../../../clients/typescript/src/${name}`, import.meta.url))
 
 // xterm.js sets its styles by <style> elements and style attributes, which the Content-Security-Policy of the console refuses. xtermStyles
 // turns the elements into <xterm-style> of src/xterm-style.ts, and the attribute into style.cssText. The build fails if xterm.js has changed.
@@ -29,6 +32,7 @@ const licences = {
 
 export default defineConfig({
   base: './',
+  resolve: { alias: { '@troupe/client': client('index.ts'), '#socket': client('socket-browser.ts') } },
   plugins: [xtermStyles, licences],
   build: {
     outDir: 'build',

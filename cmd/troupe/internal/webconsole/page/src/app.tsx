@@ -1,5 +1,5 @@
 import { Component, type ComponentChildren, type JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { age, harmless } from './format'
 import { Files } from './files'
 import { Login } from './login'
@@ -19,11 +19,13 @@ export function App({ refused }: { refused: string }): JSX.Element {
   const [access, setAccess] = useState<'asking' | 'login' | 'open'>('asking')
   const [message, setMessage] = useState(refused)
   const [at, setAt] = useState(route())
+  const leaving = useRef(false)
 
   const ask = async (): Promise<void> => {
     try {
       const m = await me()
       if (!m) return setAccess('login')
+      leaving.current = false
       store.me = m
       store.connect()
       setAccess('open')
@@ -46,7 +48,7 @@ export function App({ refused }: { refused: string }): JSX.Element {
     let asked = 0
     return store.listen(() => {
       const link = store.link?.state
-      if (!link || link.up || (Date.now() - asked < 3000 && !link.over)) return
+      if (!link || link.up || leaving.current || (Date.now() - asked < 3000 && !link.over)) return
       asked = Date.now()
       me().then(
         (m) => {
@@ -61,6 +63,7 @@ export function App({ refused }: { refused: string }): JSX.Element {
   }, [access])
 
   const leave = async (): Promise<void> => {
+    leaving.current = true
     await logout()
     store.link?.close()
     setMessage('')

@@ -1,7 +1,7 @@
+import type { Files as ClientFiles } from '@troupe/client'
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { bytes, date, fileURI, harmless, path } from './format'
-import { decode, encode, id } from './link'
 import { href } from './route'
 import { store } from './store'
 import type { FsEntry } from './types'
@@ -9,35 +9,30 @@ import { Confirm, ErrorText, Field, Name, useAction, useStore } from './ui'
 
 // Files of the server's machine: list, look, download, upload.
 
-const block = 256 * 1024
 const look = 256 * 1024 // of a file that is looked at
 const picture = 16 * 1024 * 1024
 const most = 1024 * 1024 * 1024 // of a download, which the browser holds until it is complete
 
-const call = <T = any,>(method: string, params: unknown): Promise<T> => store.link!.call<T>(method, params, false)
+const files = async (): Promise<ClientFiles> => (await store.link!.client).files
 
-// blocks reads a file from its beginning: f gets each block, until the file ends or f returns false.
-async function blocks(uri: string, f: (data: Uint8Array) => boolean): Promise<void> {
-  const handleId = id().replaceAll('-', '').slice(0, 32)
-  await call('fs/open', { handleId, path: uri, mode: 'read' })
-  try {
-    for (let offset = 0; ; ) {
-      const r = await call<{ chunk: string; eof: boolean }>('fs/readBlock', { handleId, offset, len: block })
-      const data = decode(r.chunk)
-      offset += data.length
-      if (!f(data) || r.eof || !data.length) return
-    }
-  } finally {
-    await call('fs/close', { handleId }).catch(() => {})
+// begin reads the first bytes of a file, at least most if it has so many.
+async function begin(uri: string, most: number, progress: (size: number) => void = () => {}): Promise<Blob> {
+  const all: Uint8Array<ArrayBuffer>[] = []
+  let size = 0
+  for await (const data of (await files()).read(uri)) {
+    all.push(data as Uint8Array<ArrayBuffer>)
+    progress((size += data.length))
+    if (size >= most) break
   }
+  return new Blob(all, { type: 'application/octet-stream' })
 }
 
-const below = (dir: string, e: FsEntry): string => `${dir.replace(/\/$/, '')}/${e.nameBase64 ? escape(atob(e.nameBase64)) : encodeURIComponent(e.fileName)}`
+const below = (dir: string, e: FsEntry): string => `${dir.replace(/\/$/, '')}/${e.nameBase64 ? [...e.nameBase64].map((b) => `%${b.toString(16).padStart(2, '0')}`).join('') : encodeURIComponent(e.fileName)}`
 const up = (uri: string): string => uri.replace(/\/[^/]+\/?$/, '') + (/^file:\/\/\/[^/]+\/?$/.test(uri) ? '/' : '')
 
 export function Files({ at }: { at: string }): JSX.Element {
   useStore(false)
-  const here = at || store.link?.home || ''
+  const here = at || store.home
   const [entries, setEntries] = useState<FsEntry[]>()
   const [open, setOpen] = useState<FsEntry>()
   const [replace, setReplace] = useState<File>()
@@ -47,40 +42,32 @@ export function Files({ at }: { at: string }): JSX.Element {
   const form = useRef<HTMLFormElement>(null)
 
   useEffect(() => {
-    if (!here || here === '~') return
+    if (!here) return
     setOpen(undefined)
     void run(async () => {
       setEntries(undefined)
-      const r = await call<{ entries: FsEntry[] }>('fs/list', { path: here })
       const dir = (e: FsEntry): number => (e.kind === 'directory' ? 0 : 1)
-      setEntries(r.entries.sort((a, b) => dir(a) - dir(b) || (a.fileName < b.fileName ? -1 : 1)))
+      setEntries((await (await files()).list(here)).sort((a, b) => dir(a) - dir(b) || (a.fileName < b.fileName ? -1 : 1)))
     })
   }, [here, round])
 
   const download = (e: FsEntry): void => void run(async () => {
     if (e.size > most) throw new Error(`${harmless(e.fileName)} has ${bytes(e.size)}, and the browser takes ${bytes(most)}: use troupe cp`)
-    const all: Uint8Array<ArrayBuffer>[] = []
-    let size = 0
-    await blocks(below(here, e), (data) => {
-      all.push(data as Uint8Array<ArrayBuffer>)
-      size += data.length
-      setProgress(`${harmless(e.fileName)}: ${bytes(size)} of ${bytes(e.size)}`)
-      return size <= most
-    })
-    const url = URL.createObjectURL(new Blob(all, { type: 'application/octet-stream' }))
+    const url = URL.createObjectURL(await begin(below(here, e), most, (size) => setProgress(`${harmless(e.fileName)}: ${bytes(size)} of ${bytes(e.size)}`)))
     Object.assign(document.createElement('a'), { href: url, download: e.fileName }).click()
     setTimeout(() => URL.revokeObjectURL(url), 10_000)
     setProgress('')
   })
 
   const upload = (file: File): void => void run(async () => {
-    const handleId = id().replaceAll('-', '').slice(0, 32)
-    await call('fs/open', { handleId, path: `${here.replace(/\/$/, '')}/${encodeURIComponent(file.name)}`, mode: 'replace' })
-    for (let offset = 0; offset < file.size; offset += block) {
-      await call('fs/writeBlock', { handleId, offset, chunk: encode(new Uint8Array(await file.slice(offset, offset + block).arrayBuffer())) })
-      setProgress(`${harmless(file.name)}: ${bytes(Math.min(offset + block, file.size))} of ${bytes(file.size)}`)
+    let size = 0
+    async function* content(): AsyncGenerator<Uint8Array> {
+      for (const block = 256 * 1024; size < file.size; size += block) {
+        yield new Uint8Array(await file.slice(size, size + block).arrayBuffer())
+        setProgress(`${harmless(file.name)}: ${bytes(Math.min(size + block, file.size))} of ${bytes(file.size)}`)
+      }
     }
-    await call('fs/close', { handleId })
+    await (await files()).write(`${here.replace(/\/$/, '')}/${encodeURIComponent(file.name)}`, content())
     setProgress(`${harmless(file.name)} is there: ${bytes(file.size)}`)
     form.current?.reset()
     setRound(round + 1)
@@ -102,9 +89,10 @@ export function Files({ at }: { at: string }): JSX.Element {
       </form>
       <p role="status">{progress || (busy ? 'Asking…' : '')}</p>
       <ErrorText text={error} />
+      {open && <Look uri={below(here, open)} entry={open} close={() => setOpen(undefined)} />}
       {entries && (
         <table>
-          <thead><tr><th>Name</th><th>Size</th><th>Changed</th><th><span class="hidden">Download</span></th></tr></thead>
+          <thead><tr><th>Name</th><th class="num">Size</th><th>Changed</th><th><span class="hidden">Download</span></th></tr></thead>
           <tbody>
             {entries.slice(0, 2000).map((e) => (
               <tr key={e.fileName}>
@@ -122,7 +110,6 @@ export function Files({ at }: { at: string }): JSX.Element {
         </table>
       )}
       {entries && entries.length > 2000 && <p>And {entries.length - 2000} more.</p>}
-      {open && <Look uri={below(here, open)} entry={open} close={() => setOpen(undefined)} />}
       {replace && <Confirm title={`Replace ${harmless(replace.name)}?`} text="A file with this name is there." yes="Replace" onanswer={(yes) => (setReplace(undefined), yes ? upload(replace) : form.current?.reset())} />}
     </div>
   )
@@ -141,10 +128,7 @@ function Look({ uri, entry, close }: { uri: string; entry: FsEntry; close: () =>
     head.current?.focus()
     void run(async () => {
       const isPicture = /\.(png|jpe?g|gif|webp|avif|bmp|ico)$/i.test(entry.fileName) && entry.size <= picture
-      const all: Uint8Array<ArrayBuffer>[] = []
-      let size = 0
-      await blocks(uri, (data) => (all.push(data as Uint8Array<ArrayBuffer>), (size += data.length) < (isPicture ? picture : look)))
-      const blob = new Blob(all)
+      const blob = await begin(uri, isPicture ? picture : look)
       // A canvas needs no URL for the picture, so that the policy can refuse all pictures.
       const bitmap = isPicture ? await createImageBitmap(blob).catch(() => undefined) : undefined
       if (bitmap && canvas.current) {

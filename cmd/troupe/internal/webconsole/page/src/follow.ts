@@ -1,5 +1,6 @@
-import { type Link, RequestError, decode } from './link'
-import type { ReadEvent, ReadResult, Screen } from './types'
+import { type ProcessReadResult, TroupeError } from '@troupe/client'
+import type { Link } from './link'
+import type { ReadEvent, Screen } from './types'
 
 // Output is asked for, piece by piece, and the next piece only when the last one is on the page: a program that writes faster than the page
 // draws fills no buffer here. A cut needs no care: the question with the last seq is asked again.
@@ -21,13 +22,13 @@ const wait = 20_000
 const scrollback = 5000
 const rest = 250 // between two screens, while output floods
 
-export async function read(link: Link, processId: string, afterSeq: number, maxBytes: number, waitMs: number, instance?: string, signal?: AbortSignal): Promise<ReadResult> {
-  return link.call<ReadResult>('process/read', { processId, afterSeq, maxBytes, waitMs, detail: 'times', instance }, true, signal)
+export async function read(link: Link, processId: string, afterSeq: number, maxBytes: number, waitMs: number, instance?: string, signal?: AbortSignal): Promise<ProcessReadResult> {
+  return link.call('process/read', { processId, afterSeq, maxBytes, waitMs, detail: 'times', instance }, { signal })
 }
 
 // parts calls f for the chunks and events of an answer, in the order of their seqs.
-export function parts(r: ReadResult): ({ seq: number; data: Uint8Array; stream: Stream; atMs: number } | { seq: number; event: ReadEvent })[] {
-  const all: ReturnType<typeof parts> = r.chunks.map((c, i) => ({ seq: c.seq, data: decode(c.chunk), stream: c.stream, atMs: r.timesMs?.[i] ?? 0 }))
+export function parts(r: ProcessReadResult): ({ seq: number; data: Uint8Array; stream: Stream; atMs: number } | { seq: number; event: ReadEvent })[] {
+  const all: ReturnType<typeof parts> = r.chunks.map((c, i) => ({ seq: c.seq, data: c.chunk, stream: c.stream, atMs: r.timesMs?.[i] ?? 0 }))
   for (const event of r.events ?? []) all.push({ seq: event.seq, event })
   return all.sort((a, b) => a.seq - b.seq)
 }
@@ -40,7 +41,7 @@ export async function follow(link: Link, processId: string, view: View, signal: 
   let flood = false // the last screen was taken because output came too fast
   for (;;) {
     if (view.screen) {
-      const s: Screen = await link.call('process/screen', { processId, instance, restore: true, scrollback: flood ? 0 : scrollback }, true, signal)
+      const s: Screen = await link.call('process/screen', { processId, instance, restore: true, scrollback: flood ? 0 : scrollback }, { signal })
       await view.screen(s)
       seq = s.seq
       instance = s.instance
@@ -98,4 +99,4 @@ export function sleep(ms: number, signal: AbortSignal): Promise<void> {
   })
 }
 
-export const isGone = (e: unknown): boolean => e instanceof RequestError && (e.kind === 'unknownProcess' || e.kind === 'ended')
+export const isGone = (e: unknown): boolean => e instanceof TroupeError && (e.kind === 'unknownProcess' || e.kind === 'ended')

@@ -21,7 +21,10 @@ export function age(ms: number): string {
   return n >= 10 || rest === 0 ? `${n}${l}` : `${n}${l}${rest}${sm}`
 }
 
-export const clock = (ms: number): string => new Date(ms).toLocaleTimeString('en-GB', { hour12: false, fractionalSecondDigits: 3 } as Intl.DateTimeFormatOptions)
+export function clock(ms: number): string {
+  const d = new Date(ms)
+  return `${d.toLocaleTimeString('en-GB')}.${String(d.getMilliseconds()).padStart(3, '0')}`
+}
 export const date = (ms: number): string => new Date(ms).toLocaleString('sv-SE')
 
 const unsafe = /[\p{Cc}\p{Zl}\p{Zp}\p{Co}\p{Cs}\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/gu

@@ -5,7 +5,7 @@ import { age, bytes, clock, count, date, harmless, line } from './format'
 import type { Link } from './link'
 import type { Process } from './store'
 import type { ReadEvent, ReadResult } from './types'
-import { useStore } from './ui'
+import { useStore, words } from './ui'
 import { exit } from './why'
 
 // The log of a process: its output in lines, with times and streams, from the newest back to the oldest that the server holds.
@@ -114,7 +114,7 @@ export function LogView({ link, process }: { link: Link; process: Process }): JS
       caughtUp: () => new Promise<void>((done) => setTimeout(done, 30)), // a flood of small lines is drawn some 30 times a second
     }, abort.signal, start).then(
       () => setOver('the end'),
-      (e) => !abort.signal.aborted && setOver(isGone(e) ? 'The server has forgotten the process.' : (e as Error).message),
+      (e) => !abort.signal.aborted && setOver(isGone(e) ? 'The server has forgotten the process.' : words(e)),
     )
     return () => abort.abort(new Error('left'))
   }, [link, id, round])
@@ -126,8 +126,8 @@ export function LogView({ link, process }: { link: Link; process: Process }): JS
   }, [process.info.run, over])
 
   const l = lines.current
-  const words = filter.toLowerCase()
-  const shown = words || stream ? l.all.filter((x) => (!stream || x.stream === stream) && (!words || x.text.toLowerCase().includes(words))) : l.all
+  const wanted = filter.toLowerCase()
+  const shown = wanted || stream ? l.all.filter((x) => (!stream || x.stream === stream) && (!wanted || x.text.toLowerCase().includes(wanted))) : l.all
 
   const older = async (): Promise<void> => {
     setLoading(true)
@@ -136,7 +136,7 @@ export function LogView({ link, process }: { link: Link; process: Process }): JS
       await readBefore(link, id, l, process)
       setMissing('')
     } catch (e) {
-      setMissing((e as Error).message)
+      setMissing(words(e))
     }
     setLoading(false)
     redraw()
@@ -151,7 +151,7 @@ export function LogView({ link, process }: { link: Link; process: Process }): JS
     setFollowing(el.scrollTop + el.clientHeight >= el.scrollHeight - high)
   }
   const height = box.current?.clientHeight ?? 600
-  const first = Math.max(0, Math.floor(top / high) - 10)
+  const first = Math.max(0, following ? shown.length - Math.ceil(height / high) - 10 : Math.floor(top / high) - 10)
   const seen = shown.slice(first, first + Math.ceil(height / high) + 20)
   const more = l.from > Math.max(1, process.info.firstSeq)
   const lost = !link.state.up && !link.state.over
@@ -185,8 +185,8 @@ export function LogView({ link, process }: { link: Link; process: Process }): JS
       {l.dropped && <p class="banner">The newest lines were dropped to make room for older ones. <button type="button" onClick={() => setRound(round + 1)}>Newest</button></p>}
       {(over && over !== 'the end') || missing ? <p class="banner" role="alert">{harmless(over === 'the end' ? missing : over || missing)}</p> : null}
       <div class="lines" ref={box} tabIndex={0} role="log" aria-live="off" aria-label="Output" onScroll={(e) => scrolled(e.currentTarget)}>
-        <div class="space" ref={(el) => { if (el) el.style.height = `${shown.length * high}px` }}>
-          <div class="window" ref={(el) => { if (el) el.style.transform = `translateY(${first * high}px)` }}>
+        <div class="space" style={{ height: `${shown.length * high}px` }}>
+          <div class="window" style={{ transform: `translateY(${first * high}px)` }}>
             {seen.map((x, i) => (
               <div class={`line ${x.stream}`} key={first + i} title={x.atMs ? `${date(x.atMs)}, ${x.stream}, seq ${x.seq}` : undefined}>
                 <time>{x.atMs ? clock(x.atMs) : ''}</time>

@@ -1,11 +1,12 @@
 import type { ComponentType, JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { type Role, Link, encode, id } from './link'
+import { Link } from './link'
 import { age, bytes, command, count, date, harmless, path } from './format'
 import { LogView } from './log'
 import { href } from './route'
 import { type Process, cpu, quietMs, rate, store } from './store'
 import type { TerminalView } from './terminal'
+import type { Role } from './types'
 import { sessionName } from './tree'
 import { Confirm, ErrorText, Name, State, useAction, useStore } from './ui'
 import { ended, exit, left, state, tone, wait } from './why'
@@ -17,10 +18,10 @@ export function useLink(session: string): { link: Link | undefined; role: Role |
   const [link, setLink] = useState<Link>()
   const [role, setRole] = useState<Role | ''>('')
   useEffect(() => {
-    const l = store.guest ? new Link({ guest: true }) : new Link({ session, role: 'controller' })
+    const l = new Link(store.guest ? {} : { session, role: 'controller' }, store.guest)
     l.onstate = store.changed
-    l.call('session/info').then(
-      (i) => setRole(i.role),
+    l.call('session/info', {}).then(
+      (i) => setRole(i.role ?? 'observer'),
       () => {},
     )
     setLink(l)
@@ -38,14 +39,14 @@ export function ProcessPage({ session, process, tab }: { session: string; proces
   const tabs = p.info.tty ? ['terminal', 'log', 'details'] : ['log', 'input', 'details'].filter((t) => t !== 'input')
   const at = tabs.includes(tab) ? tab : tabs[0]!
   return (
-    <div class="process">
+    <div class="one">
       <div class="top">
         <p class="crumbs">
           <a href="#/">Processes</a> / <a href={href('session', session)}><Name text={sessionName(p.session)} /></a>
           {p.info.group && <> / <Name text={p.info.group} /></>}
         </p>
         <h1>
-          <Name text={process} /> <State tone={tone(p.info)} text={state(p.info) + (p.info.ready ? ', ready' : '')} />
+          <Name text={process} /> <State tone={tone(p.info)} text={state(p.info)} />
         </h1>
         <Why p={p} link={link} changes={changes} />
         <p class="command"><code><bdi>{harmless(command(p.info.argv))}</bdi></code> in <code><bdi>{harmless(path(p.info.cwd))}</bdi></code></p>
@@ -122,8 +123,8 @@ function Why({ p, link, changes }: { p: Process; link: Link | undefined; changes
           {w.for !== 'itself' && <> for {age(w.since)}</>}. {w.help}
         </p>
       ))}
-      {!waits.length && i.status && <p><strong><bdi>{harmless(exit(i.status))}</bdi></strong>{ended(i) && i.status.run > 1 ? ` in run ${i.status.run}` : ''}</p>}
-      {!waits.length && !i.status && <p>It writes, or has just written.</p>}
+      {!waits.length && i.status && <p><strong><bdi>{harmless(exit(i.status))}</bdi></strong>{ended(i) && (i.status.run ?? 1) > 1 ? ` in run ${i.status.run}` : ''}</p>}
+      {!waits.length && !i.status && <p>It runs, and has written something within the last 10 s.</p>}
       {i.pendingWrites > 0 && <p><strong>does not read its stdin</strong>: {i.pendingWrites} writes wait.</p>}
       {i.probeError && !ended(i) && <p><strong>probe fails:</strong> <Name text={i.probeError} /></p>}
       {left_ && <p><Name text={left_} /></p>}
@@ -143,7 +144,7 @@ function Actions({ p, link }: { p: Process; link: Link }): JSX.Element {
   const [done, setDone] = useState('')
   const i = p.info
   const name = harmless(i.processId)
-  const bound = { processId: i.processId, requestId: id(), run: i.run }
+  const bound = { processId: i.processId, run: i.run } // not another run that has begun meanwhile
   const act = (f: () => Promise<unknown>, text: string): void => {
     setDone('')
     void run(async () => {
@@ -183,12 +184,12 @@ function Input({ link, process }: { link: Link; process: Process }): JSX.Element
     const form = e.currentTarget as HTMLFormElement
     const text = `${new FormData(form).get('line')}\n`
     void run(async () => {
-      const r = await link.call('process/write', { processId: process.info.processId, writeId: id(), chunk: encode(new TextEncoder().encode(text)) })
+      const r = await link.call('process/write', { processId: process.info.processId, chunk: new TextEncoder().encode(text) } as never)
       if (r.status !== 'accepted') throw new Error('its stdin is closed, or it was started without one')
       form.reset()
     })
   }
-  const end = (): void => void run(() => link.call('process/closeStdin', { processId: process.info.processId, requestId: id() }))
+  const end = (): void => void run(() => link.call('process/closeStdin', { processId: process.info.processId }))
   return (
     <form class="bar input" onSubmit={send}>
       <input name="line" aria-label="A line for its stdin" placeholder="A line for its stdin" autocomplete="off" />
@@ -215,6 +216,7 @@ function Details({ p }: { p: Process }): JSX.Element {
     ['Started', i.startedAtMs ? `${date(i.startedAtMs)} (${age(now - i.startedAtMs)} ago)` : undefined],
     ['Run', `${i.run}${i.run > 1 ? `, after ${i.run - 1} restarts` : ''}`],
     ['PID', i.pid ? `${i.pid}; descendants found by ${i.containment}` : undefined],
+    ['Ready', i.ready ? 'yes' : undefined],
     ['Last end', i.status && `${exit(i.status)}, run ${i.status.run}`],
     ['Ends with the server', i.endsWithServer ? 'yes' : undefined],
     ['CPU', u && `${(cpu(p, now) * 100).toFixed(0)} % now, ${age(u.userMs + u.systemMs)} in this run${alone}`],

@@ -65,20 +65,20 @@ function Shown({ r }: { r: Result }): JSX.Element {
       {(r.slos ?? []).length > 0 && (
         <table>
           <caption>Objectives</caption>
-          <thead><tr><th>Objective</th><th>Met</th><th>Got</th></tr></thead>
+          <thead><tr><th>Objective</th><th>Met</th><th class="num">Got</th></tr></thead>
           <tbody>{r.slos!.map((s) => <tr key={s.slo}><td><Name text={s.slo} /></td><td class={s.met ? 'good' : 'bad'}>{s.met ? '● yes' : '✖ no'}</td><td class="num">{s.unit === 'ns' ? time(s.got) : s.unit === 'B/s' ? `${bytes(s.got)}/s` : `${count(s.got)} ${harmless(s.unit ?? '')}`}</td></tr>)}</tbody>
         </table>
       )}
       <div class="wide" tabIndex={0} role="region" aria-label="Latencies">
         <table>
           <caption>Latencies</caption>
-          <thead><tr><th>Operation</th><th>Count</th>{columns.map((c) => <th key={c}>{c}</th>)}</tr></thead>
+          <thead><tr><th>Operation</th><th class="num">Count</th>{columns.map((c) => <th class="num" key={c}>{c}</th>)}</tr></thead>
           <tbody>{Object.entries(r.latency).map(([k, l]) => <tr key={k}><td><Name text={k} /></td><td class="num">{count(l.count)}</td>{columns.map((c) => <td class="num" key={c}>{time(l[c])}</td>)}</tr>)}</tbody>
         </table>
       </div>
       <table>
         <caption>Counts</caption>
-        <thead><tr><th>What</th><th>How many</th></tr></thead>
+        <thead><tr><th>What</th><th class="num">How many</th></tr></thead>
         <tbody>{Object.entries(r.counts).map(([k, n]) => <tr key={k}><td><Name text={k} /></td><td class="num">{count(n)}</td></tr>)}</tbody>
       </table>
       {(r.notes ?? []).length > 0 && <><h2>Notes</h2><ul>{r.notes!.map((n) => <li key={n}><Name text={n} /></li>)}</ul></>}

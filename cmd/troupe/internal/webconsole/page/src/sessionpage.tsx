@@ -1,7 +1,7 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { age, bytes, date, harmless } from './format'
-import { type Link, id } from './link'
+import type { Link } from './link'
 import { useLink } from './process'
 import { href } from './route'
 import { store } from './store'
@@ -21,8 +21,8 @@ export function SessionPage({ id: sessionId }: { id: string }): JSX.Element {
   const changes = role === 'controller' || role === 'owner'
   const now = Date.now()
   const name = sessionName(s)
-  const close = (): void => setAsk({ title: `End the session ${harmless(name)}?`, text: `All of its ${s.processes.size} processes are ended, and its shares.`, yes: 'End the session', f: () => link!.call('session/close', {}, false) })
-  const stop = (g: string): void => setAsk({ title: `Stop the group ${harmless(g)}?`, text: 'Its processes are ended one at a time, the last started first.', yes: 'Stop the group', f: () => link!.call('group/stop', { groupId: g, requestId: id() }) })
+  const close = (): void => setAsk({ title: `End the session ${harmless(name)}?`, text: `All of its ${s.processes.size} processes are ended, and its shares.`, yes: 'End the session', f: () => link!.call('session/close', {}) })
+  const stop = (g: string): void => setAsk({ title: `Stop the group ${harmless(g)}?`, text: 'Its processes are ended one at a time, the last started first.', yes: 'Stop the group', f: () => link!.call('group/stop', { groupId: g }) })
   return (
     <div class="page">
       <p class="crumbs"><a href="#/">Processes</a></p>
@@ -67,7 +67,7 @@ function Shares({ link }: { link: Link }): JSX.Element {
   const [made, setMade] = useState('')
   const [copied, setCopied] = useState(false)
   const { busy, error, run } = useAction()
-  const refresh = (): void => void link.call<{ shares: ShareInfo[] }>('session/shares').then((r) => setList(r.shares ?? []), () => {})
+  const refresh = (): void => void link.call('session/shares', {}).then((r) => setList(r.shares), () => {})
   useEffect(() => {
     refresh()
     const timer = setInterval(refresh, 5000)
@@ -77,7 +77,7 @@ function Shares({ link }: { link: Link }): JSX.Element {
     e.preventDefault()
     const f = new FormData(e.currentTarget as HTMLFormElement)
     void run(async () => {
-      const r = await link.call('session/share', { access: f.get('access'), expiresInMs: Number(f.get('for')), name: String(f.get('name')) }, false)
+      const r = await link.call('session/share', { access: f.get('access') as 'read' | 'type', expiresInMs: Number(f.get('for')), name: String(f.get('name')) }, { once: true })
       setMade(`${location.origin}${location.pathname}#share=${encodeURIComponent(r.token)}`)
       setCopied(false)
       refresh()

@@ -1,7 +1,8 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { fileURI, harmless } from './format'
-import { Link, id } from './link'
+import { fileURI, harmless, path } from './format'
+import type { ProcessStartParams } from '@troupe/client'
+import { Link } from './link'
 import { href } from './route'
 import { store } from './store'
 import { sessionName } from './tree'
@@ -22,7 +23,7 @@ export function Start({ session }: { session: string }): JSX.Element {
       const link = into ? new Link({ session: into, role: 'controller' }) : new Link({ create: { name: String(form.get('session')), keepRunning: true } })
       try {
         await link.call('process/start', params)
-        location.hash = href('process', link.sessionId!, params.processId as string)
+        location.hash = href('process', link.sessionId!, params.processId)
       } finally {
         link.close()
       }
@@ -43,7 +44,7 @@ export function Start({ session }: { session: string }): JSX.Element {
           {shell ? <input name="command" required autofocus spellcheck={false} autocapitalize="off" placeholder="make test" /> : <textarea name="command" required rows={4} spellcheck={false} placeholder={'/usr/bin/python3\n-m\nhttp.server'} />}
         </Field>
         <Field label="Name" hint="Empty: after the program"><input name="name" maxLength={200} spellcheck={false} autocomplete="off" /></Field>
-        <Field label="Directory"><input name="cwd" value={store.link?.home ? decodeURI(store.link.home.replace(/^file:\/\//, '')) : '~'} spellcheck={false} /></Field>
+        <Field label="Directory"><input name="cwd" value={path(store.home) || '~'} spellcheck={false} /></Field>
         <Field label="Environment" hint="NAME=VALUE, one a line, added to that of the server"><textarea name="env" rows={3} spellcheck={false} /></Field>
         <label class="check"><input type="checkbox" name="tty" checked={tty} onChange={(e) => setTty(e.currentTarget.checked)} /> In a terminal</label>
         {!tty && <label class="check"><input type="checkbox" name="stdin" /> With a stdin to write to</label>}
@@ -94,7 +95,7 @@ export function Start({ session }: { session: string }): JSX.Element {
   )
 }
 
-export function startParams(form: FormData): Record<string, unknown> {
+export function startParams(form: FormData): ProcessStartParams {
   const text = (name: string): string => String(form.get(name) ?? '').trim()
   const number = (name: string): number | undefined => (text(name) ? Number(text(name)) : undefined)
   const command = text('command')
@@ -109,30 +110,29 @@ export function startParams(form: FormData): Record<string, unknown> {
   }
   const cwd = fileURI(text('cwd') || '~')
   const word = (how ? argv[0]! : command.split(/\s+/)[0]!).split('/').pop()!.replace(/[^\w.-]/g, '') || 'program'
-  const policy = text('restart')
+  const policy = text('restart') as 'transient' | ''
   const memory = number('memory')
   const limits = { memoryBytes: memory && memory * 1024 * 1024, cpus: number('cpus'), pids: number('pids') }
   return {
-    processId: text('name') || `${word}-${id().slice(0, 4)}`,
+    processId: text('name') || `${word}-${Math.random().toString(36).slice(2, 6)}`,
     argv, cwd, env, tty,
     envPolicy: { inherit: 'all', ignoreDefaultExcludes: false, exclude: [], set: {}, includeOnly: [] },
     pipeStdin: form.get('stdin') !== null || undefined,
     size: tty ? { rows: 24, cols: 80 } : undefined,
     screen: tty ? { scrollback: 5000 } : undefined,
-    retention: { bytes: 8 * 1024 * 1024, onFull: text('onFull') || 'evict' },
+    retention: { bytes: 8 * 1024 * 1024, onFull: (text('onFull') || 'evict') as 'evict' },
     restart: policy ? { policy, afterEnd: true } : undefined,
     timeoutMs: number('timeout') === undefined ? undefined : number('timeout')! * 1000,
     limits: Object.values(limits).some(Boolean) ? limits : undefined,
     sandbox: sandbox(text('sandbox'), cwd),
-    startToken: id(),
   }
 }
 
 // sandbox is that of troupe run --sandbox: all files are read; with workspace-write, those below the directory and temporary ones are written.
-function sandbox(mode: string, cwd: string): unknown {
+function sandbox(mode: string, cwd: string): ProcessStartParams['sandbox'] {
   if (!mode) return undefined
-  const special = (kind: string, access: string): unknown => ({ path: { type: 'special', value: { kind } }, access })
+  const special = (kind: string, access: 'read' | 'write') => ({ path: { type: 'special' as const, value: { kind } }, access })
   const entries = [special('root', 'read')]
   if (mode.startsWith('workspace-write')) entries.push(special('project_roots', 'write'), special('slash_tmp', 'write'), special('tmpdir', 'write'))
-  return { permissions: { type: 'managed', file_system: { type: 'restricted', entries }, network: mode.endsWith(',net') ? 'enabled' : 'restricted' }, cwd, workspaceRoots: [cwd] }
+  return { windowsSandboxLevel: 'disabled', permissions: { type: 'managed', file_system: { type: 'restricted', entries }, network: mode.endsWith(',net') ? 'enabled' : 'restricted' }, cwd, workspaceRoots: [cwd] }
 }

@@ -1,3 +1,4 @@
+import type { Client } from '@troupe/client'
 import { Link } from './link'
 import type { GroupInfo, Me, ProcessInfo, ServerChanged, SessionSummary } from './types'
 import { ended } from './why'
@@ -12,6 +13,7 @@ class Store {
   whole = false
   me: Me = { auth: false, identity: null }
   link: Link | undefined
+  home = '' // the home of the server's user
 
   private listeners = new Set<() => void>()
   private drawDue = 0
@@ -38,14 +40,15 @@ class Store {
     this.link?.close()
     this.sessions.clear()
     this.whole = false
-    const link = new Link({ guest: this.guest })
+    let watched: Client | undefined
+    const link = new Link({}, this.guest)
     this.link = link
     link.onstate = this.changed
-    link.onup = () => {
-      link.call('server/watch', { everyMs: 1000 }).catch((e: Error) => console.warn('server/watch:', e.message))
-    }
-    link.onnotification = (method, params) => {
-      if (method === 'server/changed') this.take(params as ServerChanged)
+    link.onup = (c) => {
+      if (c !== watched) c.on('server/changed', this.take)
+      watched = c
+      c.request('server/watch', { everyMs: 1000 }).catch(() => {}) // a cut: the next connection asks again
+      if (!this.guest) c.environment().then((e) => (this.home = e.userHomeDir ?? ''), () => {})
     }
   }
 
@@ -53,7 +56,7 @@ class Store {
     return this.sessions.get(sessionId)?.processes.get(processId)
   }
 
-  take(c: ServerChanged): void {
+  take = (c: ServerChanged): void => {
     const now = Date.now()
     if (c.anew) this.sessions.clear()
     for (const gone of c.gone ?? []) this.sessions.delete(gone)

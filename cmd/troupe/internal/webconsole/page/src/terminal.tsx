@@ -8,12 +8,12 @@ import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { follow, isGone } from './follow'
 import { age, harmless } from './format'
-import { type Link, decode } from './link'
+import type { Link } from './link'
 import type { Process } from './store'
 import { colours, onTheme } from './theme'
 import type { Screen } from './types'
 import { Typing } from './typing'
-import { Confirm, ErrorText, useStore } from './ui'
+import { Confirm, useStore, words } from './ui'
 
 // The terminal of a process: the screen as it is, then its output from exactly that seq.
 
@@ -72,7 +72,7 @@ class Drawn {
     term.reset()
     if (term.rows !== s.rows || term.cols !== s.cols) term.resize(s.cols, s.rows)
     this.size = { rows: s.rows, cols: s.cols }
-    await this.write(decode(s.restore ?? ''))
+    await this.write(s.restore ?? new Uint8Array())
     this.restoring = false
   }
 
@@ -136,12 +136,12 @@ export function TerminalView({ link, process, mayType }: { link: Link; process: 
     const checkSize = async (): Promise<void> => {
       if (Date.now() - looked < 2000) return
       looked = Date.now()
-      const s: Screen = await link.call('process/screen', { processId: info.processId }, true, abort.signal)
+      const s: Screen = await link.call('process/screen', { processId: info.processId }, { signal: abort.signal })
       if (d.size && (s.rows !== d.size.rows || s.cols !== d.size.cols)) setRound((n) => n + 1)
     }
     follow(link, info.processId, view, abort.signal).then(
       () => setOver('The program has ended.'),
-      (e) => !abort.signal.aborted && setOver(isGone(e) ? 'The server has forgotten the process.' : `${(e as Error).message}`),
+      (e) => !abort.signal.aborted && setOver(isGone(e) ? 'The server has forgotten the process.' : words(e)),
     )
     return () => abort.abort(new Error('left'))
   }, [link, info.processId, mayType, round])
@@ -153,7 +153,7 @@ export function TerminalView({ link, process, mayType }: { link: Link; process: 
     run.current = info.run
   }, [info.run, over])
 
-  fits.current = () => fit(drawn.current!, frame.current!, own && mayType, async (rows, cols) => {
+  fits.current = () => fit(drawn.current, frame.current, own && mayType, async (rows, cols) => {
     await link.call('process/resize', { processId: info.processId, size: { rows, cols } })
     setRound((n) => n + 1)
   })
@@ -187,7 +187,6 @@ export function TerminalView({ link, process, mayType }: { link: Link; process: 
         <div class="xterm-box" ref={box} />
       </div>
       {asked && <Confirm title="Open this link?" text={<bdi class="code">{harmless(asked)}</bdi>} yes="Open" onanswer={(yes) => (setAsked(''), yes && window.open(asked, '_blank', 'noopener,noreferrer'))} />}
-      <ErrorText text="" />
     </section>
   )
 
@@ -208,9 +207,9 @@ export function TerminalView({ link, process, mayType }: { link: Link; process: 
 
 // fit makes the terminal as large as its frame: by another size of the program, if it is own, or else by smaller letters.
 let resizing = 0
-function fit(d: Drawn | undefined, frame: HTMLElement, own: boolean, resize: (rows: number, cols: number) => Promise<void>): void {
+function fit(d: Drawn | undefined, frame: HTMLElement | null, own: boolean, resize: (rows: number, cols: number) => Promise<void>): void {
   const screen = d?.box.querySelector('.xterm-screen')
-  if (!d || !screen || !frame.clientWidth) return
+  if (!d || !screen || !frame?.clientWidth) return
   const term = d.term
   const cell = { w: screen.clientWidth / term.cols / term.options.fontSize!, h: screen.clientHeight / term.rows / term.options.fontSize! } // at a size of 1
   const room = { w: frame.clientWidth - 16, h: frame.clientHeight - 4 }

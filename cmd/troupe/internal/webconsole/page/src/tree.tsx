@@ -22,6 +22,9 @@ const kept = { filter: '', show: 'all' as Show, sort: 'start' as Sort, closed: n
 
 export const sessionName = (s: Session): string => s.summary.name || s.summary.sessionId.slice(0, 8)
 
+// alone reports whether a session is there for its only process, and needs no row of its own.
+const alone = (s: Session): boolean => s.processes.size === 1 && s.groups.size === 0 && s.processes.has(s.summary.name ?? '')
+
 const rank = { bad: 0, warn: 1, good: 2, dim: 3 }
 
 function wanted(p: Process, words: string[], show: Show, now: number): boolean {
@@ -34,7 +37,7 @@ function wanted(p: Process, words: string[], show: Show, now: number): boolean {
   return words.every((w) => text.includes(w))
 }
 
-function order(sort: Sort, now: number): ((a: Process, b: Process) => number) | undefined {
+function order(sort: Sort, now: number): ((a: Process, b: Process) => number) {
   switch (sort) {
     case 'name':
       return (a, b) => (a.info.processId < b.info.processId ? -1 : 1)
@@ -47,7 +50,7 @@ function order(sort: Sort, now: number): ((a: Process, b: Process) => number) | 
     case 'restarts':
       return (a, b) => b.info.run - a.info.run
   }
-  return undefined
+  return (a, b) => a.info.startedAtMs - b.info.startedAtMs
 }
 
 function flatten(now: number): { rows: Row[]; total: number; attention: number } {
@@ -56,7 +59,7 @@ function flatten(now: number): { rows: Row[]; total: number; attention: number }
   const rows: Row[] = []
   let total = 0
   let attention = 0
-  for (const session of store.sessions.values()) {
+  for (const session of [...store.sessions.values()].sort((a, b) => a.summary.createdAtMs - b.summary.createdAtMs)) {
     const id = session.summary.sessionId
     const found: Process[] = []
     for (const p of session.processes.values()) {
@@ -67,7 +70,11 @@ function flatten(now: number): { rows: Row[]; total: number; attention: number }
     }
     const filtered = words.length > 0 || kept.show !== 'all'
     if (filtered && !found.length && !(words.length && words.every((w) => sessionName(session).toLowerCase().includes(w)))) continue
-    if (by) found.sort(by)
+    found.sort(by)
+    if (alone(session)) {
+      for (const p of found) rows.push({ kind: 'process', key: `${id}/p/${p.info.processId}`, level: 1, p })
+      continue
+    }
     const open = !kept.closed.has(id)
     rows.push({ kind: 'session', key: id, level: 1, session, open, shown: found.length })
     if (!open) continue
@@ -197,8 +204,8 @@ export function Tree(): JSX.Element {
             </span>
           ))}
         </div>
-        <div class="space" role="presentation" ref={(el) => { if (el) el.style.height = `${rows.length * high}px` }}>
-          <div role="rowgroup" class="window" ref={(el) => { if (el) el.style.transform = `translateY(${first * high}px)` }}>
+        <div class="space" role="presentation" style={{ height: `${rows.length * high}px` }}>
+          <div role="rowgroup" class="window" style={{ transform: `translateY(${first * high}px)` }}>
             {seen.map((r, i) => (
               <RowView key={r.key} row={r} index={first + i} active={first + i === active} now={now} onclick={() => ((kept.active = r.key), r.kind === 'process' ? (location.hash = target(r)) : toggle(r))} />
             ))}
@@ -244,7 +251,7 @@ function RowView({ row, index, active, now, onclick }: { row: Row; index: number
       </span>
       <span role="gridcell" class="c-state"><State tone={s.state === 'attached' ? 'good' : s.state === 'closing' ? 'warn' : 'dim'} text={s.state} /></span>
       <span role="gridcell" class="c-why">
-        <Name text={left(s, now) || (s.state === 'detached' ? `no client is attached as owner${s.endsAtMs ? `; session ends in ${age(s.endsAtMs - now)}` : ''}` : '')} />
+        <Name text={left(s, now) || (s.state === 'detached' && s.endsAtMs ? `ends in ${age(s.endsAtMs - now)} unless somebody attaches` : '')} />
         {s.identity && <small> of <Name text={s.identity} /></small>}
       </span>
     </div>
@@ -253,14 +260,14 @@ function RowView({ row, index, active, now, onclick }: { row: Row; index: number
 
 function processCells(p: Process, now: number): JSX.Element {
   const i = p.info
-  const why = join(quiet(i, quietMs(p, now)), '')
+  const why = join(quiet(i, quietMs(p, now)), ended(i) ? '' : left(p.session.summary, now))
   const r = rate(p, now)
   const lag = (i.viewers ?? []).reduce((n, v) => Math.max(n, v.lagBytes), 0)
   const c = cpu(p, now)
   return (
     <>
       <span role="gridcell" class="c-process" title={command(i.argv)}><a tabIndex={-1} href={href('process', p.session.summary.sessionId, i.processId)} onClick={(e) => e.stopPropagation()}><Name text={i.processId} /></a></span>
-      <span role="gridcell" class="c-state"><State tone={tone(i)} text={state(i) + (i.ready ? ', ready' : '')} /></span>
+      <span role="gridcell" class="c-state"><State tone={tone(i)} text={state(i)} /></span>
       <span role="gridcell" class="c-why" title={why}><Name text={why} /></span>
       <span role="gridcell" class="c-restarts num">{i.run > 1 ? i.run - 1 : ''}</span>
       <span role="gridcell" class="c-output num">{r >= 1 ? `${bytes(r)}/s` : ''}</span>

@@ -1,4 +1,4 @@
-import { type Link, encode, id } from './link'
+import type { Link } from './link'
 
 // Typing sends input in its order, one request at a time. What is typed while the link is lost is kept, up to a bound, and sent once: a repeated
 // writeId writes nothing twice.
@@ -29,7 +29,7 @@ export class Typing {
     try {
       while (this.queue.length) {
         const chunk = this.take()
-        const r = await this.link.call('process/write', { processId: this.processId, writeId: id(), chunk: encode(chunk) })
+        const r = await this.link.call('process/write', { processId: this.processId, chunk } as never)
         this.size -= chunk.length
         if (r.status === 'accepted') continue
         this.failed(r.status === 'stdinClosed' ? 'Its input is closed.' : 'The process is gone.')

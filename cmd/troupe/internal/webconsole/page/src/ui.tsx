@@ -1,3 +1,4 @@
+import type { RequestError } from '@troupe/client'
 import type { ComponentChildren, JSX } from 'preact'
 import { useEffect, useReducer, useRef, useState } from 'preact/hooks'
 import { harmless } from './format'
@@ -60,6 +61,13 @@ export function Confirm({ title, text, yes, onanswer }: { title: string; text: C
   )
 }
 
+// words are those of an error for people: without the name of a method, and with the advice of the server.
+export function words(e: unknown): string {
+  const { message, method, advice } = e as RequestError
+  const text = method ? message.replace(`${method}: `, '') : message
+  return advice ? `${text}: ${advice}` : text
+}
+
 // useAction runs a request at a time, and keeps its error for people.
 export function useAction(): { busy: boolean; error: string; run: (f: () => Promise<unknown>) => Promise<boolean>; clear: () => void } {
   const [busy, setBusy] = useState(false)
@@ -71,7 +79,7 @@ export function useAction(): { busy: boolean; error: string; run: (f: () => Prom
       await f()
       return true
     } catch (e) {
-      setError((e as Error).message)
+      setError(words(e))
       return false
     } finally {
       setBusy(false)

@@ -42,7 +42,7 @@ export function wait(p: ProcessInfo, w: Wait, quietMs: number): { text: string; 
     case 'owner':
       return p.viewers?.some((v) => v.hold)
         ? { text: `${paren('output full', w.limit)}: its viewers have not read it`, help: 'The program goes on when its viewers have read its output.' }
-        : { text: `${paren('output full', w.limit)}: nobody reads it`, help: 'Its client has gone, or does not read. The program goes on when somebody reads its output: choose “Read its output” here, or troupe attach.' }
+        : { text: `${paren('output full', w.limit)}: its owner does not read it`, help: 'The client that owns the session has gone, or does not read, and the server keeps the output for it. Choose “Read its output” to let the program go on.' }
     case 'budget':
       return { text: `${paren('output full', w.limit)}: the server’s memory for output is used up`, help: 'The program goes on when clients have read other output of the server.' }
     case 'rate':

@@ -1,0 +1,129 @@
+// What the tests share: a server of troupe with its console, a proxy that cuts connections, a browser, and checks that each page passes.
+import { spawn, execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { connect, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createRequire } from 'node:module'
+import { chromium } from 'playwright-core'
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+export const token = 'a-token-of-the-tests-0123456789'
+
+export async function until(what, f, ms = 20_000) {
+  const end = Date.now() + ms
+  for (let last; ; ) {
+    try {
+      const value = await f()
+      if (value) return value
+      last = undefined
+    } catch (e) {
+      last = e
+    }
+    if (Date.now() > end) throw new Error(`waited in vain for: ${what}${last ? ` (${last.message})` : ''}`)
+    await new Promise((done) => setTimeout(done, 50))
+  }
+}
+
+// Server is a troupe server of its own, in a directory of its own.
+export class Server {
+  static async start(binary, ...flags) {
+    const s = new Server()
+    s.binary = binary
+    s.dir = mkdtempSync(join(tmpdir(), 'console-'))
+    writeFileSync(join(s.dir, 'tokens'), `alice ${token}\n`, { mode: 0o600 })
+    s.child = spawn(binary, ['serve', '--listen', 'ws://127.0.0.1:0', '--console', '--auth-token-file', join(s.dir, 'tokens'), ...flags],
+      { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, HOME: s.dir, TROUPE_URL: '', TROUPE_TOKEN: '' } })
+    process.on('exit', () => s.child.kill('SIGKILL'))
+    s.log = ''
+    s.child.stderr.on('data', (d) => (s.log += d))
+    s.child.stdout.on('data', (d) => (s.url = (s.url ?? '') + d))
+    await until('the address of the server', () => s.url?.includes('\n') || (s.child.exitCode !== null && Promise.reject(new Error(s.log))))
+    s.url = s.url.trim()
+    s.port = Number(new URL(s.url).port)
+    return s
+  }
+  // troupe runs a command of the binary.
+  troupe(...args) {
+    return execFileSync(this.binary, args, { encoding: 'utf8', env: { ...process.env, TROUPE_URL: this.url, TROUPE_TOKEN: token, HOME: this.dir } })
+  }
+  async stop() {
+    this.child.kill('SIGTERM')
+    if (this.child.exitCode === null) await new Promise((done) => this.child.once('exit', done))
+    rmSync(this.dir, { recursive: true, force: true })
+  }
+}
+
+// Cutter passes bytes to a port, until it cuts all connections.
+export class Cutter {
+  static async start(port) {
+    const c = new Cutter()
+    c.pairs = new Set()
+    c.server = createServer((a) => {
+      if (c.refusing) return a.destroy()
+      const b = connect(port, '127.0.0.1')
+      const pair = [a, b]
+      c.pairs.add(pair)
+      for (const [x, y] of [[a, b], [b, a]]) {
+        x.on('data', (d) => y.write(d) || (x.pause(), y.once('drain', () => x.resume())))
+        x.on('error', () => {})
+        x.on('close', () => (y.destroy(), c.pairs.delete(pair)))
+      }
+    })
+    await new Promise((done) => c.server.listen(0, '127.0.0.1', done))
+    c.port = c.server.address().port
+    return c
+  }
+  cut() {
+    for (const [a, b] of this.pairs) {
+      a.resetAndDestroy()
+      b.destroy()
+    }
+  }
+  stop() {
+    this.cut()
+    this.server.close()
+  }
+}
+
+// Page is a page of a browser, with all that it complained about.
+export async function openPage(browser, port, options = {}) {
+  const context = await browser.newContext({ viewport: options.viewport ?? { width: 1280, height: 800 }, colorScheme: options.colorScheme ?? 'dark', permissions: ['clipboard-read', 'clipboard-write'] })
+  const page = await context.newPage()
+  page.complaints = []
+  page.expected = [] // patterns of complaints that the test causes
+  page.on('console', (m) => ['error', 'warning'].includes(m.type()) && page.complaints.push(`${m.type()}: ${m.text()} ${m.location().url}`))
+  page.on('pageerror', (e) => page.complaints.push(`exception: ${e.message}`))
+  page.on('request', (r) => !r.url().startsWith(`http://127.0.0.1:${port}/`) && !/^(ws:\/\/127\.0\.0\.1|blob:)/.test(r.url()) && page.complaints.push(`request to ${r.url()}`))
+  await page.addInitScript(() => {
+    localStorage.setItem('troupe-test', '1')
+    addEventListener('securitypolicyviolation', (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}:${e.lineNumber}`))
+  })
+  page.base = `http://127.0.0.1:${port}/console/`
+  if (options.login !== false) {
+    await page.goto(page.base)
+    await page.getByLabel('Token').fill(token)
+    await page.getByRole('button', { name: 'Log in' }).click()
+    await page.getByText('● live').waitFor()
+  }
+  return page
+}
+
+export function complaints(page) {
+  return page.complaints.filter((c) => !page.expected.some((e) => e.test(c)))
+}
+
+// violations are what axe finds on a page.
+export async function violations(page) {
+  await page.evaluate(axe)
+  const found = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }))
+  return found.violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200)).join(' | ')}`)
+}
+
+export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'] })
+
+// screenText is the text of the terminal in sight, a line for each row.
+export const screenText = (page) => page.evaluate(() => {
+  const b = globalThis.terminal.buffer.active
+  return Array.from({ length: globalThis.terminal.rows }, (_, i) => b.getLine(b.baseY + i)?.translateToString(true) ?? '')
+})
