@@ -96,6 +96,7 @@ export async function openPage(browser, port, options = {}) {
   page.on('pageerror', (e) => page.complaints.push(`exception: ${e.message}`))
   page.on('request', (r) => !r.url().startsWith(`http://127.0.0.1:${port}/`) && !/^(ws:\/\/127\.0\.0\.1|blob:)/.test(r.url()) && page.complaints.push(`request to ${r.url()}`))
   await page.addInitScript(() => {
+    if (location.protocol !== 'http:') return
     localStorage.setItem('troupe-test', '1')
     addEventListener('securitypolicyviolation', (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}:${e.lineNumber}`))
   })

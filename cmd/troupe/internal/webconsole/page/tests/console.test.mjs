@@ -1,0 +1,378 @@
+// The page in a real browser, against a real server: what people do, and what may go wrong. TROUPE is the binary to test.
+import assert from 'node:assert/strict'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, afterEach, before, test } from 'node:test'
+import headless from '@xterm/headless'
+import { Cutter, Server, complaints, launch, openPage, screenText, token, until, violations } from './harness.mjs'
+
+let server, browser
+const pages = []
+const open = async (options = {}) => {
+  const page = await openPage(browser, options.port ?? server.port, options)
+  pages.push(page)
+  return page
+}
+const run = (name, ...args) => server.troupe('run', '--detach', '--name', name, ...args)
+const row = (page, name) => page.locator('.row.process', { has: page.locator('.c-process bdi', { hasText: new RegExp(`^${name}$`) }) })
+const visit = async (page, name, tab) => {
+  await page.goto(`${page.base}#/`)
+  await row(page, name).locator('a').click()
+  if (tab) await page.getByRole('link', { name: tab }).click()
+}
+const shows = (page, text, ms) => until(`the terminal shows ${text}`, async () => (await screenText(page)).some((l) => l.includes(text)), ms)
+const terminal = async (page, name) => {
+  await visit(page, name)
+  await page.locator('.xterm-screen').waitFor()
+  await page.waitForFunction(() => globalThis.terminal && document.querySelector('.terminal small').textContent)
+}
+
+before(async () => {
+  server = await Server.start(process.env.TROUPE)
+  browser = await launch()
+})
+after(async () => {
+  await browser?.close()
+  await server?.stop()
+})
+// Whatever a test does, the page asks no other host, breaks no rule of the policy, and throws nothing.
+afterEach(async () => {
+  for (const page of pages.splice(0)) {
+    const all = complaints(page)
+    await page.context().close()
+    assert.deepEqual(all, [])
+  }
+})
+
+test('login and logout', async () => {
+  const page = await open({ login: false })
+  page.expected.push(/401/)
+  await page.goto(page.base)
+  await page.getByLabel('Token').fill('wrong')
+  await page.keyboard.press('Enter')
+  await page.getByText('the server does not know this token').waitFor()
+  await page.getByLabel('Token').fill(token)
+  await page.getByRole('button', { name: 'Log in' }).click()
+  await page.getByText('● live').waitFor()
+  await page.reload()
+  await page.getByText('● live').waitFor()
+  await page.getByRole('button', { name: 'Log out' }).click()
+  await page.getByRole('heading', { name: 'Log in' }).waitFor()
+  assert.equal(await page.getByText('expired').count(), 0)
+  assert.equal(await page.evaluate(() => document.cookie), '')
+})
+
+test('the tree: changes are pushed, and say why', async () => {
+  const page = await open()
+  await page.waitForFunction(() => document.querySelector('.rows'))
+  const dir = join(server.dir, 'tree')
+  mkdirSync(dir)
+  run('waits', '--', 'sh', '-c', `while ! test -e ${dir}/go; do sleep 0.05; done; exit 7`)
+  await row(page, 'waits').getByText('running').waitFor()
+  writeFileSync(join(dir, 'go'), '')
+  await row(page, 'waits').getByText('failed').waitFor()
+  await row(page, 'waits').getByText('exit code 7').waitFor()
+  run('stopped', '--', 'sleep', '1000')
+  await row(page, 'stopped').waitFor()
+  server.troupe('signal', 'stopped', 'STOP')
+  await row(page, 'stopped').getByText('stopped by a signal').waitFor()
+  // Filter and keyboard alone.
+  await page.keyboard.press('/')
+  await page.keyboard.type('stopped by')
+  await until('the filter', async () => (await page.locator('.row.process').count()) === 1)
+  await page.keyboard.press('ArrowDown')
+  await page.keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'stopped' }).waitFor()
+  await page.getByText('Send it the signal “continue”').waitFor()
+  await page.getByLabel('Send a signal').selectOption('continue')
+  await page.getByText('sent continue').waitFor()
+  await until('it goes on', async () => (await page.getByText('stopped by a signal').count()) === 0)
+  // What destroys is confirmed; Cancel is the first answer.
+  await page.getByRole('button', { name: 'Stop…' }).click()
+  await page.keyboard.press('Enter')
+  await page.getByRole('button', { name: 'Stop…' }).click()
+  await page.getByRole('button', { name: 'Stop', exact: true }).click()
+  await page.locator('.top .state', { hasText: 'ended' }).waitFor()
+})
+
+test('a terminal: the screen, typing, paste, size, search, links', async () => {
+  run('shell', '--tty', '--', 'bash', '--norc')
+  const page = await open()
+  await terminal(page, 'shell')
+  await page.keyboard.type("printf '\\e[38;2;255;100;0mcoloured\\e[0m\\n'; seq 1 100; echo see https://example.org/x ; PS1='$ '\n")
+  await shows(page, 'see https://example.org/x')
+  await page.reload() // it begins with the screen
+  await terminal(page, 'shell')
+  await shows(page, 'see https://example.org/x')
+  const scrollback = await page.evaluate(() => Array.from({ length: terminal.buffer.active.length }, (_, i) => terminal.buffer.active.getLine(i).translateToString(true)))
+  assert.ok(scrollback.includes('coloured') && scrollback.includes('42'))
+  await page.evaluate(() => terminal.scrollToTop())
+  assert.equal(await page.locator('.xterm-rows span', { hasText: 'coloured' }).last().evaluate((e) => getComputedStyle(e).color), 'rgb(255, 100, 0)')
+  await page.keyboard.type('cat\n')
+  await page.evaluate(() => navigator.clipboard.writeText('pasted α\nline 2'))
+  await page.keyboard.press('Control+v')
+  await shows(page, 'pasted α')
+  await page.keyboard.press('Control+c')
+  await page.getByLabel('Fit the program').check()
+  await until('another size', async () => !/80 × 24/.test(await page.locator('.terminal .bar small').first().textContent()))
+  await page.locator('.xterm').click()
+  await page.keyboard.type('stty size\n')
+  const size = await page.evaluate(() => `${terminal.rows} ${terminal.cols}`)
+  await shows(page, size)
+  await page.keyboard.press('Control+Shift+F')
+  await page.getByLabel('Search in the terminal').fill('https://example')
+  await page.keyboard.press('Enter')
+  await until('the match is selected', () => page.evaluate(() => terminal.getSelection() === 'https://example'))
+  await page.keyboard.press('Escape')
+  await page.keyboard.press('Control+c') // copies
+  await until('the copy', () => page.evaluate(async () => (await navigator.clipboard.readText()) === 'https://example'))
+  await page.keyboard.press('Control+Shift+X')
+  assert.equal(await page.evaluate(() => document.activeElement.tagName), 'BUTTON')
+})
+
+test('a hundred cuts: the terminal is that of a reference without any', { timeout: 60_000 }, async () => {
+  const cutter = await Cutter.start(server.port)
+  const stop = join(server.dir, 'stop')
+  run('counter', '--tty', '--', 'sh', '-c', `i=0; while :; do i=$((i+1)); printf '\\033[3%dm%d\\033[m αβγ \\033[s\\033[1;60H%06d\\033[u\\r\\n' $((i%8)) $i $i; [ $((i%8)) = 0 ] && { test -e ${stop} && break; sleep 0.02; }; done; printf 'last %d' $i; sleep 1000`)
+  const page = await open({ port: cutter.port })
+  page.expected.push(/WebSocket|ERR_|401/)
+  await terminal(page, 'counter')
+  for (let cuts = 0; cuts < 100; cuts++) {
+    await until('a connection', () => cutter.pairs.size > 0)
+    await new Promise((done) => setTimeout(done, (cuts % 7) * 10))
+    cutter.cut()
+  }
+  writeFileSync(stop, '')
+  await shows(page, 'last ', 30_000)
+  const last = Number(/last (\d+)/.exec((await screenText(page)).join(' '))[1])
+  assert.ok(last > 500)
+  const want = new headless.Terminal({ rows: 24, cols: 80, allowProposedApi: true, scrollback: 10_000 })
+  let text = ''
+  for (let i = 1; i <= last; i++) text += `\x1b[3${i % 8}m${i}\x1b[m αβγ \x1b[s\x1b[1;60H${String(i).padStart(6, '0')}\x1b[u\r\n`
+  await new Promise((done) => want.write(`${text}last ${last}`, done))
+  const cells = (t) => {
+    const b = t.buffer.active
+    const rows = []
+    for (let y = 0; y < t.rows; y++) {
+      const line = b.getLine(b.baseY + y)
+      rows.push(line.translateToString(true) + ' ' + Array.from({ length: 80 }, (_, x) => line.getCell(x).getFgColor()).join(''))
+    }
+    return { rows, cursor: [b.cursorX, b.cursorY] }
+  }
+  await until('the same screen', async () => {
+    const got = await page.evaluate(`(${cells})(terminal)`)
+    return JSON.stringify(got) === JSON.stringify(cells(want))
+  }, 10_000).catch(async () => assert.deepEqual(await page.evaluate(`(${cells})(terminal)`), cells(want)))
+  // A longer loss is told, with its length; what is typed meanwhile arrives once.
+  cutter.refusing = true
+  cutter.cut()
+  await page.getByText(/^Link lost for/).waitFor()
+  cutter.refusing = false
+  await until('the link is back', async () => (await page.getByText(/^Link lost for/).count()) === 0)
+  cutter.stop()
+})
+
+test('vim, driven from the page', async () => {
+  const file = join(server.dir, 'vim.txt')
+  run('vim', '--tty', '--', 'vim', '-u', 'NONE', '-n', file)
+  const page = await open()
+  await terminal(page, 'vim')
+  await shows(page, '~')
+  await page.keyboard.type('ihello from the page')
+  await page.keyboard.press('Escape')
+  await page.keyboard.type('yyp')
+  await until('two lines', async () => (await screenText(page)).filter((l) => l === 'hello from the page').length === 2)
+  await page.reload()
+  await terminal(page, 'vim')
+  await until('two lines', async () => (await screenText(page)).filter((l) => l === 'hello from the page').length === 2)
+  await page.keyboard.type(':wq\n')
+  await page.locator('.top .state', { hasText: 'ended' }).waitFor()
+  assert.equal(readFileSync(file, 'utf8'), 'hello from the page\nhello from the page\n')
+})
+
+test('two people in one terminal', async () => {
+  run('both', '--tty', '--', 'bash', '--norc')
+  const [a, b] = [await open(), await open()]
+  await terminal(a, 'both')
+  await terminal(b, 'both')
+  await a.keyboard.type('echo from-$((1+1))\n')
+  await shows(b, 'from-2')
+  await b.keyboard.type('stty rows 30 cols 100; echo from-$((2+2))\n')
+  await shows(a, 'from-4')
+  await a.getByLabel('Fit the program').check()
+  await until('the other terminal has the size, too', async () => {
+    await b.keyboard.type(' \n') // output, after which a page looks
+    const size = (p) => p.evaluate(() => `${terminal.rows}×${terminal.cols}`)
+    return (await size(a)) !== '24×80' && (await size(a)) === (await size(b))
+  })
+  assert.deepEqual(await screenText(a), await screenText(b))
+})
+
+test('a flood: the page stays usable, and ends with the screen of the server', { timeout: 40_000 }, async () => {
+  run('flood', '--tty', '--', 'bash', '--norc')
+  const page = await open()
+  await terminal(page, 'flood')
+  await page.getByRole('button', { name: 'Stop…' }).waitFor()
+  await page.keyboard.type("yes 'a line of the flood' & sleep 1; kill %1; echo the e''nd\n")
+  await shows(page, 'a line of the flood')
+  const began = Date.now()
+  await page.getByRole('link', { name: 'Details' }).click()
+  await page.getByText('Watched by').waitFor()
+  await page.getByRole('link', { name: 'Terminal' }).click()
+  assert.ok(Date.now() - began < 10_000) // it would take minutes if all of the flood were drawn first
+  await shows(page, 'the end', 30_000)
+  await until('the screen of the server', async () => (await screenText(page)).join('\n').trimEnd() === server.troupe('screen', 'flood').trimEnd(), 5000)
+})
+
+test('shares: a guest sees one session, watches or types, until the end', async () => {
+  run('shared', '--tty', '--', 'bash', '--norc')
+  const page = await open()
+  await visit(page, 'shared')
+  await page.getByRole('link', { name: 'Share…' }).click()
+  await page.getByLabel('Name').fill('ann')
+  await page.getByRole('button', { name: 'Make a link' }).click()
+  const link = await page.getByLabel('The link').inputValue()
+  const guest = await open({ login: false })
+  guest.expected.push(/401|WebSocket/)
+  await guest.goto(link)
+  await guest.getByText('● live').waitFor()
+  assert.ok(!guest.url().includes('share'))
+  await row(guest, 'shared').waitFor()
+  assert.equal(await guest.locator('.row.process').count(), 1)
+  assert.equal(await guest.getByRole('link', { name: 'Files' }).count(), 0)
+  await terminal(guest, 'shared')
+  await guest.getByText('read only').waitFor()
+  assert.equal(await guest.getByRole('button', { name: 'Stop…' }).count(), 0)
+  await page.getByRole('button', { name: 'Revoke ann' }).click()
+  await guest.getByText('The share has ended').waitFor()
+  // One that types, and expires.
+  const typist = await open({ login: false })
+  typist.expected.push(/401|WebSocket/)
+  const made = JSON.parse(server.troupe('sessions', 'share', 'shared', '--type', '--for', '6s', '--json'))
+  await typist.goto(`${typist.base}#share=${made.token}`)
+  await typist.getByText('● live').waitFor()
+  await terminal(typist, 'shared')
+  await typist.keyboard.type('echo typed-$((3+3))\n')
+  await shows(typist, 'typed-6')
+  await typist.getByText('The share has ended').waitFor()
+  await typist.goto('about:blank')
+  await typist.goto(`${typist.base}#share=${made.token}`)
+  await typist.getByText('This link cannot be used').waitFor()
+})
+
+test('logs: times, streams, search, all of it', async () => {
+  run('logs', '--', 'sh', '-c', 'i=0; while [ $i -lt 30000 ]; do i=$((i+1)); echo line $i of a log that is long; done; echo wrong >&2; printf "\\033[31mred \\342\\200\\256rtl\\n"; sleep 1000')
+  const page = await open()
+  await visit(page, 'logs')
+  await page.locator('.line', { hasText: 'wrong' }).waitFor()
+  await page.locator('.line.stderr', { hasText: 'wrong' }).waitFor()
+  await page.locator('.line', { hasText: 'red \\u202ertl' }).waitFor()
+  assert.match(await page.locator('.line.stderr time').textContent(), /^\d\d:\d\d:\d\d\.\d{3}$/)
+  await page.getByLabel('Stream').selectOption('stderr')
+  await until('one line', async () => (await page.locator('.line').count()) === 1)
+  await page.getByLabel('Stream').selectOption('')
+  await until('all of the log', async () => {
+    const older = page.getByRole('button', { name: 'Older' })
+    if (await older.isEnabled()) await older.click()
+    return /^30,00\d of/.test(await page.locator('.log .bar small').textContent())
+  })
+  await page.getByLabel('Search in the log').fill('line 17 of')
+  await until('the line', async () => (await page.locator('.line').count()) === 1)
+})
+
+test('files: list, look, download, upload', async () => {
+  const dir = join(server.dir, 'files')
+  mkdirSync(dir)
+  writeFileSync(join(dir, 'text.txt'), 'hello\n\u202eevil\n')
+  writeFileSync(join(dir, 'bytes.bin'), Buffer.from([0, 1, 2, 255, 254]))
+  writeFileSync(join(dir, 'dot.png'), Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64'))
+  const large = Buffer.alloc(3 << 20, 'abcdefg')
+  writeFileSync(join(dir, 'large.bin'), large)
+  const page = await open()
+  await page.goto(`${page.base}#/files/${encodeURIComponent(`file://${dir}`)}`)
+  await page.getByRole('button', { name: 'text.txt', exact: true }).click()
+  await page.getByText('\\u202eevil').waitFor()
+  await page.getByRole('button', { name: 'bytes.bin', exact: true }).click()
+  await page.getByText('00000000  00 01 02 ff fe').waitFor()
+  await page.getByRole('button', { name: 'dot.png', exact: true }).click()
+  await page.locator('canvas:visible').waitFor()
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download large.bin' }).click()])
+  assert.ok(readFileSync(await download.path()).equals(large))
+  await page.setInputFiles('input[type=file]', { name: 'up.bin', mimeType: 'application/octet-stream', buffer: large })
+  await page.getByText('up.bin is there').waitFor()
+  assert.ok(readFileSync(join(dir, 'up.bin')).equals(large))
+  await page.setInputFiles('input[type=file]', { name: 'text.txt', mimeType: 'text/plain', buffer: Buffer.from('new') })
+  await page.getByRole('button', { name: 'Replace' }).click()
+  await page.getByText('text.txt is there').waitFor()
+  assert.equal(readFileSync(join(dir, 'text.txt'), 'utf8'), 'new')
+})
+
+test('start a program with options; its name cannot lie', async () => {
+  const page = await open()
+  await page.getByRole('link', { name: 'Start' }).click()
+  await page.getByLabel('Shell line').fill('echo "in $PWD with $FOO"; cat')
+  await page.locator('[name=name]').fill('\u202egnp.exe')
+  await page.getByRole('textbox', { name: 'Directory' }).fill(server.dir)
+  await page.getByLabel('Environment').fill('FOO=bar baz')
+  await page.getByText('More: restarts').click()
+  await page.getByLabel('Run it again').selectOption('transient')
+  await page.getByLabel('Sandbox').selectOption('')
+  await page.getByRole('button', { name: 'Start', exact: true }).click()
+  await page.getByRole('heading', { name: '\\u202egnp.exe' }).waitFor()
+  await page.waitForFunction(() => globalThis.terminal)
+  await shows(page, `in ${server.dir} with bar baz`)
+  await page.getByRole('button', { name: 'Restart…' }).click()
+  await page.getByRole('button', { name: 'Restart', exact: true }).click()
+  await page.getByRole('link', { name: 'Details' }).click()
+  await page.getByText('2, after 1 restarts').waitFor()
+  // What the server refuses is said, with its advice.
+  await page.goto(`${page.base}#/start`)
+  await page.getByLabel('How').selectOption('argv')
+  await page.getByLabel('Program and arguments').fill('/no/such/program\n--flag')
+  await page.getByRole('button', { name: 'Start', exact: true }).click()
+  await page.getByRole('alert').getByText('/no/such/program').waitFor()
+})
+
+test('every page: nothing for axe to find, in both themes and on a phone', { timeout: 60_000 }, async () => {
+  run('plain', '--', 'sh', '-c', 'echo out; echo err >&2; exit 1')
+  run('tty', '--tty', '--', 'sh', '-c', 'echo screen; sleep 1000')
+  const report = { version: 1, began: '2026-01-01T00:00:00Z', took: 1e9, plan: { sessions: 1, processes: 1, encoding: 'json', servers: [] }, counts: { starts: 1 }, latency: { echo: { count: 1, mean: 1, p50: 1, p90: 1, p99: 1, 'p99.9': 1, max: 1 } }, slos: [{ slo: 'echo.p99<1ns', met: false, got: 2, unit: 'ns' }], problems: ['it was slow'] }
+  for (const [colorScheme, width] of [['dark', 1280], ['light', 360]]) {
+    const page = await open({ colorScheme, viewport: { width, height: 740 } })
+    const check = async (name) => {
+      assert.deepEqual(await violations(page), [], `${name}, ${colorScheme}`)
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name} is wider than ${width}`)
+    }
+    await row(page, 'plain').waitFor()
+    await check('tree')
+    await visit(page, 'plain')
+    await page.locator('.line').first().waitFor()
+    await check('log')
+    await page.getByRole('link', { name: 'Details' }).click()
+    await check('details')
+    await terminal(page, 'tty')
+    await shows(page, 'screen')
+    await check('terminal')
+    await page.getByRole('button', { name: 'Stop…' }).click()
+    await check('confirm')
+    await page.getByRole('button', { name: 'Cancel' }).click()
+    await page.getByRole('link', { name: 'Share…' }).click()
+    await page.getByRole('button', { name: 'Make a link' }).click()
+    await page.getByLabel('The link').waitFor()
+    await check('session')
+    await page.goto(`${page.base}#/start`)
+    await page.getByText('More: restarts').click()
+    await check('start')
+    await page.goto(`${page.base}#/files/${encodeURIComponent(`file://${server.dir}`)}`)
+    await page.getByRole('button', { name: 'tokens', exact: true }).click()
+    await page.getByText('alice').waitFor()
+    await check('files')
+    await page.goto(`${page.base}#/report`)
+    await page.setInputFiles('input[type=file]', { name: 'r.json', mimeType: 'application/json', buffer: Buffer.from(JSON.stringify(report)) })
+    await page.getByText('it was slow').waitFor()
+    await check('report')
+    await page.getByRole('button', { name: 'Log out' }).click()
+    await page.getByRole('heading', { name: 'Log in' }).waitFor()
+    await check('login')
+  }
+})
