@@ -257,6 +257,17 @@ func TestLogin(t *testing.T) {
 }
 
 // TestLoginRefused: everything that is no right login of the page itself leaves no cookie.
+// A browser keeps the cookie of a login that asks for it for 30 days, and no other.
+func TestRemember(t *testing.T) {
+	l := newLab(Options{})
+	for body, days := range map[string]int{`{"token": "right of alice", "remember": true}`: 30, `{"token": "right of alice", "remember": false}`: 0} {
+		k := l.ask(t, at("POST", "/console/login", body), own).Cookies()[0]
+		if k.MaxAge != days*24*60*60 {
+			t.Errorf("%s: the cookie is %s, expected %d days", body, k, days)
+		}
+	}
+}
+
 func TestLoginRefused(t *testing.T) {
 	l := newLab(Options{})
 	right := `{"token": "right of alice"}`

@@ -25,6 +25,8 @@ const (
 	maxBody = 8 << 10
 	// maxCredential is the length of the longest credential in a cookie, in bytes: browsers keep 4096 bytes, in base64.
 	maxCredential = 3000
+	// remembered is how long a browser keeps the cookie of a login that asks for it.
+	remembered = 30 * 24 * time.Hour
 )
 
 // The cookie has the credential itself. So every node of a cluster accepts it, a restart forgets nobody, and a revoked credential is
@@ -65,9 +67,9 @@ func credentialIn(r *http.Request, name string) string {
 	return string(text)
 }
 
-// setCookie has a browser keep a credential until its end; "": the browser forgets the credential.
-func setCookie(w http.ResponseWriter, r *http.Request, credential string, secure bool) {
-	c := &http.Cookie{Name: cookieName(r.Host, secure), Value: base64.RawURLEncoding.EncodeToString([]byte(credential)), Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode}
+// setCookie has a browser keep a credential for a time; 0: until it is closed. Without a credential, the browser forgets the cookie.
+func setCookie(w http.ResponseWriter, r *http.Request, credential string, secure bool, keep time.Duration) {
+	c := &http.Cookie{Name: cookieName(r.Host, secure), Value: base64.RawURLEncoding.EncodeToString([]byte(credential)), Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode, MaxAge: int(keep.Seconds())}
 	if credential == "" {
 		c.MaxAge = -1
 	}
@@ -104,7 +106,8 @@ func (c *console) login(w http.ResponseWriter, r *http.Request, from transport.C
 		return
 	}
 	var asked struct {
-		Token string `json:"token"`
+		Token    string `json:"token"`
+		Remember bool   `json:"remember"`
 	}
 	if err != nil || json.Unmarshal(body, &asked) != nil || asked.Token == "" {
 		http.Error(w, `a login is JSON: {"token": "…"}`, http.StatusBadRequest)
@@ -136,7 +139,11 @@ func (c *console) login(w http.ResponseWriter, r *http.Request, from transport.C
 		http.Error(w, fmt.Sprintf("browsers keep no token of %d bytes: the limit is %d", len(credential), maxCredential), http.StatusRequestEntityTooLarge)
 		return
 	}
-	setCookie(w, r, credential, isSecure(r))
+	keep := time.Duration(0)
+	if asked.Remember {
+		keep = remembered
+	}
+	setCookie(w, r, credential, isSecure(r), keep)
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -162,7 +169,7 @@ func (c *console) logout(w http.ResponseWriter, r *http.Request, from transport.
 		http.Error(w, "only the page of this console logs out here", http.StatusForbidden)
 		return
 	}
-	setCookie(w, r, "", isSecure(r))
+	setCookie(w, r, "", isSecure(r), 0)
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -201,7 +208,7 @@ func (c *console) known(w http.ResponseWriter, r *http.Request, from transport.C
 			return id, err
 		}
 		c.Refused(from.Remote, "cookie: "+err.Error())
-		setCookie(w, r, "", secure)
+		setCookie(w, r, "", secure, 0)
 	}
 	return c.identify(r, from, "")
 }

@@ -65,7 +65,7 @@ func (c *console) finishOIDC(w http.ResponseWriter, r *http.Request, from transp
 	case len(credential) > maxCredential:
 		http.Error(w, "the login has too many roles for a cookie", http.StatusRequestEntityTooLarge)
 	default:
-		setCookie(w, r, credential, cookie.Secure)
+		setCookie(w, r, credential, cookie.Secure, 0)
 		http.Redirect(w, r, Path, http.StatusFound)
 	}
 }
