@@ -19,12 +19,14 @@ export function App({ refused }: { refused: string }): JSX.Element {
   const [access, setAccess] = useState<'asking' | 'login' | 'open'>('asking')
   const [message, setMessage] = useState(refused)
   const [at, setAt] = useState(route())
+  const [sso, setSso] = useState(false)
   const leaving = useRef(false)
 
   const ask = async (): Promise<void> => {
     try {
       const m = await me()
-      if (!m) return setAccess('login')
+      setSso(m.oidc ?? false)
+      if (m.login) return setAccess('login')
       leaving.current = false
       store.me = m
       store.connect()
@@ -52,9 +54,9 @@ export function App({ refused }: { refused: string }): JSX.Element {
       asked = Date.now()
       me().then(
         (m) => {
-          if (m && !link.over) return
+          if (!m.login && !link.over) return
           store.link?.close()
-          setMessage(store.guest ? 'The share has ended: it has expired or was revoked.' : link.over && m ? `The server has ended the connection: ${link.reason}` : 'Your login has expired. Log in again.')
+          setMessage(store.guest ? 'The share has ended: it has expired or was revoked.' : link.over && !m.login ? `The server has ended the connection: ${link.reason}` : 'Your login has expired. Log in again.')
           setAccess('login')
         },
         () => {},
@@ -78,7 +80,7 @@ export function App({ refused }: { refused: string }): JSX.Element {
       <Header at={at} open={access === 'open'} leave={leave} />
       <main id="main" tabIndex={-1}>
         {access === 'asking' && <p class="page">{message || 'Connecting…'}</p>}
-        {access === 'login' && <Login message={message} onlogin={() => (setMessage(''), void ask())} />}
+        {access === 'login' && <Login message={message} sso={sso} onlogin={() => (setMessage(''), void ask())} />}
         {access === 'open' && (
           <Guard key={at.join('/')}>
             <Page at={at} />

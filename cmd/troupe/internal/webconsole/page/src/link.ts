@@ -53,7 +53,7 @@ export class Link {
         return client
       } catch (e) {
         this.closed.signal.throwIfAborted()
-        if (!(e instanceof TroupeError) || !['lost', 'busy', 'attached', 'internal'].includes(e.kind)) {
+        if (!(e instanceof TroupeError) || !['lost', 'busy', 'internal'].includes(e.kind)) {
           this.close((e as Error).message)
           throw e
         }

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { login } from './session'
 import { ErrorText, Field } from './ui'
 
-export function Login({ message, onlogin }: { message: string; onlogin: () => void }): JSX.Element {
+export function Login({ message, sso, onlogin }: { message: string; sso: boolean; onlogin: () => void }): JSX.Element {
   const [refused, setRefused] = useState('')
   const [busy, setBusy] = useState(false)
   const submit = async (e: SubmitEvent): Promise<void> => {
@@ -21,6 +21,11 @@ export function Login({ message, onlogin }: { message: string; onlogin: () => vo
     <form class="page narrow" onSubmit={submit}>
       <h1>Log in</h1>
       {message && !refused && <p role="alert">{message}</p>}
+      {sso && (
+        <p>
+          <a class="button primary" href="oidc">Log in with your organisation</a>, or with a token:
+        </p>
+      )}
       <Field label="Token" hint="From the operator of the server: a token of its token file, a signed token, or the token of a share.">
         <input name="token" type="password" autocomplete="current-password" spellcheck={false} autofocus />
       </Field>

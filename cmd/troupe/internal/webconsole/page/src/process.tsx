@@ -48,7 +48,7 @@ export function ProcessPage({ session, process, tab }: { session: string; proces
         <h1>
           <Name text={process} /> <State tone={tone(p.info)} text={state(p.info)} />
         </h1>
-        <Why p={p} link={link} changes={changes} />
+        <Why p={p} changes={changes} />
         <p class="command"><code><bdi>{harmless(command(p.info.argv))}</bdi></code> in <code><bdi>{harmless(path(p.info.cwd))}</bdi></code></p>
         {changes && link && <Actions p={p} link={link} />}
         <nav class="tabs" aria-label="Views of the process">
@@ -102,7 +102,7 @@ function LazyTerminal(props: Parameters<typeof TerminalView>[0]): JSX.Element {
 }
 
 // Why says in words what the process waits for, for how long, and what would help.
-function Why({ p, link, changes }: { p: Process; link: Link | undefined; changes: boolean }): JSX.Element {
+function Why({ p, changes }: { p: Process; changes: boolean }): JSX.Element {
   const now = Date.now()
   const i = p.info
   const q = quietMs(p, now)
@@ -111,10 +111,17 @@ function Why({ p, link, changes }: { p: Process; link: Link | undefined; changes
   const waits = (i.waitsFor ?? []).map((w) => ({ ...wait(i, w, q), since: w.sinceMs + now - p.at, for: w.for })).filter((w) => w.text)
   const left_ = ended(i) ? '' : left(p.session.summary, now)
   const full = i.waitsFor?.[0]?.for === 'owner' && !i.viewers?.some((v) => v.hold)
-  const hold = (): void => void run(async () => {
-    await link!.call('process/subscribe', { processId: i.processId, afterSeq: i.nextSeq - 1, hold: true })
-    setReads(true)
-  })
+  // As troupe attach does, the page becomes the owner of a session that has none. It takes the output and forgets it: the views ask for what they show.
+  // The client that comes back takes its session back.
+  useEffect(() => {
+    if (!reads) return
+    const owner = new Link({ session: p.session.summary.sessionId, role: 'owner' })
+    void run(async () => {
+      const taken = await (await owner.client).attach(i.processId, { after: Math.max(0, i.firstSeq - 1) })
+      for await (const _ of taken.events());
+    })
+    return () => owner.close()
+  }, [reads])
   return (
     <div class="why">
       {waits.map((w) => (
@@ -128,8 +135,8 @@ function Why({ p, link, changes }: { p: Process; link: Link | undefined; changes
       {i.pendingWrites > 0 && <p><strong>does not read its stdin</strong>: {i.pendingWrites} writes wait.</p>}
       {i.probeError && !ended(i) && <p><strong>probe fails:</strong> <Name text={i.probeError} /></p>}
       {left_ && <p><Name text={left_} /></p>}
-      {reads && <p>This page reads its output now, for as long as the page is here.</p>}
-      {full && changes && !reads && <button type="button" onClick={hold}>Read its output</button>}
+      {reads && !error && <p>This page owns the session now, and reads its output, for as long as you stay here.</p>}
+      {full && changes && !reads && <button type="button" onClick={() => setReads(true)}>Read its output</button>}
       <ErrorText text={error} />
     </div>
   )

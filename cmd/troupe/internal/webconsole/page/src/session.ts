@@ -18,11 +18,10 @@ export async function login(token: string, remember: boolean): Promise<string> {
 
 export const logout = (): Promise<unknown> => fetch('logout', { method: 'POST' }).catch(() => {})
 
-// me says who the server takes the page for. Null: it wants a login. The server not answering is an error.
-export async function me(): Promise<Me | null> {
+// me says who the server takes the page for, and whether it wants a login.
+export async function me(): Promise<Me & { login: boolean }> {
   const answer = await fetch('me', { cache: 'no-store' })
-  if (answer.status === 401) return null
   if (!answer.ok) throw new Error(`the server answers ${answer.status}`)
   const m = (await answer.json()) as Me
-  return m.auth && m.identity === null ? null : m
+  return { ...m, login: m.auth && m.identity === null }
 }

@@ -169,6 +169,10 @@ test('a hundred cuts: the terminal is that of a reference without any', { timeou
   await page.getByText(/^Link lost for/).waitFor()
   cutter.refusing = false
   await until('the link is back', async () => (await page.getByText(/^Link lost for/).count()) === 0)
+  // So is the tree.
+  await page.goto(`${page.base}#/`)
+  run('after-cuts', '--', 'sleep', '1000')
+  await row(page, 'after-cuts').waitFor()
   cutter.stop()
 })
 
@@ -278,6 +282,16 @@ test('logs: times, streams, search, all of it', async () => {
   })
   await page.getByLabel('Search in the log').fill('line 17 of')
   await until('the line', async () => (await page.locator('.line').count()) === 1)
+})
+
+test('a program that waits for its owner goes on when a person reads its output', async () => {
+  run('full', '--retention', 'block', '--', 'sh', '-c', 'yes | head -c 4000000; echo; echo went on; sleep 1000')
+  const page = await open()
+  await row(page, 'full').getByText('output full').waitFor()
+  await visit(page, 'full')
+  await page.getByText('its owner does not read it').waitFor()
+  await page.getByRole('button', { name: 'Read its output' }).click()
+  await page.locator('.line', { hasText: 'went on' }).waitFor()
 })
 
 test('files: list, look, download, upload', async () => {
