@@ -134,7 +134,7 @@ func (r *restorer) cells(l *line, x int) {
 		if c.written() && !l.cut(x) {
 			r.cell(c)
 			x += c.width()
-			if x < end && c.rune() >= 0x10000 {
+			if x < end && (c.rune() >= 0x10000 || r.t.extras.get(c.ext).combining != "") {
 				r.csi("G", x+1) // terminals know different widths
 			}
 			continue
