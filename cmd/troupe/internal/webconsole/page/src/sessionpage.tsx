@@ -29,7 +29,7 @@ export function SessionPage({ id: sessionId }: { id: string }): JSX.Element {
       <h1>Session <Name text={name} /></h1>
       <p>
         {s.summary.state === 'attached' ? 'Its client is attached.' : left(s.summary, now) ? <Name text={left(s.summary, now)} /> : `No client is attached as owner${s.summary.endsAtMs ? `: the session ends in ${age(s.summary.endsAtMs - now)}` : ''}.`}{' '}
-        {s.summary.observers > 0 && `${s.summary.observers} more are attached. `}
+        {s.summary.observers > 0 && `${s.summary.observers} more ${s.summary.observers === 1 ? 'is' : 'are'} attached. `}
         Open since {date(s.summary.createdAtMs)}{s.summary.identity && <>, by <Name text={s.summary.identity} /></>}.
       </p>
       {changes && (
