@@ -2,6 +2,7 @@ package process
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,7 +89,7 @@ func (w *watched) resize(rows, cols uint16) {
 // A screen made by the first request has what the log has, with the sizes that the PTY had meanwhile, and ends when nobody asks any more.
 func TestScreenOnDemand(t *testing.T) {
 	watchedProcess(t, protocol.ProcessStartParams{TTY: true}, func(w *watched) {
-		w.prints("one\r\n")
+		w.prints("one\x1b[1;60Hx\r\n")                    // of the first size alone has a row 60 columns
 		w.ask(protocol.ProcessReadParams{ProcessID: "p"}) // now the entry grows no more
 		w.resize(5, 20)
 		w.prints("\x1b[99;1Htwo") // in the last row of the new size
@@ -96,7 +97,7 @@ func TestScreenOnDemand(t *testing.T) {
 			t.Error("there is a screen although nobody has asked for one")
 		}
 		got := w.screen()
-		if got.Rows != 5 || got.Cols != 20 || got.Lines[0] != "one" || got.Lines[4] != "two" || got.Seq != 2 || got.Run != 1 || !got.Whole || got.Instance != "1" {
+		if got.Rows != 5 || got.Cols != 20 || got.Lines[0] != "one" || got.Lines[2] != strings.Repeat(" ", 19)+"x" || got.Lines[4] != "two" || got.Seq != 2 || got.Run != 1 || !got.Whole || got.Instance != "1" {
 			t.Errorf("%+v", got)
 		}
 		w.resize(6, 30)

@@ -1279,8 +1279,6 @@ var mutants = []mutant{
 	{file: "actors/screen/screen.go", old: `d.sizes[d.resized].Seq <= d.taken`, new: `true`, breaks: "a size counts after the output from before", run: "^TestSizesInOrder$"},
 	{file: "actors/screen/screen.go", old: `	d.whole, d.escaped, d.version = false, false, d.version+1`, new: `	d.version++`, breaks: "a screen that has missed output says so", run: "^TestWhole$"},
 	{file: "actors/screen/screen.go", old: `d.whole = d.escaped && b[0] == 'c' || `, new: `d.whole = `, breaks: "a reset in two pieces makes a screen whole", run: "^TestWhole$"},
-	{file: "actors/screen/screen.go", old: `		w.checked = 0
-`, new: ``, breaks: "after a panic the patterns are looked for again", run: "^TestPanics$"},
 	{file: "actors/screen/waits.go", old: `settled := &w.params, d.taken >= w.upTo`, new: `settled := &w.params, true`, breaks: "the answer has all output from before the request", run: "^TestAnswersAreUpToDate$"},
 	{file: "actors/screen/waits.go", old: `over := d.closed || `, new: `over := `, breaks: "a wait ends with the process", run: "^TestWaitsEndWithTheProcess$"},
 	{file: "actors/screen/waits.go", old: `holds = false
