@@ -423,7 +423,7 @@ export class Link {
     for (const [id, call] of this.#pending) {
       if (call.own || call.on !== undefined || (call.once && call.sends > 0)) {
         this.#pending.delete(id);
-        call.failed(lostAnswer(call.method));
+        call.failed(this.#ended ?? lostAnswer(call.method));
       }
     }
     if (this.#ended) return;
