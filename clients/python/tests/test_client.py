@@ -515,6 +515,8 @@ async def test_bytes_in_both_encodings(server):
             assert await process.stdout.read() == b"\x00\xffx"
             read = await process.read()
             assert read["chunks"][0]["chunk"] == b"\x00\xffx"
+            with pytest.raises(UnicodeEncodeError):
+                await client.start(["a\udc80"])
             await client.close_session()
 
 

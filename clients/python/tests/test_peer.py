@@ -15,6 +15,7 @@ class Peer:
 
     def __init__(self):
         self.resumed = []
+        self.notified = []
         self.started = []
         self.writes = []
         self.cut = False
@@ -52,7 +53,7 @@ class Peer:
     def _handle(self, message, send):
         method, params = message["method"], message.get("params", {})
         if "id" not in message:
-            assert method == "initialized", "the peer knows no %s" % method
+            self.notified.append(method)
             return
         answer = lambda result: send({"id": message["id"], "result": result})  # noqa: E731
         event = lambda method, **n: send({"method": method, "params": n})  # noqa: E731
@@ -102,8 +103,10 @@ async def test_program_on_a_server_of_the_peer():
         assert (await process.wait())["exitCode"] == 4
         assert peer.resumed == [None, "s"]
         assert len(peer.writes) == 3
+        client._ack_now()
         with pytest.raises(troupe.UnsupportedError):
             await client.groups()
+        assert set(peer.notified) == {"initialized"}  # it would end the connection after any other
 
 
 async def test_hole_in_the_sequence():
@@ -115,3 +118,4 @@ async def test_hole_in_the_sequence():
         process._take("process/output", {"processId": process.id, "seq": 3, "stream": "stdout", "chunk": b"later"})
         with pytest.raises(troupe.GapError, match="output 2 to 2 is lost"):
             await events.__anext__()
+        assert peer.resumed == [None]  # the early event was not taken from a later connection
