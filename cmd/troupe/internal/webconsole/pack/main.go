@@ -1,5 +1,5 @@
-// Command pack builds the page of the web console and fills dist, the directory in the binary. After each change of the page, run
-// in the root of the repository:
+// Command pack builds the page of the web console and fills dist, the directory in the binary. After each change of the page, or of the client
+// for TypeScript, run in the root of the repository:
 //
 //	go run ./cmd/troupe/internal/webconsole/pack
 //
@@ -78,9 +78,9 @@ func zip(data []byte) []byte {
 	return out.Bytes()
 }
 
-// sums returns the hashes of the sources of the page, and of the build of these sources.
+// sums returns the hashes of the sources of the page, of those of the client that is part of the page, and of their build.
 func sums(dir string) (text string, err error) {
-	for _, name := range []string{"page", "dist"} {
+	for _, name := range []string{"page", "../../../../clients/typescript/src", "dist"} {
 		all := sha256.New()
 		err := files(filepath.Join(dir, name), func(name string, data []byte) error {
 			if name != sumsFile {
@@ -91,7 +91,7 @@ func sums(dir string) (text string, err error) {
 		if err != nil {
 			return "", err
 		}
-		text += fmt.Sprintf("%s %x\n", name, all.Sum(nil))
+		text += fmt.Sprintf("%s %x\n", strings.TrimLeft(name, "./"), all.Sum(nil))
 	}
 	return text, nil
 }
