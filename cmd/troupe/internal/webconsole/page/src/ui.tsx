@@ -1,6 +1,6 @@
 import type { RequestError } from '@troupe/client'
 import type { ComponentChildren, JSX } from 'preact'
-import { useEffect, useReducer, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useReducer, useRef, useState } from 'preact/hooks'
 import { harmless } from './format'
 import { store } from './store'
 import type { Tone } from './why'
@@ -30,7 +30,7 @@ export const State = ({ tone, text }: { tone: Tone; text: string }): JSX.Element
 
 export function Dialog({ title, children, onclose }: { title: string; children: ComponentChildren; onclose: () => void }): JSX.Element {
   const ref = useRef<HTMLDialogElement>(null)
-  useEffect(() => ref.current?.showModal(), [])
+  useLayoutEffect(() => ref.current?.showModal(), [])
   return (
     <dialog ref={ref} aria-labelledby="dialog-title" onClose={onclose}>
       <h2 id="dialog-title">{title}</h2>

@@ -89,7 +89,9 @@ test('the tree: changes are pushed, and say why', async () => {
   await until('it goes on', async () => (await page.getByText('stopped by a signal').count()) === 0)
   // What destroys is confirmed; Cancel is the first answer.
   await page.getByRole('button', { name: 'Stop…' }).click()
+  await page.getByRole('button', { name: 'Cancel' }).waitFor()
   await page.keyboard.press('Enter')
+  await until('the dialog is gone', async () => (await page.locator('dialog').count()) === 0)
   await page.getByRole('button', { name: 'Stop…' }).click()
   await page.getByRole('button', { name: 'Stop', exact: true }).click()
   await page.locator('.top .state', { hasText: 'ended' }).waitFor()
@@ -104,10 +106,10 @@ test('a terminal: the screen, typing, paste, size, search, links', async () => {
   await page.reload() // it begins with the screen
   await terminal(page, 'shell')
   await shows(page, 'see https://example.org/x')
-  const scrollback = await page.evaluate(() => Array.from({ length: terminal.buffer.active.length }, (_, i) => terminal.buffer.active.getLine(i).translateToString(true)))
-  assert.ok(scrollback.includes('coloured') && scrollback.includes('42'))
+  const scrollback = () => page.evaluate(() => Array.from({ length: terminal.buffer.active.length }, (_, i) => terminal.buffer.active.getLine(i).translateToString(true)))
+  await until('the scrollback', async () => { const all = await scrollback(); return all.includes('coloured') && all.includes('42') })
   await page.evaluate(() => terminal.scrollToTop())
-  assert.equal(await page.locator('.xterm-rows span', { hasText: 'coloured' }).last().evaluate((e) => getComputedStyle(e).color), 'rgb(255, 100, 0)')
+  await until('its colour', async () => (await page.locator('.xterm-rows span', { hasText: /^coloured$/ }).last().evaluate((e) => getComputedStyle(e).color)) === 'rgb(255, 100, 0)')
   await page.keyboard.type('cat\n')
   await page.evaluate(() => navigator.clipboard.writeText('pasted α\nline 2'))
   await page.keyboard.press('Control+v')
@@ -209,7 +211,7 @@ test('two people in one terminal', async () => {
     const size = (p) => p.evaluate(() => `${terminal.rows}×${terminal.cols}`)
     return (await size(a)) !== '24×80' && (await size(a)) === (await size(b))
   })
-  assert.deepEqual(await screenText(a), await screenText(b))
+  await until('the same screen', async () => JSON.stringify(await screenText(a)) === JSON.stringify(await screenText(b)))
 })
 
 test('a flood: the page stays usable, and ends with the screen of the server', { timeout: 40_000 }, async () => {
