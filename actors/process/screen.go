@@ -205,6 +205,7 @@ func (p *process) forgetScreen(pid *actor.PID) {
 // leaveScreen gives back the room of the screen. The actor of the screen ends with that of the process.
 func (r *processRecord) leaveScreen() {
 	if r.display != nil {
+		r.display.pid = nil // the log is gone: its end changes nothing any more
 		r.display.room.Close()
 	}
 }
