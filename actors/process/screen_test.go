@@ -48,6 +48,10 @@ func watchedProcess(t *testing.T, params protocol.ProcessStartParams, test func(
 			})
 		})
 		test(w)
+		if d := w.record.display; d != nil && d.pid != nil { // first: without the gate of an actor of the server, the process takes facts while it stops
+			system.Root.StopFuture(d.pid).Wait()
+			synctest.Wait()
+		}
 	})
 }
 
