@@ -114,6 +114,7 @@ func TestScreenOnDemand(t *testing.T) {
 			t.Errorf("the screen counts as a viewer: %+v", info.Viewers)
 		}
 		first := w.record.display.pid
+		w.ask(protocol.ProcessInfoParams{ProcessID: "p"}) // for the race detector: the process goes on after these reads
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		n := 0
