@@ -62,6 +62,14 @@ func (w *world) Receive(ctx actor.Context) {
 	}
 }
 
+// counts returns how often the actor has asked.
+func (w *world) counts() (lists, looks, usages int) {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lists, w.looks, w.usages
+}
+
 // took returns what a connection has got since the last call: the serials, the states of the process, and marks of the state.
 func (w *world) took(who string) (text string) {
 	synctest.Wait()
@@ -130,7 +138,8 @@ func TestWatch(t *testing.T) {
 		}
 
 		become("running")
-		if time.Sleep(time.Hour); w.lists > 0 || e.Notices.On() {
+		time.Sleep(time.Hour)
+		if lists, _, _ := w.counts(); lists > 0 || e.Notices.On() {
 			t.Error("the actor asks although nobody watches")
 		}
 		send(ann, message.WatchServer{Who: identity.Identity{Name: "ann"}, Every: time.Second, Serial: 1})
@@ -171,21 +180,21 @@ func TestWatch(t *testing.T) {
 		want("ann", "2: anew s1/restarting whole;")
 		want("bob", "")
 
-		before := w.usages
+		_, _, before := w.counts()
 		time.Sleep(time.Minute)
-		if n := w.usages - before; n < 5 || n > 20 {
-			t.Errorf("%d looks at an idle process in a minute", n)
+		if _, _, n := w.counts(); n-before < 5 || n-before > 20 {
+			t.Errorf("%d looks at an idle process in a minute", n-before)
 		}
 		send(ann, message.WatchServer{Serial: 3})
 		if !e.Notices.On() {
 			t.Error("bob watches, and nobody reads the board")
 		}
 		system.Root.Send(it, message.Gone{Who: bob})
-		synctest.Wait()
-		lists, looks := w.lists, w.looks
+		lists, looks, _ := w.counts()
 		become("exited")
-		if time.Sleep(time.Hour); e.Notices.On() || w.lists != lists || w.looks != looks || len(kept.viewers) > 0 {
-			t.Errorf("the actor goes on without viewers: %d lists, %d looks", w.lists-lists, w.looks-looks)
+		time.Sleep(time.Hour)
+		if l, n, _ := w.counts(); e.Notices.On() || l != lists || n != looks || len(kept.viewers) > 0 {
+			t.Errorf("the actor goes on without viewers: %d lists, %d looks", l-lists, n-looks)
 		}
 		want("bob", "")
 		want("ann", "")
