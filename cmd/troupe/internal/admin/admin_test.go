@@ -72,7 +72,7 @@ func TestOperate(t *testing.T) {
 	if info, err := c.Info(ctx); err != nil || info.Server.Version != "v7" {
 		t.Errorf("%+v, %v", info, err)
 	}
-	if all, err := c.Actors(ctx); err != nil || len(all) != 4 || all[0].Name != "troupe" {
+	if all, err := c.Actors(ctx); err != nil || len(all) != 5 || all[0].Name != "troupe" {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if levels, err := c.Levels(ctx, "warn,session=debug"); err != nil || levels != "warn,session=debug" || s.Levels.String() != levels {
