@@ -41,6 +41,7 @@ export function App({ refused }: { refused: string }): JSX.Element {
     else void ask()
     const go = (): void => setAt(route())
     addEventListener('hashchange', go)
+    go() // the address may have changed since the first drawing
     return () => removeEventListener('hashchange', go)
   }, [])
 

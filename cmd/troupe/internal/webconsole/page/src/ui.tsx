@@ -10,7 +10,7 @@ import type { Tone } from './why'
 // useStore draws a component again when the state has changed, and each second, since ages go on.
 export function useStore(ticking = true): number {
   const [n, again] = useReducer<number, void>((x) => x + 1, 0)
-  useEffect(() => store.listen(() => again()), [])
+  useLayoutEffect(() => store.listen(() => again()), []) // at once: a change before would not be drawn
   useEffect(() => {
     if (!ticking) return
     const timer = setInterval(() => again(), 1000)
