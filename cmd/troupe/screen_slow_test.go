@@ -74,6 +74,7 @@ func TestAttachFromAnotherSize(t *testing.T) {
 	}
 	p := &panes{t, filepath.Join(dir, "tmux")}
 	t.Cleanup(func() { exec.Command("tmux", "-S", p.socket, "kill-server").Run() })
+	p.pane("keeper", "80", "24", exec.Command("sleep", "1000")) // tmux ends with its last terminal
 	editor := []string{vim, "-u", "NONE", "-i", "NONE", "-N", "-n", "--cmd", "set ruler shortmess+=F", file}
 	const flood = `stty -onlcr; yes 'some line of output, and then another' | head -c 104857600; exec "$@"`
 	start := troupe(t, append([]string{"run", "--detach", "--tty", "--retention", "evict", "--name", "ed", "--url", url, "--env", "TERM=screen", "--env", "LC_ALL=C.UTF-8", "--", "sh", "-c", flood, "sh"}, editor...)...)
