@@ -362,6 +362,19 @@ func TestLimits(t *testing.T) {
 	s.Write([]byte("x\x1b[99999999b\x1b[99999999;99999999H\x1b[99999999L\x1b[99999999@\x1b[99999999S\x1b[99999999T\x1b[99999999I\x1b[99999999Z\x1b[99999999'}\x1b[99999999X\x1b[99999999P\x1b[99999999M"))
 }
 
+// REP repeats combining characters even if the first copy moves the extras.
+func TestRepeatMovesExtras(t *testing.T) {
+	s := New(2, 10, 0)
+	s.Write([]byte("\x1b]8;;gone\x07x\r\x1b]8;;gone, too\x07x\r\x1b]8;;" + strings.Repeat("l", 200) + "\x07"))
+	s.t.extras.bytes = maxExtrasBytes - 100 // no room for another cell with the link
+	s.Write([]byte("e\u0301\u0308"))
+	s.t.extras.since = 1024 + s.t.extras.live // the next new extra drops those that are gone
+	s.Write([]byte("\x1b[3b"))
+	if got := s.Text()[0]; got != strings.Repeat("e\u0308", 4) || s.t.extras.since > 1024 {
+		t.Errorf("the row is %q, and %d extras are new", got, s.t.extras.since)
+	}
+}
+
 func FuzzScreen(f *testing.F) {
 	for seed := range 20 {
 		g := newGenerator(seed, 5)

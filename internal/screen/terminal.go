@@ -733,11 +733,12 @@ func (t *terminal) repeat(n int) {
 	if !c.written() {
 		return
 	}
+	combining := t.extras.get(c.ext).combining // now: the first copy may move the extras
 	sets := t.charsets
 	t.charsets = newCharsets() // the cell has the translated character
 	for range min(n, maxRepeat) {
 		t.print(c.rune())
-		for _, r := range t.extras.get(c.ext).combining {
+		for _, r := range combining {
 			t.combine(r)
 		}
 	}
