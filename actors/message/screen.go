@@ -50,7 +50,7 @@ type ScreenIdle struct{ Asked uint64 }
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the process may have ended.
 func (ScreenIdle) IgnoreDeadLetterLogging() {}
 
-// ScreenFull is from a screen to its process: there is no room for the screen any more. The screen waits for its end.
+// ScreenFull is from a screen to its process: there is no room for the screen any more, or its terminal is too large. The screen waits for its end.
 type ScreenFull struct{}
 
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the process may have ended.

@@ -149,12 +149,12 @@ func (p *process) resizeScreen(ctx actor.Context, was protocol.Size) {
 		d.sizes = slices.Delete(d.sizes, 0, 1)
 	}
 	d.sizes = append(d.sizes, now)
-	switch {
-	case d.pid == nil:
-	case screen.TooLarge(now.Size) != nil:
-		p.endScreen(ctx) // a request says why
-	default:
-		ctx.Send(d.pid, now)
+	if pid := d.pid; pid != nil {
+		ctx.Send(pid, now)
+		if screen.TooLarge(now.Size) != nil {
+			p.forgetScreen(pid)
+			ctx.Poison(pid) // not Stop: the screen first says why to whoever waits
+		}
 	}
 }
 

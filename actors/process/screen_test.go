@@ -149,7 +149,22 @@ func TestScreenOfTheStart(t *testing.T) {
 func TestScreenTooLarge(t *testing.T) {
 	watchedProcess(t, protocol.ProcessStartParams{TTY: true, Screen: &protocol.StartScreen{}}, func(w *watched) {
 		w.screen()
-		w.resize(65535, 65535)
+		w.got = nil
+		for token, params := range []any{
+			protocol.ProcessScreenParams{ProcessID: "p", WaitFor: "never", WaitMs: 1 << 40},
+			protocol.ProcessResizeParams{ProcessID: "p", Size: protocol.Size{Rows: 65535, Cols: 65535}},
+		} {
+			w.system.Root.RequestWithCustomSender(w.pid, message.Request{Token: uint64(token), Params: params}, w.client)
+		}
+		synctest.Wait()
+		for _, r := range w.got {
+			if waited := r.Token == 0; waited != (r.Err != nil) || waited && r.Err.Kind() != protocol.KindLimit {
+				t.Errorf("%+v", r)
+			}
+		}
+		if len(w.got) != 2 {
+			t.Errorf("%d answers", len(w.got))
+		}
 		if r := w.ask(protocol.ProcessScreenParams{ProcessID: "p"}); r.Err == nil || r.Err.Kind() != protocol.KindLimit {
 			t.Errorf("%+v", r)
 		}

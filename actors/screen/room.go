@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
@@ -25,7 +26,10 @@ type Room struct {
 	env     *env.Env
 	account *budget.Account
 	session *atomic.Int64 // bytes of all screens of the session
-	held    atomic.Int64
+
+	mu     sync.Mutex
+	held   int64
+	closed bool
 }
 
 // NewRoom returns room for a screen, or the reason why there is none.
@@ -62,13 +66,15 @@ func TooLarge(size protocol.Size) *protocol.Error {
 	return nil
 }
 
-// Hold has the room be at least n bytes. If Hold fails, the room stays the same.
+// Hold has the room be at least n bytes. If Hold fails, the room stays the same. After Close, Hold does nothing: the screen is about to end.
 func (r *Room) Hold(n int) *protocol.Error {
 	if r == nil {
 		return nil
 	}
-	more := int64(n) - r.held.Load()
-	if more <= 0 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	more := int64(n) - r.held
+	if more <= 0 || r.closed {
 		return nil
 	}
 	most, used := r.env.Budget/16, r.session.Add(more)
@@ -84,14 +90,18 @@ func (r *Room) Hold(n int) *protocol.Error {
 			"a screen needs %d more bytes, and the screens of this server have as many as they may, with other kept output an eighth of memory-budget, which is %d here, and use %d: try again later, or ask for less scrollback",
 			more, r.env.Budget, r.env.KeptBudget.Used()).Exceeds("memory-budget", float64(r.env.Budget/8), float64(r.env.KeptBudget.Used()))
 	}
-	r.held.Add(more)
+	r.held += more
 	return nil
 }
 
 // Close gives the room back. Close may be repeated.
 func (r *Room) Close() {
-	if r != nil {
-		r.session.Add(-r.held.Swap(0))
-		r.account.Close()
+	if r == nil {
+		return
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.session.Add(-r.held)
+	r.held, r.closed = 0, true
+	r.account.Close()
 }

@@ -67,7 +67,7 @@ type Options struct {
 	Scrollback int
 	Sizes      []message.ScreenSize // of the PTY: the first counts from the begin of the log on
 	Kept       bool                 // the screen stays although nobody asks for it
-	Room       *Room                // the caller closes the Room after the end of the actor
+	Room       *Room                // the caller closes the Room when it ends the actor, or hears of its end
 
 	// New returns a terminal; nil: a Screen of package internal/screen.
 	New func(rows, cols, scrollback int) Terminal
@@ -150,11 +150,7 @@ func (d *display) receive(ctx actor.Context) {
 	case goOn:
 		d.draw(ctx)
 	case message.ScreenSize:
-		d.resize(m)
-		if len(d.queue) == 0 && !d.matching {
-			d.resizeNow()
-			d.look(ctx)
-		}
+		d.sized(ctx, m)
 	case message.ScreenAsk:
 		d.ask(ctx, m)
 	case message.ScreenForget:
@@ -213,14 +209,14 @@ func (d *display) delivery(ctx actor.Context, m message.Delivery) {
 		last = m.Entries[n-1].Seq
 	}
 	switch {
-	case first != d.got+1: // of an earlier instance, or of a process after a failure
-		m.Release()
-		if d.full == nil && last > d.got {
-			d.subscribe(ctx)
-		}
-		return
 	case d.full != nil:
 		m.Release()
+		return
+	case first != d.got+1: // of an earlier instance, or of a process after a failure
+		m.Release()
+		if last > d.got {
+			d.subscribe(ctx)
+		}
 		return
 	}
 	d.got = last
@@ -350,6 +346,19 @@ func (d *display) seeReset(b []byte) {
 	d.escaped = b[len(b)-1] == resetting[0]
 }
 
+// sized takes a new size of the PTY.
+func (d *display) sized(ctx actor.Context, m message.ScreenSize) {
+	if err := TooLarge(m.Size); err != nil {
+		d.giveUp(ctx, err)
+		return
+	}
+	d.resize(m)
+	if len(d.queue) == 0 && !d.matching {
+		d.resizeNow()
+		d.look(ctx)
+	}
+}
+
 // resize remembers a size. The size counts after all earlier output.
 func (d *display) resize(m message.ScreenSize) {
 	switch n := len(d.sizes); {
@@ -379,11 +388,14 @@ func (d *display) resizeNow() {
 	d.version++
 }
 
-// giveUp asks for the end: there is no room.
+// giveUp asks for the end: there is no room, or the terminal is too large.
 func (d *display) giveUp(ctx actor.Context, err *protocol.Error) {
 	d.full = err
 	for _, w := range d.waits {
 		d.reply(ctx, w, nil, err)
+	}
+	if d.reading {
+		d.reading, d.queue = false, d.queue[1:] // the reader of the disk releases it
 	}
 	for i := range d.queue {
 		d.queue[i].Release()

@@ -16,6 +16,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/screen"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -115,6 +116,9 @@ func newTheater(t *testing.T, system *actor.ActorSystem, spawn func(actor.Produc
 				h.gone++
 			case string:
 				h.deliver(ctx)
+			case message.ScreenSize: // at once after the output
+				h.deliver(ctx)
+				ctx.Send(h.screen, m)
 			}
 		})
 	}, env.Contained))
@@ -454,6 +458,36 @@ func TestPanics(t *testing.T) {
 	})
 }
 
+// A terminal that becomes too large ends the waits, also while output is read from disk.
+func TestTooLargeWhileTheDiskIsRead(t *testing.T) {
+	file := spool.NewDisk(t.TempDir(), 1<<20, nil).New(1 << 20)
+	if err := file.Open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(file.Close)
+	text := []byte("from disk")
+	file.Reserve(int64(len(text)))
+	at, err := file.Write(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	play(t, Options{Kept: true}, func(h *theater) {
+		a := h.ask(protocol.ProcessScreenParams{WaitFor: "never", WaitMs: 1 << 40})
+		h.mu.Lock()
+		h.log = append(h.log, outlog.Entry{Seq: 1, Kind: outlog.Output, Spooled: file.Extent(at, len(text))})
+		h.mu.Unlock()
+		h.system.Root.Send(h.process, message.ScreenSize{Size: protocol.Size{Rows: 1000, Cols: 1000}})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		h.wantError(a, protocol.KindLimit)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.full != 1 || h.made != 1 {
+			t.Errorf("%d times full, and %d terminals were made", h.full, h.made)
+		}
+	})
+}
+
 // The end of the process ends the waits.
 func TestStopAnswers(t *testing.T) {
 	play(t, Options{Kept: true}, func(h *theater) {
@@ -517,6 +551,9 @@ func TestRoom(t *testing.T) {
 	})
 	room.Close()
 	room.Close()
+	if err := room.Hold(base * 2); err != nil {
+		t.Errorf("a screen that is about to end has no room: %v", err)
+	}
 	if gauge.ScreenBytes.Load() != 0 || e.KeptBudget.Used() != 0 {
 		t.Errorf("%d bytes of the session, and %d of the server, are left over", gauge.ScreenBytes.Load(), e.KeptBudget.Used())
 	}
