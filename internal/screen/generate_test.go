@@ -2,7 +2,6 @@ package screen
 
 import (
 	"fmt"
-
 	"math/rand/v2"
 	"strings"
 )
@@ -63,7 +62,7 @@ func (g *generator) sgr() string {
 		case 1:
 			p = append(p, fmt.Sprint(1+g.IntN(9)), fmt.Sprint(21+g.IntN(9)))
 		case 2:
-			p = append(p, fmt.Sprint(g.pick("3", "4", "9", "10")+fmt.Sprint(g.IntN(8))))
+			p = append(p, g.pick("3", "4", "9", "10")+fmt.Sprint(g.IntN(8)))
 		case 3:
 			p = append(p, fmt.Sprintf("%s;5;%d", g.pick("38", "48", "58"), g.IntN(256)))
 		case 4:

@@ -66,17 +66,16 @@ func (p *parser) write(t *terminal, b []byte) {
 		}
 		i += p.slow(t, c, i+1)
 	}
-	switch {
-	case p.state == ground:
+	if p.state == ground {
 		p.pending = p.pending[:0]
-	default:
-		more := b[p.start:]
-		if len(p.pending)+len(more) > MaxSequence {
-			p.pendingLong = true
-			more = more[:MaxSequence-len(p.pending)]
-		}
-		p.pending = append(p.pending, more...)
+		return
 	}
+	more := b[p.start:]
+	if len(p.pending)+len(more) > MaxSequence {
+		p.pendingLong = true
+		more = more[:MaxSequence-len(p.pending)]
+	}
+	p.pending = append(p.pending, more...)
 }
 
 // slow takes a byte of a character in two Writes, or of invalid UTF-8. A result of 0 means: look at the byte again.
@@ -140,7 +139,6 @@ func (p *parser) code(t *terminal, c rune, next int) {
 		switch {
 		case c < 0x20:
 			t.control(c)
-			t.last = lastPrint{}
 		case c != 0x7f:
 			t.print(c)
 		}
@@ -149,11 +147,11 @@ func (p *parser) code(t *terminal, c rune, next int) {
 	case csiEntry, csiParam, csiIntermediate, csiIgnore:
 		p.csiCode(t, c)
 	case dcsEntry:
-		if c >= 0x40 && c != 0x7f {
+		switch {
+		case c >= 0x80:
+			p.state = ground
+		case c >= 0x40 && c != 0x7f:
 			p.state = dcsPassthrough
-			if c >= 0x80 {
-				p.state = ground
-			}
 		}
 	case oscString:
 		if c == 0x07 {
@@ -195,7 +193,6 @@ func (p *parser) c1(t *terminal, c rune, next int) {
 	default:
 		p.state = ground
 		t.control(c)
-		t.last = lastPrint{}
 	}
 }
 
@@ -203,7 +200,6 @@ func (p *parser) escapeCode(t *terminal, c rune) {
 	switch {
 	case c < 0x20:
 		t.control(c)
-		t.last = lastPrint{}
 		return
 	case c == 0x7f:
 		return
@@ -232,9 +228,7 @@ func (p *parser) escapeCode(t *terminal, c rune) {
 		}
 	}
 	p.state = ground
-	if t.escape(p.collect, byte(c)) {
-		p.state = ground
-	}
+	t.escape(p.collect, byte(c))
 	t.last = lastPrint{}
 }
 
@@ -242,7 +236,6 @@ func (p *parser) csiCode(t *terminal, c rune) {
 	switch {
 	case c < 0x20:
 		t.control(c)
-		t.last = lastPrint{}
 	case c == 0x7f:
 	case c > 0x7f:
 		if p.state != csiIgnore {

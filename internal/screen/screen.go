@@ -30,6 +30,7 @@ type Screen struct {
 }
 
 // New returns a blank screen with room for scrollback lines. A rows or cols of 0 means 24 or 80. The least is 1 row and 2 columns.
+// MaxCells and MaxSide limit the size.
 func New(rows, cols, scrollback int) *Screen {
 	s := &Screen{}
 	rows, cols = size(rows, cols)
@@ -51,14 +52,12 @@ func size(rows, cols int) (int, int) {
 // Write takes output of the program. It keeps no reference to p.
 func (s *Screen) Write(p []byte) { s.p.write(&s.t, p) }
 
-// Resize changes the size as xterm.js does: wrapped lines of the main screen are wrapped anew, except the line of the cursor.
+// Resize changes the size as xterm.js does: wrapped lines of the main screen are wrapped anew, except the line of the cursor. The size is
+// limited as that of New.
 func (s *Screen) Resize(rows, cols int) {
 	rows, cols = size(rows, cols)
 	s.t.resize(rows, cols)
 }
-
-// Size returns the size. MaxCells and MaxSide limit it.
-func (s *Screen) Size() (rows, cols int) { return s.t.rows, s.t.cols }
 
 // Memory estimates the size of the screen in bytes.
 func (s *Screen) Memory() int { return s.t.memory() + cap(s.p.pending) + cap(s.p.osc) + 1024 }

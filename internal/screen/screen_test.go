@@ -237,7 +237,7 @@ func TestResize(t *testing.T) {
 	}
 	for _, tt := range [][4]int{{0, 0, 24, 80}, {-1, -1, 24, 80}, {1, 1, 1, 2}, {65535, 65535, MaxCells / MaxSide, MaxSide}, {65535, 2, MaxSide, 2}} {
 		s.Resize(tt[0], tt[1])
-		if rows, cols := s.Size(); rows != tt[2] || cols != tt[3] {
+		if rows, cols := s.t.rows, s.t.cols; rows != tt[2] || cols != tt[3] {
 			t.Errorf("%d×%d becomes %d×%d, want %d×%d", tt[0], tt[1], rows, cols, tt[2], tt[3])
 		}
 	}

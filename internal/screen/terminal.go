@@ -230,7 +230,9 @@ var drawing = [...]rune{'◆', '▒', '␉', '␌', '␍', '␊', '°', '±', '�
 
 // ---- controls
 
+// control obeys a control of C0 or C1.
 func (t *terminal) control(c rune) {
+	t.last = lastPrint{}
 	b := t.buf
 	switch c {
 	case '\n', '\v', '\f':
@@ -387,7 +389,7 @@ func (t *terminal) restoreCursor() {
 
 // ---- ESC
 
-func (t *terminal) escape(collect uint32, final byte) bool {
+func (t *terminal) escape(collect uint32, final byte) {
 	switch collect {
 	case 0:
 		t.plainEscape(final)
@@ -411,7 +413,6 @@ func (t *terminal) escape(collect uint32, final byte) bool {
 			t.align()
 		}
 	}
-	return true
 }
 
 func (t *terminal) plainEscape(final byte) {

@@ -28,29 +28,28 @@ type recording struct {
 	rows, cols int
 	command    []string
 	keys       []string // each is typed when the program has been quiet for a while
-	limit      int      // bytes; 0: all
 }
 
 var recordings = []recording{
 	{"vim", 24, 80, []string{"vim", "-n", "-u", "NONE", "-N", "-c", "syntax on", "-c", "set ruler number mouse=a title", "main.c"}, []string{
-		"10jzt", ":split text.txt\r", "\x1bGGoeine Zeile mit Umläuten: ä ö ü ß\x1b", ":vsplit main.c\r", "\x17l\x17=", "/int\r", "nnn", ":set list hlsearch\r", "5dd", "p", "u", "ggVG>", ":%s/int/long/g\r", "\x06\x06\x02", ":only\r", "ihello\x1b[200~paste\x1b[201~\x1b", ":q!\r", ":qa!\r"}, 0},
+		"10jzt", ":split text.txt\r", "\x1bGGoeine Zeile mit Umläuten: ä ö ü ß\x1b", ":vsplit main.c\r", "\x17l\x17=", "/int\r", "nnn", ":set list hlsearch\r", "5dd", "p", "u", "ggVG>", ":%s/int/long/g\r", "\x06\x06\x02", ":only\r", "ihello\x1b[200~paste\x1b[201~\x1b", ":q!\r", ":qa!\r"}},
 	{"vim-wide", 50, 160, []string{"vim", "-n", "-u", "NONE", "-N", "-c", "syntax on", "-c", "set termguicolors background=dark t_8f=[38;2;%lu;%lu;%lum t_8b=[48;2;%lu;%lu;%lum", "-c", "colorscheme desert", "main.c"}, []string{
-		":vsplit text.txt\r", "\x06", "\x06", "\x02", ":split\r", "GoLorem\x1b", ":colorscheme murphy\r"}, 0},
-	{"htop", 30, 100, []string{"htop", "-d", "10", "-p", "1"}, []string{"", "\x1b[B", "t", "H", "F6", "\x1b", "q"}, 0},
-	{"less", 24, 80, []string{"less", "-R", "-N", "colors.txt"}, []string{" ", " ", "b", "/line 7\r", "n", "G", "g", "\x1b[B\x1b[B", "-S\r", "\x1b[C", "h", "q", "q"}, 0},
+		":vsplit text.txt\r", "\x06", "\x06", "\x02", ":split\r", "GoLorem\x1b", ":colorscheme murphy\r"}},
+	{"htop", 30, 100, []string{"htop", "-d", "10", "-p", "1"}, []string{"", "\x1b[B", "t", "H", "F6", "\x1b", "q"}},
+	{"less", 24, 80, []string{"less", "-R", "-N", "colors.txt"}, []string{" ", " ", "b", "/line 7\r", "n", "G", "g", "\x1b[B\x1b[B", "-S\r", "\x1b[C", "h", "q", "q"}},
 	{"tmux", 24, 80, []string{"tmux", "-f", "/dev/null", "-L", "record", "new-session", "sh"}, []string{
-		"ls -l --time-style=+\r", "\x02%", "seq 1 100\r", "\x02\"", "cat colors.txt\r", "\x02o", "printf '\\033[31mred \\033[4mline\\033[0m\\n'\r", "\x02[", "\x1b[5~", "q", "\x02z", "\x02z", "\x02:", "kill-server\r"}, 0},
-	{"emacs", 24, 80, []string{"emacs", "-nw", "-Q", "--eval", "(setq inhibit-startup-screen t make-backup-files nil)", "main.c"}, []string{"\x0e\x0e\x0e", "\x1bx", "whitespace-mode\r", "\x182", "\x18o", "\x16\x16", "\x13int", "\r", "\x183", "\x1b<", "hello wörld", "\x180", "\x18\x03", "n", "yes\r"}, 0},
-	{"progress", 24, 80, []string{"sh", "progress.sh"}, nil, 0},
-	{"unicode", 20, 40, []string{"sh", "unicode.sh"}, nil, 0},
-	{"build", 24, 100, []string{"sh", "build.sh"}, nil, 0},
-	{"python", 24, 80, []string{"python3", "-q", "-E"}, []string{"1+1\r", "for i in range(30): print('line', i)\r", "\r", "'漢字' * 50\r", "def f(x):\r    return x\r\r", "f(2\x1b[D\x1b[C)\r", "\x1b[A\x1b[A\r", "import sys; sys.exit()\r"}, 0},
-	{"bash", 24, 80, []string{"bash", "--norc", "-i"}, []string{"PS1='\\[\\e[1;32m\\]user\\[\\e[0m\\]:\\w\\$ '\r", "ls --color=always\r", "echo " + strings.Repeat("wrap ", 40) + "\r", "\x1b[A\x1b[D\x1b[D\x1b[D\x1b[1;5D\x1b[1;5D\x17", "\x05\x15", "\x12ls", "\x07", "cat colors.txt | head -40\r", "printf '\\e]0;a title\\a'\r", "clear\r", "exit\r"}, 0},
-	{"vttest-cursor", 24, 80, []string{"vttest", "24x80.132"}, []string{"1\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "0\r"}, 0},
-	{"vttest-screen", 24, 80, []string{"vttest", "24x80.132"}, []string{"2\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "0\r"}, 0},
-	{"vttest-charsets", 24, 80, []string{"vttest", "24x80.132"}, []string{"3\r", "8\r", "\r", "0\r", "0\r"}, 0},
-	{"vttest-insert", 24, 80, []string{"vttest", "24x80.132"}, []string{"8\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "0\r"}, 0},
-	{"vttest-ecma", 24, 80, []string{"vttest", "24x80.132"}, []string{"11\r", "6\r", "2\r", "\r", "3\r", "\r", "4\r", "\r", "0\r", "0\r", "0\r"}, 0},
+		"ls -l --time-style=+\r", "\x02%", "seq 1 100\r", "\x02\"", "cat colors.txt\r", "\x02o", "printf '\\033[31mred \\033[4mline\\033[0m\\n'\r", "\x02[", "\x1b[5~", "q", "\x02z", "\x02z", "\x02:", "kill-server\r"}},
+	{"emacs", 24, 80, []string{"emacs", "-nw", "-Q", "--eval", "(setq inhibit-startup-screen t make-backup-files nil)", "main.c"}, []string{"\x0e\x0e\x0e", "\x1bx", "whitespace-mode\r", "\x182", "\x18o", "\x16\x16", "\x13int", "\r", "\x183", "\x1b<", "hello wörld", "\x180", "\x18\x03", "n", "yes\r"}},
+	{"progress", 24, 80, []string{"sh", "progress.sh"}, nil},
+	{"unicode", 20, 40, []string{"sh", "unicode.sh"}, nil},
+	{"build", 24, 100, []string{"sh", "build.sh"}, nil},
+	{"python", 24, 80, []string{"python3", "-q", "-E"}, []string{"1+1\r", "for i in range(30): print('line', i)\r", "\r", "'漢字' * 50\r", "def f(x):\r    return x\r\r", "f(2\x1b[D\x1b[C)\r", "\x1b[A\x1b[A\r", "import sys; sys.exit()\r"}},
+	{"bash", 24, 80, []string{"bash", "--norc", "-i"}, []string{"PS1='\\[\\e[1;32m\\]user\\[\\e[0m\\]:\\w\\$ '\r", "ls --color=always\r", "echo " + strings.Repeat("wrap ", 40) + "\r", "\x1b[A\x1b[D\x1b[D\x1b[D\x1b[1;5D\x1b[1;5D\x17", "\x05\x15", "\x12ls", "\x07", "cat colors.txt | head -40\r", "printf '\\e]0;a title\\a'\r", "clear\r", "exit\r"}},
+	{"vttest-cursor", 24, 80, []string{"vttest", "24x80.132"}, []string{"1\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "0\r"}},
+	{"vttest-screen", 24, 80, []string{"vttest", "24x80.132"}, []string{"2\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "0\r"}},
+	{"vttest-charsets", 24, 80, []string{"vttest", "24x80.132"}, []string{"3\r", "8\r", "\r", "0\r", "0\r"}},
+	{"vttest-insert", 24, 80, []string{"vttest", "24x80.132"}, []string{"8\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "\r", "0\r"}},
+	{"vttest-ecma", 24, 80, []string{"vttest", "24x80.132"}, []string{"11\r", "6\r", "2\r", "\r", "3\r", "\r", "4\r", "\r", "0\r", "0\r", "0\r"}},
 }
 
 // files are for the programs to show.
@@ -208,8 +207,5 @@ func (r recording) record() ([]byte, error) {
 	cmd.Wait()
 	mu.Lock()
 	defer mu.Unlock()
-	if r.limit > 0 && len(out) > r.limit {
-		out = out[:r.limit]
-	}
 	return bytes.ReplaceAll(out, []byte(dir), []byte("/tmp/dir")), nil
 }
