@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -96,6 +97,9 @@ func (o *screenFlags) run(ctx context.Context, t *target.Flags, name string, out
 		err = show.JSON(out, r)
 	} else {
 		err = o.print(out, &r)
+	}
+	if err == nil && !r.Whole && !o.asJSON {
+		fmt.Fprintf(os.Stderr, "troupe screen: the screen of %s has missed output: it may be wrong until the program draws it again\n", show.Harmless(n.name))
 	}
 	switch {
 	case err != nil:
