@@ -1,7 +1,5 @@
 package protocol
 
-import "fmt"
-
 // Lines that a screen keeps after they have scrolled off.
 const (
 	DefaultScrollback = 1_000
@@ -50,9 +48,6 @@ func (p ProcessScreenParams) Waits() bool { return p.AfterSeq > 0 || p.WaitFor !
 
 // Validate refuses an invalid WaitFor.
 func (p ProcessScreenParams) Validate() error {
-	if len(p.WaitFor) > maxPattern {
-		return within("waitFor", fmt.Errorf("%d bytes, the limit is %d", len(p.WaitFor), maxPattern))
-	}
 	if err := patternError(p.WaitFor); err != nil {
 		return within("waitFor", err)
 	}

@@ -134,9 +134,6 @@ func (r Ready) Validate() error {
 	if n != 1 {
 		return fmt.Errorf("expected one of line, tcp, unix, file, delayMs, exit and probe, found %d of them", n)
 	}
-	if len(r.Line) > maxPattern {
-		return within("line", fmt.Errorf("%d bytes, the limit is %d", len(r.Line), maxPattern))
-	}
 	if err := patternError(r.Line); err != nil {
 		return within("line", err)
 	}
@@ -147,9 +144,12 @@ func (r Ready) Validate() error {
 }
 
 // patternError returns an error for an invalid regular expression, and for an expression of more
-// than maxProgram steps. The steps are estimated before compiling, because compiling too many steps
+// than maxPattern bytes or maxProgram steps. The steps are estimated before compiling, because compiling too many steps
 // takes time and memory itself.
 func patternError(pattern string) error {
+	if len(pattern) > maxPattern {
+		return fmt.Errorf("%d bytes, the limit is %d", len(pattern), maxPattern)
+	}
 	re, err := syntax.Parse(pattern, syntax.Perl) // as package regexp does
 	if err != nil {
 		return err

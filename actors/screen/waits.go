@@ -83,9 +83,12 @@ func (d *display) look(ctx actor.Context) {
 	d.waits = slices.DeleteFunc(d.waits, func(w *wait) bool {
 		p, settled := &w.params, d.taken >= w.upTo
 		if !settled {
-			alarm(w.until)
-			alarm(w.came.Add(patience))
-			if late := w.came.Add(patience); late.After(now) || w.until.After(now) {
+			late := w.came.Add(patience)
+			if w.until.After(late) {
+				late = w.until
+			}
+			if late.After(now) {
+				alarm(late)
 				return false
 			}
 			d.reply(ctx, w, nil, protocol.Errorf(protocol.KindBusy, protocol.CodeInternal, "the screen of process %s has not drawn all output within %v: try again", d.Process.ID, patience))
