@@ -153,7 +153,10 @@ func (m *Mirror[A]) Noticed(n Notice[A]) {
 	case n.Process == "":
 		m.want(&m.session(n.Session, n.To).subject, true)
 	case !n.Gone:
-		m.want(&m.process(m.session(n.Session, n.Of), n.Process, n.To).subject, n.Soon)
+		// A session that has not answered yet will name its processes. Until then nobody knows who may see them.
+		if s = m.session(n.Session, n.Of); s.change != nil {
+			m.want(&m.process(s, n.Process, n.To).subject, n.Soon)
+		}
 	case s != nil:
 		m.processGone(s.processes[n.Process])
 	}
@@ -247,10 +250,13 @@ func (m *Mirror[A]) Process(l Look[A], now time.Time, info *protocol.ProcessInfo
 	if !m.answered(l) {
 		return
 	}
-	if info == nil {
-		m.processGone(l.at.process)
-	} else {
+	switch {
+	case info != nil:
 		m.idle(l.at, m.tellProcess(l.at.process, now, *info, l.Usage))
+	case l.at.again: // it may have started since
+		m.idle(l.at, true)
+	default:
+		m.processGone(l.at.process)
 	}
 	m.settle()
 }

@@ -511,6 +511,61 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// next returns the next look, which there must be.
+func (s *server) next() Look[string] {
+	l, ok := s.m.Next(s.now)
+	if !ok {
+		s.t.Fatal("nobody is asked")
+	}
+	return l
+}
+
+// A process changes before its session has answered for the first time. Nobody is told of a session without an id, and the owner is told of both.
+func TestProcessBeforeItsSession(t *testing.T) {
+	s, r, _ := many(t, 1)
+	ann := s.watch(identity.Identity{Name: "ann"}, second)
+	ann.readAll()
+	id := s.open("ann")
+	first := s.next()
+	s.start(id, "early")
+	s.answer()
+	s.pass(2 * second)
+	for _, r := range []*reader{r, ann} {
+		r.readAll()
+		if len(r.sessions) != 1 {
+			t.Errorf("%+v knows the sessions %v", r.who, slices.Collect(maps.Keys(r.sessions)))
+		}
+	}
+	s.m.Failed(first)
+	for range 10 {
+		s.pass(second)
+		r.readAll()
+		ann.readAll()
+	}
+	for _, r := range []*reader{r, ann} {
+		if err := r.right(); err != nil {
+			t.Errorf("%+v: %v", r.who, err)
+		}
+	}
+}
+
+// A process that has not started yet is asked, and starts before its answer comes.
+func TestProcessStartsWhileAsked(t *testing.T) {
+	s, r, id := many(t, 1)
+	s.pass(5 * time.Minute) // the server looks at the session every 30 s
+	r.readAll()
+	process := s.name("p-")
+	s.notice(id, process, true, false)
+	early := s.next()
+	s.sessions[id].processes[process] = &protocol.ProcessInfoResult{ProcessInfo: protocol.ProcessInfo{ProcessID: "late", Run: 1}}
+	s.notice(id, process, true, false)
+	s.m.Process(early, s.now, nil)
+	s.pass(Pause)
+	if r.readAll(); r.right() != nil {
+		t.Error(r.right())
+	}
+}
+
 // A group with more members than fit has a piece of its own.
 func TestLargeGroup(t *testing.T) {
 	s, r, id := many(t, 1)
