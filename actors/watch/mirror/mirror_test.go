@@ -566,6 +566,19 @@ func TestProcessStartsWhileAsked(t *testing.T) {
 	}
 }
 
+// Texts of clients take their room as JSON, with escapes.
+func TestEscapedTexts(t *testing.T) {
+	s, r, id := many(t, 1)
+	for i := range 30 {
+		process := s.start(id, fmt.Sprint("escaped", i))
+		s.sessions[id].processes[process].Argv = []string{strings.Repeat("<", 4000) + "\""}
+	}
+	s.pass(second)
+	if r.readAll(); r.right() != nil {
+		t.Error(r.right())
+	}
+}
+
 // A group with more members than fit has a piece of its own.
 func TestLargeGroup(t *testing.T) {
 	s, r, id := many(t, 1)

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"container/list"
+	"math"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/identity"
@@ -287,15 +288,10 @@ const (
 	groupsBytes  = 200
 )
 
-// textBytes returns the JSON of a text, in bytes at most.
+// textBytes returns the JSON of a text with a comma, in bytes at most.
 func textBytes(text string) int {
-	n := len(text) + 3
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c == 0x7f || c >= 0x80 {
-			n += 5
-		}
-	}
-	return n
+	_, size := protocol.FitString(text, math.MaxInt)
+	return size + 1
 }
 
 func summaryBytes(s *protocol.SessionSummary) int {
