@@ -566,6 +566,22 @@ func TestProcessStartsWhileAsked(t *testing.T) {
 	}
 }
 
+// A client that asks for its watch again and again has the server look no more often.
+func TestWatchAgain(t *testing.T) {
+	s, r, _ := many(t, 10)
+	s.pass(5 * second)
+	looks := s.looks
+	for range 100 {
+		s.m.Leave(s.now, r.v)
+		r = s.watch(r.who, second)
+		s.answer()
+		r.readAll()
+	}
+	if err := r.right(); err != nil || s.looks > looks {
+		t.Errorf("%d looks for 100 watches, %v", s.looks-looks, err)
+	}
+}
+
 // Texts of clients take their room as JSON, with escapes.
 func TestEscapedTexts(t *testing.T) {
 	s, r, id := many(t, 1)

@@ -86,7 +86,7 @@ func (m *Mirror[A]) pace(now time.Time) {
 			m.every = v.every
 		}
 	}
-	if next := now.Add(m.every); m.nextAt.IsZero() || next.Before(m.nextAt) {
+	if next := now.Add(m.every); m.every > 0 && (m.nextAt.IsZero() || next.Before(m.nextAt)) {
 		m.nextAt = next
 	}
 }
