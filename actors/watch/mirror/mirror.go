@@ -142,7 +142,6 @@ func (m *Mirror[A]) Sessions(all map[string]A) {
 	for id, to := range all {
 		m.want(&m.session(id, to).subject, true)
 	}
-	m.settle()
 }
 
 // Noticed takes the news of a change.
@@ -160,7 +159,6 @@ func (m *Mirror[A]) Noticed(n Notice[A]) {
 	case s != nil:
 		m.processGone(s.processes[n.Process])
 	}
-	m.settle()
 }
 
 // session returns the session with an id. A new session is looked at.
@@ -233,7 +231,6 @@ func (m *Mirror[A]) Session(l Look[A], now time.Time, summary *protocol.SessionS
 	s := l.at.session
 	if summary == nil {
 		m.sessionGone(s)
-		m.settle()
 		return
 	}
 	for name, to := range processes {
@@ -242,7 +239,6 @@ func (m *Mirror[A]) Session(l Look[A], now time.Time, summary *protocol.SessionS
 		}
 	}
 	m.idle(l.at, m.tellSession(s, *summary, groups))
-	m.settle()
 }
 
 // Process takes the answer of a process. info is nil if there is no such process, or not yet.
@@ -258,14 +254,12 @@ func (m *Mirror[A]) Process(l Look[A], now time.Time, info *protocol.ProcessInfo
 	default:
 		m.processGone(l.at.process)
 	}
-	m.settle()
 }
 
 // Failed ends a look without an answer. The next round has another look.
 func (m *Mirror[A]) Failed(l Look[A]) {
 	if m.answered(l) {
 		m.idle(l.at, true)
-		m.settle()
 	}
 }
 
@@ -276,9 +270,6 @@ func (m *Mirror[A]) answered(l Look[A]) bool {
 		return false
 	}
 	m.over(s)
-	if s.gone {
-		m.settle()
-	}
 	return !s.gone
 }
 
@@ -317,24 +308,17 @@ func (m *Mirror[A]) drop(s *subject[A]) {
 	}
 }
 
-// settle notes when everybody has answered, and when a round is over.
-func (m *Mirror[A]) settle() {
-	if m.soon.Len()+m.numbers.Len()+len(m.asked) > 0 {
-		return
-	}
-	m.gathered = m.gathered || m.begun
-}
-
-// Tick begins a round if due, ends the round if over, and gives up looks without an answer.
+// Tick notes when everybody has answered once, begins a round if due, ends the round if over, and gives up looks without an answer. The owner calls Tick after
+// answers and news, before Next, Piece and Wake.
 func (m *Mirror[A]) Tick(now time.Time) {
-	m.gathered = m.gathered || m.begun && now.Sub(m.roundAt) >= gathering
 	for s := range m.asked {
 		if now.Sub(s.at) >= silence {
 			m.over(s)
 			m.idle(s, true)
-			m.settle()
 		}
 	}
+	settled := m.soon.Len()+m.numbers.Len()+len(m.asked) == 0
+	m.gathered = m.gathered || m.begun && (settled || now.Sub(m.roundAt) >= gathering)
 	m.endRound(now)
 	if !m.RoundDue(now) {
 		return

@@ -176,10 +176,9 @@ func (m *Mirror[A]) sessionGone(s *session[A]) {
 	for _, g := range s.groups {
 		m.forget(&g.item)
 	}
-	born := s.born
 	if m.forget(&s.item) {
 		for v := range m.viewers {
-			v.lost(s.id, s.summary.Identity, born, func() {
+			v.lost(s.id, s.summary.Identity, s.born, func() {
 				delete(v.forgotten, s.id)
 				v.gone[s.id] = true
 			})
@@ -195,17 +194,15 @@ func (m *Mirror[A]) processGone(p *process[A]) {
 	if p.session.processes[p.name] == p {
 		delete(p.session.processes, p.name)
 	}
-	born := p.born
 	if m.forget(&p.item) {
-		m.lost(p.session, born, func(f *forgotten) { f.processes[p.info.ProcessID] = true })
+		m.lost(p.session, p.born, func(f *forgotten) { f.processes[p.info.ProcessID] = true })
 	}
 }
 
 func (m *Mirror[A]) groupGone(g *group[A]) {
 	delete(g.session.groups, g.info.GroupID)
-	born := g.born
 	if m.forget(&g.item) {
-		m.lost(g.session, born, func(f *forgotten) { f.groups[g.info.GroupID] = true })
+		m.lost(g.session, g.born, func(f *forgotten) { f.groups[g.info.GroupID] = true })
 	}
 }
 
