@@ -314,7 +314,9 @@ func (m *Mirror[A]) Tick(now time.Time) {
 	for s := range m.asked {
 		if now.Sub(s.at) >= silence {
 			m.over(s)
-			m.idle(s, true)
+			if !s.gone {
+				m.idle(s, true)
+			}
 		}
 	}
 	settled := m.soon.Len()+m.numbers.Len()+len(m.asked) == 0

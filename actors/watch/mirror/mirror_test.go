@@ -549,6 +549,30 @@ func TestProcessBeforeItsSession(t *testing.T) {
 	}
 }
 
+// A process changes and ends while it is asked, and never answers. Later news of others is told as soon as ever.
+func TestSilentEnd(t *testing.T) {
+	s, r, id := many(t, 2)
+	all := slices.Sorted(maps.Keys(s.sessions[id].processes))
+	become := func(state string) func(*protocol.ProcessInfoResult) {
+		return func(p *protocol.ProcessInfoResult) { p.State = state }
+	}
+	s.change(id, all[0], true, become("stopping"))
+	s.next()
+	s.change(id, all[0], true, become("closed"))
+	s.forget(id, all[0])
+	for range 20 {
+		s.pass(second)
+		r.readAll()
+	}
+	for _, state := range []string{"exited", "restarting"} {
+		s.change(id, all[1], true, become(state))
+		s.pass(Pause)
+		if r.readAll(); r.right() != nil {
+			t.Errorf("%s: %v", state, r.right())
+		}
+	}
+}
+
 // A process that has not started yet is asked, and starts before its answer comes.
 func TestProcessStartsWhileAsked(t *testing.T) {
 	s, r, id := many(t, 1)
