@@ -78,7 +78,7 @@ func (w *watch) Receive(ctx actor.Context) {
 			w.env.Watch(ctx, v.pid)
 			w.begin(ctx, v)
 		}
-	case *actor.Stopping, *actor.Restarting:
+	case *actor.Stopping, *actor.Stopped, *actor.Restarting:
 		w.wakeAt.Stop()
 		w.env.Notices.Leave()
 		return
@@ -112,15 +112,13 @@ func (w *watch) Receive(ctx actor.Context) {
 // watch handles WatchServer.
 func (w *watch) watch(ctx actor.Context, m message.WatchServer) {
 	key := message.KeyOf(ctx.Sender())
-	last := w.viewers[key]
-	if last != nil {
-		w.mirror.Leave(time.Now(), last.is)
-	}
 	if m.Every == 0 {
 		w.leave(key)
 		return
 	}
-	if last == nil {
+	if last := w.viewers[key]; last != nil {
+		w.mirror.Leave(time.Now(), last.is)
+	} else {
 		w.env.Watch(ctx, ctx.Sender())
 	}
 	v := &viewer{WatchServer: m, pid: ctx.Sender()}
