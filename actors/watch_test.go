@@ -11,37 +11,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/client"
-	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/internal/testwatch"
 	"github.com/b6f6fdd7/troupe/transport"
 )
-
-// states returns the processes of a session, as "id state run".
-func states(list []protocol.ProcessInfoResult) string {
-	var all []string
-	for _, p := range list {
-		all = append(all, fmt.Sprint(p.ProcessID, " ", p.State, " ", p.Run))
-	}
-	return strings.Join(all, ", ")
-}
-
-// awaitState waits until a Watch has what session/list tells of the session of c.
-func awaitState(ctx context.Context, t *testing.T, w *client.Watch, c *client.Client) (n int) {
-	t.Helper()
-	for {
-		state, err := w.Next(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n++
-		list, err := c.Sessions(ctx, protocol.DetailInfo)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(state) == len(list) && len(state) > 0 && states(state[0].List) == states(list[0].List) {
-			return n
-		}
-	}
-}
 
 // While the actor that watches fails again and again, the client gets all changes nevertheless.
 func TestWatchAmongFailures(t *testing.T) {
@@ -76,12 +48,12 @@ func TestWatchAmongFailures(t *testing.T) {
 			cmd.Wait(ctx)
 		}
 	}
-	awaitState(ctx, t, w, c)
+	testwatch.Await(ctx, t, w, c)
 	for done := false; !done; { // after the last failure, too
 		done = failed.Load() >= 12
 		if err := c.Command("true").Run(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
-	awaitState(ctx, t, w, c)
+	testwatch.Await(ctx, t, w, c)
 }
