@@ -48,7 +48,7 @@ func (c *connection) watchPiece(ctx actor.Context, m message.WatchPiece) {
 		return
 	}
 	w.asked, w.writing = false, true
-	held := footprint(m.ServerChangedNotification)
+	held := 2 * footprint(m.ServerChangedNotification) // as a value, and encoded
 	c.memory.Force(held)
 	c.notify(protocol.NotifyServerChanged, m.ServerChangedNotification)
 	c.writer.control(outgoing{held: held, written: c.later(ctx, func(c *connection, ctx actor.Context) {
