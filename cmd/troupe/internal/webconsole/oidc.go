@@ -3,10 +3,11 @@ package webconsole
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/webconsole/sso"
 	"github.com/b6f6fdd7/troupe/transport"
+	"github.com/b6f6fdd7/troupe/transport/auth"
 )
 
 const (
@@ -19,14 +20,14 @@ const (
 // attemptCookie returns the cookie of a login that has begun. SameSite=Lax: the browser also sends this cookie when the provider leads the browser
 // back.
 func attemptCookie(r *http.Request, from transport.Caller, value string) *http.Cookie {
-	secure := from.Origin[:5] == "https"
+	secure := strings.HasPrefix(from.Origin, "https://")
 	return &http.Cookie{Name: cookieName(r.Host, secure) + "-oidc", Value: value, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode, MaxAge: int(oidcTime.Seconds())}
 }
 
 // beginOIDC sends a browser to the provider.
 func (c *console) beginOIDC(w http.ResponseWriter, r *http.Request, from transport.Caller) {
 	w.Header().Set("Cache-Control", "no-store")
-	address, kept, err := c.SSO.Begin(r.Context(), from.Origin+Path+oidcBack)
+	address, kept, err := c.SSO.Begin(from.Origin + Path + oidcBack)
 	if err != nil {
 		c.Failed("OIDC", err)
 		unable(w)
@@ -48,11 +49,11 @@ func (c *console) finishOIDC(w http.ResponseWriter, r *http.Request, from transp
 	}
 	cookie.MaxAge = -1
 	http.SetCookie(w, cookie)
-	credential, err := c.SSO.Finish(r.Context(), from.Origin+Path+oidcBack, kept, r.URL.Query())
+	credential, err := c.SSO.Finish(from.Origin+Path+oidcBack, kept, r.URL.Query())
 	if err == nil {
 		_, err = c.identify(r, from, credential)
 	}
-	if refused, ok := errors.AsType[*sso.Refused](err); ok {
+	if refused, ok := errors.AsType[*auth.Refusal](err); ok {
 		c.Refused(from.Remote, "OIDC: "+refused.Text)
 		http.Error(w, refused.Text, http.StatusUnauthorized)
 		return

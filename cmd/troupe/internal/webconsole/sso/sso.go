@@ -52,11 +52,6 @@ const (
 	maxObserved = 1000
 )
 
-// A Refused is the reason why the provider, or this server, logs a person in not.
-type Refused struct{ Text string }
-
-func (r *Refused) Error() string { return r.Text }
-
 // A Provider logs people in. Any goroutine may call the methods.
 type Provider struct {
 	o      Options
@@ -156,8 +151,8 @@ type attempt struct {
 }
 
 // Begin returns the address of the provider to which a browser goes, and the text of a cookie for Finish. back is the address to which the browser comes back.
-func (p *Provider) Begin(ctx context.Context, back string) (address, kept string, err error) {
-	provider, err := p.discover(ctx)
+func (p *Provider) Begin(back string) (address, kept string, err error) {
+	provider, err := p.discover()
 	if err != nil {
 		return "", "", err
 	}
@@ -169,45 +164,44 @@ func (p *Provider) Begin(ctx context.Context, back string) (address, kept string
 	return p.flow(provider, back).AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), base64.RawURLEncoding.EncodeToString(text), nil
 }
 
-// Finish returns the login token of a browser that comes back with the parameters answer. kept is the text of its cookie. The error is a *Refused if the
-// person may not log in.
-func (p *Provider) Finish(ctx context.Context, back, kept string, answer url.Values) (token string, err error) {
+// Finish returns the login token of a browser that comes back with the parameters answer. kept is the text of its cookie. The error is an
+// *auth.Refusal if the person may not log in.
+func (p *Provider) Finish(back, kept string, answer url.Values) (token string, err error) {
 	var a attempt
 	text, err := base64.RawURLEncoding.DecodeString(kept)
 	if err != nil || json.Unmarshal(text, &a) != nil || a.State == "" || a.Nonce == "" || a.Verifier == "" ||
 		subtle.ConstantTimeCompare([]byte(a.State), []byte(answer.Get("state"))) != 1 {
-		return "", &Refused{"this browser has begun no such login: begin again"}
+		return "", &auth.Refusal{Text: "this browser has begun no such login: begin again"}
 	}
 	if why := answer.Get("error"); why != "" {
-		return "", &Refused{fmt.Sprintf("the provider refuses the login: %.100q", why)}
+		return "", &auth.Refusal{Text: fmt.Sprintf("the provider refuses the login: %.100q", why)}
 	}
-	provider, err := p.discover(ctx)
+	provider, err := p.discover()
 	if err != nil {
 		return "", err
 	}
-	ctx = oidc.ClientContext(ctx, p.http)
-	got, err := p.flow(provider, back).Exchange(ctx, answer.Get("code"), oauth2.VerifierOption(a.Verifier))
+	got, err := p.flow(provider, back).Exchange(p.context(), answer.Get("code"), oauth2.VerifierOption(a.Verifier))
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response.StatusCode < http.StatusInternalServerError {
-		return "", &Refused{fmt.Sprintf("the provider refuses the code: %.100q", refused.ErrorCode)}
+		return "", &auth.Refusal{Text: fmt.Sprintf("the provider refuses the code: %.100q", refused.ErrorCode)}
 	}
 	if err != nil {
 		return "", fmt.Errorf("ask %s for a token: %w", p.o.Issuer, err)
 	}
 	raw, _ := got.Extra("id_token").(string)
-	id, err := provider.Verifier(&oidc.Config{ClientID: p.o.ClientID}).Verify(ctx, raw)
+	id, err := provider.Verifier(&oidc.Config{ClientID: p.o.ClientID}).Verify(p.context(), raw)
 	if err != nil {
-		return "", &Refused{"the ID token is not right: " + err.Error()}
+		return "", &auth.Refusal{Text: "the ID token is not right: " + err.Error()}
 	}
 	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(a.Nonce)) != 1 {
-		return "", &Refused{"the ID token is of another login: begin again"}
+		return "", &auth.Refusal{Text: "the ID token is of another login: begin again"}
 	}
 	var all map[string]any
 	var own struct{ Troupe roles }
 	if id.Claims(&all) != nil || id.Claims(&own) != nil || id.Subject == "" || len(own.Troupe.Observes) > maxObserved {
-		return "", &Refused{"the claims of the ID token are not right"}
+		return "", &auth.Refusal{Text: "the claims of the ID token are not right"}
 	}
 	if !allowed(p.o.Allow, all) {
-		return "", &Refused{fmt.Sprintf("%.300q may not log in here: the operator allows it with --console-oidc-allow", id.Subject)}
+		return "", &auth.Refusal{Text: fmt.Sprintf("%.300q may not log in here: the operator allows it with --console-oidc-allow", id.Subject)}
 	}
 	return p.issue(id.Subject, own.Troupe, time.Now())
 }
@@ -228,8 +222,12 @@ func (p *Provider) flow(provider *oidc.Provider, back string) *oauth2.Config {
 	return &oauth2.Config{ClientID: p.o.ClientID, ClientSecret: p.secret, Endpoint: provider.Endpoint(), RedirectURL: back, Scopes: append([]string{oidc.ScopeOpenID}, p.o.Scopes...)}
 }
 
+// context returns the context of a request to the provider. The request goes on when the browser leaves: otherwise a stranger who leaves at once could
+// have codes tried without limit, because no login turned out to be wrong.
+func (p *Provider) context() context.Context { return oidc.ClientContext(context.Background(), p.http) }
+
 // discover returns the provider, and asks it for its configuration the first time. Only one caller at a time waits for the answer.
-func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
+func (p *Provider) discover() (*oidc.Provider, error) {
 	p.mu.Lock()
 	known := p.known
 	p.mu.Unlock()
@@ -240,9 +238,7 @@ func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
 		return nil, fmt.Errorf("%s has not answered yet", p.o.Issuer)
 	}
 	defer p.asking.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	known, err := oidc.NewProvider(oidc.ClientContext(ctx, p.http), p.o.Issuer)
+	known, err := oidc.NewProvider(p.context(), p.o.Issuer)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for its configuration: %w", p.o.Issuer, err)
 	}

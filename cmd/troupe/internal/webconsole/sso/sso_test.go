@@ -39,7 +39,7 @@ func open(t *testing.T, o Options) *Provider {
 // begin begins a login, and returns the answer of the provider, with which the browser comes back.
 func begin(t *testing.T, s *Provider, p *testoidc.Provider) (kept string, answer url.Values) {
 	t.Helper()
-	address, kept, err := s.Begin(t.Context(), back)
+	address, kept, err := s.Begin(back)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,10 +50,10 @@ func begin(t *testing.T, s *Provider, p *testoidc.Provider) (kept string, answer
 	return kept, u.Query()
 }
 
-// refused checks that a login ends with a Refused.
+// refused checks that a login ends with a Refusal.
 func refused(t *testing.T, what string, err error, text string) {
 	t.Helper()
-	if why, ok := errors.AsType[*Refused](err); !ok || !strings.Contains(why.Text, text) {
+	if why, ok := errors.AsType[*auth.Refusal](err); !ok || !strings.Contains(why.Text, text) {
 		t.Errorf("%s: %v, want %q", what, err, text)
 	}
 }
@@ -64,7 +64,7 @@ func TestLogin(t *testing.T) {
 	s := open(t, options(t, p))
 	p.Change(map[string]any{"troupe": map[string]any{"operator": true, "observes": []string{"alice"}}})
 	kept, answer := begin(t, s, p)
-	token, err := s.Finish(t.Context(), back, kept, answer)
+	token, err := s.Finish(back, kept, answer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestLogin(t *testing.T) {
 	// The provider rotates its keys.
 	p.Rotate(t)
 	kept, answer = begin(t, s, p)
-	if _, err := s.Finish(t.Context(), back, kept, answer); err != nil {
+	if _, err := s.Finish(back, kept, answer); err != nil {
 		t.Errorf("after a rotation: %v", err)
 	}
 }
@@ -113,7 +113,7 @@ func TestLoginRefused(t *testing.T) {
 	} {
 		p.Change(c.claims)
 		kept, answer := begin(t, s, p)
-		token, err := s.Finish(t.Context(), back, kept, answer)
+		token, err := s.Finish(back, kept, answer)
 		if refused(t, what, err, c.text); token != "" {
 			t.Errorf("%s: a token", what)
 		}
@@ -121,23 +121,23 @@ func TestLoginRefused(t *testing.T) {
 	p.Change(nil)
 	kept, answer := begin(t, s, p)
 	keptOther, answerOther := begin(t, s, p)
-	_, err = s.Finish(t.Context(), back, "", answer)
+	_, err = s.Finish(back, "", answer)
 	refused(t, "a browser without a cookie", err, "begun no such login")
-	_, err = s.Finish(t.Context(), back, "e30", answer)
+	_, err = s.Finish(back, "e30", answer)
 	refused(t, "an empty cookie", err, "begun no such login")
-	_, err = s.Finish(t.Context(), back, keptOther, answer)
+	_, err = s.Finish(back, keptOther, answer)
 	refused(t, "another browser", err, "begun no such login")
-	_, err = s.Finish(t.Context(), back, kept, url.Values{"state": answer["state"], "code": answerOther["code"]})
+	_, err = s.Finish(back, kept, url.Values{"state": answer["state"], "code": answerOther["code"]})
 	refused(t, "the code of another login", err, "invalid_grant") // its challenge is another one
-	_, err = s.Finish(t.Context(), back, kept, url.Values{"state": answer["state"], "error": {"access_denied"}})
+	_, err = s.Finish(back, kept, url.Values{"state": answer["state"], "error": {"access_denied"}})
 	refused(t, "a refusal of the provider", err, "access_denied")
-	if _, err := s.Finish(t.Context(), back, kept, answer); err != nil {
+	if _, err := s.Finish(back, kept, answer); err != nil {
 		t.Errorf("the right login: %v", err)
 	}
-	_, err = s.Finish(t.Context(), back, kept, answer)
+	_, err = s.Finish(back, kept, answer)
 	refused(t, "a code again", err, "invalid_grant")
 	kept, answer = begin(t, s, p)
-	_, err = s.Finish(t.Context(), "https://other.example.org/console/oidc/callback", kept, answer)
+	_, err = s.Finish("https://other.example.org/console/oidc/callback", kept, answer)
 	refused(t, "another address", err, "invalid_grant")
 }
 
@@ -170,20 +170,20 @@ func TestSickProvider(t *testing.T) {
 	p := testoidc.New(t)
 	s := open(t, options(t, p))
 	p.Sick(true)
-	_, _, err := s.Begin(t.Context(), back)
-	if _, ok := errors.AsType[*Refused](err); err == nil || ok {
+	_, _, err := s.Begin(back)
+	if _, ok := errors.AsType[*auth.Refusal](err); err == nil || ok {
 		t.Errorf("begin: %v", err)
 	}
 	p.Sick(false)
 	kept, answer := begin(t, s, p)
 	p.Sick(true)
-	_, err = s.Finish(t.Context(), back, kept, answer)
-	if _, ok := errors.AsType[*Refused](err); err == nil || ok {
+	_, err = s.Finish(back, kept, answer)
+	if _, ok := errors.AsType[*auth.Refusal](err); err == nil || ok {
 		t.Errorf("finish: %v", err)
 	}
 	s.asking.Lock()
 	s.known = nil
-	if _, _, err := s.Begin(t.Context(), back); err == nil || !strings.Contains(err.Error(), "not answered yet") {
+	if _, _, err := s.Begin(back); err == nil || !strings.Contains(err.Error(), "not answered yet") {
 		t.Errorf("while another login asks: %v", err)
 	}
 	s.asking.Unlock()
