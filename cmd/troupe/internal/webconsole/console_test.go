@@ -256,8 +256,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestLoginRefused: everything that is no right login of the page itself leaves no cookie.
-// A browser keeps the cookie of a login that asks for it for 30 days, and no other.
+// TestRemember: a browser keeps the cookie of a login that asks for it for 30 days, and no other.
 func TestRemember(t *testing.T) {
 	l := newLab(Options{})
 	for body, days := range map[string]int{`{"token": "right of alice", "remember": true}`: 30, `{"token": "right of alice", "remember": false}`: 0} {
@@ -268,8 +267,10 @@ func TestRemember(t *testing.T) {
 	}
 }
 
+// TestLoginRefused: everything that is no right login of the page itself leaves no cookie.
 func TestLoginRefused(t *testing.T) {
 	l := newLab(Options{})
+	l.door.UnixUsers = true
 	right := `{"token": "right of alice"}`
 	for i, c := range []struct {
 		what, body string
@@ -283,6 +284,7 @@ func TestLoginRefused(t *testing.T) {
 		{what: "text", body: right, kind: "text/plain", from: own, status: 415, text: "JSON"},
 		{what: "no JSON", body: "right of alice", from: own, status: 400, text: "JSON"},
 		{what: "no token", body: "{}", from: own, status: 400, text: "JSON"},
+		{what: "a blank token", body: `{"token": " \n"}`, from: transport.Caller{Own: true, UID: new(uint32)}, status: 400, text: "JSON"},
 		{what: "two values", body: right + right, from: own, status: 400, text: "JSON"},
 		{what: "too much", body: `{"token": "right of ` + strings.Repeat("a", maxBody) + `"}`, from: own, status: 413, text: "8192 bytes"},
 		{what: "a wrong token", body: `{"token": "wrong"}`, from: own, status: 401, text: "invalid websocket bearer token"},

@@ -109,14 +109,17 @@ func (c *console) login(w http.ResponseWriter, r *http.Request, from transport.C
 		Token    string `json:"token"`
 		Remember bool   `json:"remember"`
 	}
-	if err != nil || json.Unmarshal(body, &asked) != nil || asked.Token == "" {
+	if err == nil {
+		err = json.Unmarshal(body, &asked)
+	}
+	credential := strings.TrimSpace(asked.Token)
+	if err != nil || credential == "" {
 		http.Error(w, `a login is JSON: {"token": "…"}`, http.StatusBadRequest)
 		return
 	}
 	if c.guesses(w, from) {
 		return
 	}
-	credential := strings.TrimSpace(asked.Token)
 	if c.Exchange != nil {
 		credential, err = c.Exchange(credential)
 	}
