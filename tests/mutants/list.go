@@ -1268,6 +1268,7 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/webconsole/sso/sso.go", old: `subtle.ConstantTimeCompare([]byte(a.State), []byte(answer.Get("state"))) != 1`, new: `false`, breaks: "only the browser that began a login ends it", run: "^TestLoginRefused$"},
 	{file: "cmd/troupe/internal/webconsole/sso/sso.go", old: `if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(a.Nonce)) != 1 {`, new: `if false {`, breaks: "an ID token is worth nothing for another login", run: "^TestLoginRefused$"},
 	{file: "cmd/troupe/internal/webconsole/sso/sso.go", old: `if !allowed(p.o.Allow, all) {`, new: `if false {`, breaks: "only people whom the operator allows log in", run: "^TestLoginRefused$"},
+	{file: "cmd/troupe/internal/webconsole/sso/sso.go", old: `name == "email" && says && `, new: `false && `, breaks: "an address that the provider has not verified lets nobody in", run: "^TestUnverifiedEmail$"},
 	{file: "cmd/troupe/internal/webconsole/sso/sso.go", old: `answer.Get("code"), oauth2.VerifierOption(a.Verifier))`, new: `answer.Get("code"))`, breaks: "the provider can check who has the code", run: "^TestLogin$"},
 	{file: "cmd/troupe/internal/webconsole/sso/sso.go", old: `	fmt.Fprintf(mac, "%s\x00%s\x00%s", tokenIssuer, o.Issuer, o.ClientID)
 `, new: ``, breaks: "a login token is for one provider and client", run: "^TestTokensOfOthers$"},

@@ -207,9 +207,13 @@ func (p *Provider) Finish(back, kept string, answer url.Values) (token string, e
 }
 
 // allowed reports whether one of the rules CLAIM=VALUE holds. A claim may be a text, a number, true or false, or a list of these.
+// An address that the provider has not verified is not the person's: no rule about it holds.
 func allowed(rules []string, claims map[string]any) bool {
 	return slices.ContainsFunc(rules, func(rule string) bool {
 		name, want, _ := strings.Cut(rule, "=")
+		if verified, says := claims["email_verified"]; name == "email" && says && fmt.Sprint(verified) != "true" {
+			return false
+		}
 		values, isList := claims[name].([]any)
 		if claim := claims[name]; claim != nil && !isList {
 			values = []any{claim}

@@ -223,3 +223,28 @@ func TestAllowed(t *testing.T) {
 		}
 	}
 }
+
+// TestUnverifiedEmail: whoever gives the provider the address of somebody else may not log in with it. Not every provider says which it has verified.
+func TestUnverifiedEmail(t *testing.T) {
+	for _, c := range []struct {
+		claims map[string]any
+		want   bool
+	}{
+		{map[string]any{"email_verified": true}, true},
+		{map[string]any{"email_verified": "true"}, true}, // as AWS Cognito has it
+		{map[string]any{}, true},
+		{map[string]any{"email_verified": false}, false},
+		{map[string]any{"email_verified": "false"}, false},
+		{map[string]any{"email_verified": nil}, false},
+	} {
+		c.claims["email"] = "ann@example.org"
+		for _, rule := range []string{"email=ann@example.org", "email=*"} {
+			if got := allowed([]string{rule}, c.claims); got != c.want {
+				t.Errorf("%s of %v: %v", rule, c.claims, got)
+			}
+		}
+		if !allowed([]string{"email=x", "sub=erin"}, map[string]any{"sub": "erin", "email_verified": c.claims["email_verified"]}) {
+			t.Errorf("another claim does not count with %v", c.claims)
+		}
+	}
+}
