@@ -40,12 +40,14 @@ func (c *console) beginOIDC(w http.ResponseWriter, r *http.Request, from transpo
 // finishOIDC gives the browser its credential, and sends it to the console: nothing in the request says to where.
 func (c *console) finishOIDC(w http.ResponseWriter, r *http.Request, from transport.Caller) {
 	w.Header().Set("Cache-Control", "no-store")
-	if c.guesses(w, from) {
-		return
-	}
 	cookie, kept := attemptCookie(r, from, ""), ""
 	if all := r.CookiesNamed(cookie.Name); len(all) == 1 {
 		kept = all[0].Value
+	}
+	// Without the cookie nothing is tried, so nothing counts: otherwise a page of somebody else, which can have its visitor's browser come here, could keep
+	// the visitor from logging in.
+	if kept != "" && c.guesses(w, from) {
+		return
 	}
 	cookie.MaxAge = -1
 	http.SetCookie(w, cookie)

@@ -83,3 +83,16 @@ func TestBrowsersThatLeave(t *testing.T) {
 		}
 	}
 }
+
+// TestStrangersComeBack: a page of somebody else that has its visitor's browser come back without a login uses up no wrong login of the visitor.
+func TestStrangersComeBack(t *testing.T) {
+	o := newOIDCLab(t)
+	for range 3 * guessRate.Burst {
+		if resp := o.ask(t, at("GET", "/console/oidc/callback?code=x&state=x", ""), fromBrowser); resp.StatusCode != 401 {
+			t.Fatal(resp.Status)
+		}
+	}
+	if resp := o.ask(t, o.comesBack(t), fromBrowser); resp.StatusCode != 302 {
+		t.Errorf("the login of the visitor: %s", resp.Status)
+	}
+}
