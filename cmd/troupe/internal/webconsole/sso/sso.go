@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -60,9 +61,8 @@ type Provider struct {
 	signer jose.Signer
 	http   *http.Client
 
-	asking sync.Mutex // held while the provider is asked for its configuration
-	mu     sync.Mutex
-	known  *oidc.Provider // nil: the provider was not reached yet
+	asking sync.Mutex                    // held while the provider is asked for its configuration
+	known  atomic.Pointer[oidc.Provider] // nil: the provider was not reached yet
 }
 
 // Open returns a provider. Open reads the secret, and does not contact the provider. All nodes of a cluster have the same secret, and accept the login
@@ -232,10 +232,7 @@ func (p *Provider) context() context.Context { return oidc.ClientContext(context
 
 // discover returns the provider, and asks it for its configuration the first time. Only one caller at a time waits for the answer.
 func (p *Provider) discover() (*oidc.Provider, error) {
-	p.mu.Lock()
-	known := p.known
-	p.mu.Unlock()
-	if known != nil {
+	if known := p.known.Load(); known != nil {
 		return known, nil
 	}
 	if !p.asking.TryLock() {
@@ -246,8 +243,6 @@ func (p *Provider) discover() (*oidc.Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for its configuration: %w", p.o.Issuer, err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.known = known
+	p.known.Store(known)
 	return known, nil
 }

@@ -182,7 +182,7 @@ func TestSickProvider(t *testing.T) {
 		t.Errorf("finish: %v", err)
 	}
 	s.asking.Lock()
-	s.known = nil
+	s.known.Store(nil)
 	if _, _, err := s.Begin(back); err == nil || !strings.Contains(err.Error(), "not answered yet") {
 		t.Errorf("while another login asks: %v", err)
 	}
