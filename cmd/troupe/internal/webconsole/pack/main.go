@@ -35,11 +35,7 @@ func main() {
 // pack builds the page in the directory dir/page, and replaces dir/dist.
 func pack(dir string) error {
 	page, dist := filepath.Join(dir, "page"), filepath.Join(dir, "dist")
-	steps := [][]string{{"run", "build"}}
-	if _, err := os.Stat(filepath.Join(page, "package-lock.json")); err == nil {
-		steps = [][]string{{"ci"}, {"run", "build"}}
-	}
-	for _, args := range steps {
+	for _, args := range [][]string{{"ci"}, {"run", "build"}} {
 		npm := exec.Command("npm", args...)
 		npm.Dir, npm.Stdout, npm.Stderr = page, os.Stderr, os.Stderr
 		if err := npm.Run(); err != nil {
