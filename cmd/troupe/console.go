@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -75,7 +74,7 @@ func serveConsole(ctx context.Context, cmd *cobra.Command, t *target.Flags, port
 	}
 	defer context.AfterFunc(ctx, func() { s.Close() })()
 	// The page logs in by the fragment, as with the token of a share.
-	url := "http" + strings.TrimPrefix(s.URL(), "ws") + webconsole.Path + "#share=" + login.once
+	url := webconsole.At(s.URL()) + "#share=" + login.once
 	if _, err := fmt.Fprintln(cmd.OutOrStdout(), url); err != nil {
 		return err
 	}

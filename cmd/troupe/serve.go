@@ -461,8 +461,8 @@ func serve(o *serveOptions, held *hold.Server) (err error) {
 			fmt.Fprintln(stdout, server.URL())
 			if term.IsTerminal(int(os.Stderr.Fd())) {
 				fmt.Fprintf(os.Stderr, "in another terminal: troupe run --url %s -- sh\n", server.URL())
-				if at, isTCP := strings.CutPrefix(server.URL(), "ws"); isTCP && o.console {
-					fmt.Fprintf(os.Stderr, "in a browser: http%s%s\n", at, webconsole.Path)
+				if at := webconsole.At(server.URL()); at != "" && o.console {
+					fmt.Fprintf(os.Stderr, "in a browser: %s\n", at)
 				}
 			}
 		}

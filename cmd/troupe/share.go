@@ -84,8 +84,8 @@ func (o *shareFlags) share(ctx context.Context, cmd *cobra.Command, c *client.Cl
 		does, how = "watches and types", ""
 	}
 	browser := ""
-	if at, isTCP := strings.CutPrefix(chosen.URL, "ws"); isTCP {
-		browser = fmt.Sprintf("browser   http%s%s#share=%s (if the server has --console)\n", show.Harmless(strings.TrimSuffix(at, "/")), webconsole.Path, made.Token)
+	if at := webconsole.At(chosen.URL); at != "" {
+		browser = fmt.Sprintf("browser   %s#share=%s (if the server has --console)\n", show.Harmless(at), made.Token)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), `whoever has the token %s until %s
 token     %s

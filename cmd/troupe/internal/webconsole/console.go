@@ -18,8 +18,17 @@ import (
 	"github.com/b6f6fdd7/troupe/transport/auth"
 )
 
-// Path is where the console is.
-const Path = "/console/"
+// root is where the console is.
+const root = "/console/"
+
+// At returns the address of the console of a server at a URL such as wss://HOST:PORT; "": the server is at a socket, which no browser opens.
+func At(url string) string {
+	at, isTCP := strings.CutPrefix(url, "ws")
+	if !isTCP {
+		return ""
+	}
+	return "http" + strings.TrimSuffix(at, "/") + root
+}
 
 // answerTime is how long a client may take to read an answer. The largest file passes in this time at 100 kbit/s.
 const answerTime = time.Minute
@@ -46,7 +55,7 @@ func New(o Options) *transport.Pages {
 
 type console struct {
 	Options
-	files map[string]file // by their paths below Path
+	files map[string]file // by their paths below root
 	wrong guesses         // logins
 }
 
@@ -62,11 +71,11 @@ var headers = map[string]string{
 	"X-Frame-Options":              "DENY",
 }
 
-// serve answers requests below Path, and sends browsers there that ask for "/".
+// serve answers requests below root, and sends browsers there that ask for "/".
 func (c *console) serve(w http.ResponseWriter, r *http.Request, from transport.Caller) bool {
-	name, below := strings.CutPrefix(r.URL.Path, Path)
+	name, below := strings.CutPrefix(r.URL.Path, root)
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-	toConsole := r.URL.Path == strings.TrimSuffix(Path, "/") || r.URL.Path == "/" && reads && strings.Contains(r.Header.Get("Accept"), "text/html")
+	toConsole := r.URL.Path == strings.TrimSuffix(root, "/") || r.URL.Path == "/" && reads && strings.Contains(r.Header.Get("Accept"), "text/html")
 	if !below && !toConsole {
 		return false
 	}
@@ -81,7 +90,7 @@ func (c *console) serve(w http.ResponseWriter, r *http.Request, from transport.C
 	case !posts && !reads:
 		notAllowed(w, "GET, HEAD")
 	case toConsole:
-		http.Redirect(w, r, Path, http.StatusFound)
+		http.Redirect(w, r, root, http.StatusFound)
 	case name == "login":
 		c.login(w, r, from)
 	case name == "logout":

@@ -142,6 +142,15 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// TestAt: browsers find the console of a server at an address of TCP.
+func TestAt(t *testing.T) {
+	for url, want := range map[string]string{"ws://127.0.0.1:7766": "http://127.0.0.1:7766/console/", "wss://build.example.org/": "https://build.example.org/console/", "unix:///run/s": "", "unix+frames:///run/s": ""} {
+		if got := At(url); got != want {
+			t.Errorf("%s: %q, want %q", url, got, want)
+		}
+	}
+}
+
 // TestPolicy: the page loads nothing from elsewhere, runs no inline script, and is shown in no frame.
 func TestPolicy(t *testing.T) {
 	policy := headers["Content-Security-Policy"]

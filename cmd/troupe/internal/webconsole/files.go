@@ -71,7 +71,7 @@ func (c *console) file(w http.ResponseWriter, r *http.Request, name string) {
 	}
 	f := c.files[name]
 	if f.kind == "" {
-		http.Error(w, "the console has no such page: it begins at "+Path, http.StatusNotFound)
+		http.Error(w, "the console has no such page: it begins at "+root, http.StatusNotFound)
 		return
 	}
 	h := w.Header()

@@ -27,7 +27,7 @@ func attemptCookie(r *http.Request, from transport.Caller, value string) *http.C
 // beginOIDC sends a browser to the provider.
 func (c *console) beginOIDC(w http.ResponseWriter, r *http.Request, from transport.Caller) {
 	w.Header().Set("Cache-Control", "no-store")
-	address, kept, err := c.SSO.Begin(from.Origin + Path + oidcBack)
+	address, kept, err := c.SSO.Begin(from.Origin + root + oidcBack)
 	if err != nil {
 		c.Failed("OIDC", err)
 		unable(w)
@@ -51,7 +51,7 @@ func (c *console) finishOIDC(w http.ResponseWriter, r *http.Request, from transp
 	}
 	cookie.MaxAge = -1
 	http.SetCookie(w, cookie)
-	credential, err := c.SSO.Finish(from.Origin+Path+oidcBack, kept, r.URL.Query())
+	credential, err := c.SSO.Finish(from.Origin+root+oidcBack, kept, r.URL.Query())
 	if err == nil {
 		_, err = c.identify(r, from, credential)
 	}
@@ -69,6 +69,6 @@ func (c *console) finishOIDC(w http.ResponseWriter, r *http.Request, from transp
 		http.Error(w, "the login has too many roles for a cookie", http.StatusRequestEntityTooLarge)
 	default:
 		setCookie(w, r, credential, cookie.Secure, 0)
-		http.Redirect(w, r, Path, http.StatusFound)
+		http.Redirect(w, r, root, http.StatusFound)
 	}
 }
