@@ -207,7 +207,7 @@ func (p *Provider) Finish(back, kept string, answer url.Values) (token string, e
 }
 
 // allowed reports whether one of the rules CLAIM=VALUE holds. A claim may be a text, a number, true or false, or a list of these.
-// An address that the provider has not verified is not the person's: no rule about it holds.
+// Rules about email fail for an address unverified by the provider (email_verified).
 func allowed(rules []string, claims map[string]any) bool {
 	return slices.ContainsFunc(rules, func(rule string) bool {
 		name, want, _ := strings.Cut(rule, "=")

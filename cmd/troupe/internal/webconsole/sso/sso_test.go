@@ -224,7 +224,8 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// TestUnverifiedEmail: whoever gives the provider the address of somebody else may not log in with it. Not every provider says which it has verified.
+// TestUnverifiedEmail: a person with the address of somebody else at the provider may not log in by this address, unless the provider is silent about
+// verification.
 func TestUnverifiedEmail(t *testing.T) {
 	for _, c := range []struct {
 		claims map[string]any
