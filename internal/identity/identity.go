@@ -19,7 +19,7 @@ type Identity struct {
 	// Name is unique among the clients of a server. For a bearer token, Name is the name of the token,
 	// which has no colon. For other credentials, Name begins with the kind: "jwt:" and the subject of a
 	// signed token, "cert:" and the name in a certificate, "uid:" and the user at a unix socket,
-	// "share:" and the id of a share. So a client cannot get the name of another client by choosing
+	// "oidc:" and the subject of a login at the web console, "share:" and the id of a share. So a client cannot get the name of another client by choosing
 	// another kind of credential.
 	Name string
 
