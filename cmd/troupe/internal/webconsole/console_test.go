@@ -194,7 +194,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s: %v, %d bytes", name, plain.Header, len(text))
 		}
 		immutable := strings.Contains(zipped.Header.Get("Cache-Control"), "immutable")
-		if immutable != strings.HasPrefix(name, "assets/") || immutable && zipped.Header.Get("Cache-Control") == "no-cache" {
+		if immutable != strings.HasPrefix(name, "assets/") || !immutable && zipped.Header.Get("Cache-Control") != "no-cache" {
 			t.Errorf("%s: Cache-Control: %s", name, zipped.Header.Get("Cache-Control"))
 		}
 		tag := zipped.Header.Get("ETag")
