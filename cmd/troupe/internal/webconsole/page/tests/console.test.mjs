@@ -20,7 +20,7 @@ const visit = async (page, name, tab) => {
   await row(page, name).locator('a').click()
   if (tab) await page.getByRole('link', { name: tab }).click()
 }
-const shows = (page, text, ms) => until(`the terminal shows ${text}`, async () => (await screenText(page)).some((l) => l.includes(text)), ms)
+const shows = (page, text) => until(`the terminal shows ${text}`, async () => (await screenText(page)).some((l) => l.includes(text)))
 const terminal = async (page, name) => {
   await visit(page, name)
   await page.locator('.xterm-screen').waitFor()
@@ -132,7 +132,7 @@ test('a terminal: the screen, typing, paste, size, search, links', async () => {
   assert.equal(await page.evaluate(() => document.activeElement.tagName), 'BUTTON')
 })
 
-test('a hundred cuts: the terminal is that of a reference without any', { timeout: 60_000 }, async () => {
+test('a hundred cuts: the terminal is that of a reference without any', async () => {
   const cutter = await Cutter.start(server.port)
   const stop = join(server.dir, 'stop')
   run('counter', '--tty', '--', 'sh', '-c', `i=0; while :; do i=$((i+1)); printf '\\033[3%dm%d\\033[m αβγ \\033[s\\033[1;60H%06d\\033[u\\r\\n' $((i%8)) $i $i; [ $((i%8)) = 0 ] && { test -e ${stop} && break; sleep 0.02; }; done; printf 'last %d' $i; sleep 1000`)
@@ -144,8 +144,9 @@ test('a hundred cuts: the terminal is that of a reference without any', { timeou
     await new Promise((done) => setTimeout(done, (cuts % 7) * 10))
     cutter.cut()
   }
+  await until('more than 500 lines', async () => (await screenText(page)).some((l) => Number.parseInt(l) > 500))
   writeFileSync(stop, '')
-  await shows(page, 'last ', 30_000)
+  await shows(page, 'last ')
   const last = Number(/last (\d+)/.exec((await screenText(page)).join(' '))[1])
   assert.ok(last > 500)
   const want = new headless.Terminal({ rows: 24, cols: 80, allowProposedApi: true, scrollback: 10_000 })
@@ -164,7 +165,7 @@ test('a hundred cuts: the terminal is that of a reference without any', { timeou
   await until('the same screen', async () => {
     const got = await page.evaluate(`(${cells})(terminal)`)
     return JSON.stringify(got) === JSON.stringify(cells(want))
-  }, 10_000).catch(async () => assert.deepEqual(await page.evaluate(`(${cells})(terminal)`), cells(want)))
+  }).catch(async () => assert.deepEqual(await page.evaluate(`(${cells})(terminal)`), cells(want)))
   // A longer loss is told, with its length; what is typed meanwhile arrives once.
   cutter.refusing = true
   cutter.cut()
@@ -214,7 +215,7 @@ test('two people in one terminal', async () => {
   await until('the same screen', async () => JSON.stringify(await screenText(a)) === JSON.stringify(await screenText(b)))
 })
 
-test('a flood: the page stays usable, and ends with the screen of the server', { timeout: 40_000 }, async () => {
+test('a flood: the page stays usable, and ends with the screen of the server', async () => {
   run('flood', '--tty', '--', 'bash', '--norc')
   const page = await open()
   await terminal(page, 'flood')
@@ -225,9 +226,9 @@ test('a flood: the page stays usable, and ends with the screen of the server', {
   await page.getByRole('link', { name: 'Details' }).click()
   await page.getByText('Watched by').waitFor()
   await page.getByRole('link', { name: 'Terminal' }).click()
-  assert.ok(Date.now() - began < 10_000) // it would take minutes if all of the flood were drawn first
-  await shows(page, 'the end', 30_000)
-  await until('the screen of the server', async () => (await screenText(page)).join('\n').trimEnd() === server.troupe('screen', 'flood').trimEnd(), 5000)
+  assert.ok(Date.now() - began < 60_000) // it would take minutes if all of the flood were drawn first
+  await shows(page, 'the end')
+  await until('the screen of the server', async () => (await screenText(page)).join('\n').trimEnd() === server.troupe('screen', 'flood').trimEnd())
 })
 
 test('shares: a guest sees one session, watches or types, until the end', async () => {
@@ -252,17 +253,28 @@ test('shares: a guest sees one session, watches or types, until the end', async 
   await page.getByRole('button', { name: 'Revoke ann' }).click()
   await guest.getByText('The share has ended').waitFor()
   // One that types, and expires.
-  const typist = await open({ login: false })
-  typist.expected.push(/401|WebSocket/)
-  const made = JSON.parse(server.troupe('sessions', 'share', 'shared', '--type', '--for', '6s', '--json'))
-  await typist.goto(`${typist.base}#share=${made.token}`)
-  await typist.getByText('● live').waitFor()
-  await terminal(typist, 'shared')
-  await typist.keyboard.type('echo typed-$((3+3))\n')
-  await shows(typist, 'typed-6')
+  let typist, share
+  // On a slow machine a share of 6 s ends before anything is typed: then a longer share is tried.
+  for (let seconds = 6, typed = false; !typed; seconds *= 4) {
+    assert.ok(seconds < 100, 'no share has lasted until something was typed')
+    const page = await open({ login: false })
+    page.expected.push(/401|WebSocket/)
+    const { token } = JSON.parse(server.troupe('sessions', 'share', 'shared', '--type', '--for', `${seconds}s`, '--json'))
+    const types = async () => {
+      await page.goto(`${page.base}#share=${token}`)
+      await page.getByText('● live').waitFor()
+      await terminal(page, 'shared')
+      await page.keyboard.type(`echo typed-$((${seconds}+0))\n`)
+      await shows(page, `typed-${seconds}`)
+      return true
+    }
+    typed = await Promise.race([types(), page.getByText(/This link cannot be used|The share has ended/).waitFor().then(() => false)])
+    typist = page
+    share = token
+  }
   await typist.getByText('The share has ended').waitFor()
   await typist.goto('about:blank')
-  await typist.goto(`${typist.base}#share=${made.token}`)
+  await typist.goto(`${typist.base}#share=${share}`)
   await typist.getByText('This link cannot be used').waitFor()
 })
 

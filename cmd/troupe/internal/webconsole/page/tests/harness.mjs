@@ -10,8 +10,11 @@ import { chromium } from 'playwright-core'
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 export const token = 'a-token-of-the-tests-0123456789'
 
-export async function until(what, f, ms = 20_000) {
-  const end = Date.now() + ms
+// patience is the limit of each wait for a fact, in ms: only a dead machine reaches it.
+const patience = 120_000
+
+export async function until(what, f) {
+  const end = Date.now() + patience
   for (let last; ; ) {
     try {
       const value = await f()
@@ -89,6 +92,7 @@ export class Cutter {
 // Page is a page of a browser, with all that it complained about.
 export async function openPage(browser, port, options = {}) {
   const context = await browser.newContext({ viewport: options.viewport ?? { width: 1280, height: 800 }, colorScheme: options.colorScheme ?? 'dark', permissions: ['clipboard-read', 'clipboard-write'] })
+  context.setDefaultTimeout(patience)
   const page = await context.newPage()
   page.complaints = []
   page.expected = [/WebSocket is closed before the connection is established/] // patterns of complaints that the test causes; this one: a view was left while it connected
@@ -121,7 +125,7 @@ export async function violations(page) {
   return found.violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200)).join(' | ')}`)
 }
 
-export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'] })
+export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'], timeout: patience })
 
 // screenText is the text of the terminal in sight, a line for each row.
 export const screenText = (page) => page.evaluate(() => {

@@ -1,6 +1,6 @@
 // Prints the figures of the page: node tests/measure.mjs, with the binary in TROUPE. It is no test.
 import { readFileSync, readdirSync } from 'node:fs'
-import { Server, launch, openPage, until } from './harness.mjs'
+import { Server, launch, openPage } from './harness.mjs'
 
 const server = await Server.start(process.env.TROUPE)
 const browser = await launch()
