@@ -1,5 +1,5 @@
 import { Component, type ComponentChildren, type JSX } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { age, harmless } from './format'
 import { Files } from './files'
 import { Login } from './login'
@@ -14,7 +14,6 @@ import { theme, setTheme, type Theme } from './theme'
 import { Tree } from './tree'
 import { ErrorText, useStore } from './ui'
 
-
 export function App({ refused }: { refused: string }): JSX.Element {
   const [access, setAccess] = useState<'asking' | 'login' | 'open'>('asking')
   const [message, setMessage] = useState(refused)
@@ -25,6 +24,7 @@ export function App({ refused }: { refused: string }): JSX.Element {
   const ask = async (): Promise<void> => {
     try {
       const m = await me()
+      setMessage('')
       setSso(m.oidc ?? false)
       if (m.login) return setAccess('login')
       leaving.current = false
@@ -45,8 +45,8 @@ export function App({ refused }: { refused: string }): JSX.Element {
     return () => removeEventListener('hashchange', go)
   }, [])
 
-  // A link that cannot come back may have lost its credential.
-  useEffect(() => {
+  // A link that cannot come back may have lost its credential. Listen at once: after the end of a link nothing more is heard of it.
+  useLayoutEffect(() => {
     if (access !== 'open') return
     let asked = 0
     return store.listen(() => {
@@ -83,7 +83,7 @@ export function App({ refused }: { refused: string }): JSX.Element {
         {access === 'asking' && <p class="page">{message || 'Connecting…'}</p>}
         {access === 'login' && <Login message={message} sso={sso} onlogin={() => (setMessage(''), void ask())} />}
         {access === 'open' && (
-          <Guard key={at.join('/')}>
+          <Guard at={at.join('/')}>
             <Page at={at} />
           </Guard>
         )}
@@ -99,18 +99,21 @@ function Page({ at }: { at: string[] }): JSX.Element {
     case 'session':
       return <SessionPage key={at[1]} id={at[1] ?? ''} />
     case 'files':
-      return <Files at={at[1] ?? ''} />
+      return <Files key={at[1]} at={at[1] ?? ''} />
     case 'start':
-      return <Start session={at[1] ?? ''} />
+      return <Start key={at[1]} session={at[1] ?? ''} />
     case 'report':
       return <Report />
   }
   return <Tree />
 }
 
-// Guard keeps a fault of one view from blanking the page.
-class Guard extends Component<{ children: ComponentChildren }, { error: string }> {
+// Guard keeps a fault of one view from blanking the page. At another address, the view is tried again.
+class Guard extends Component<{ at: string; children: ComponentChildren }, { error: string }> {
   override state = { error: '' }
+  override componentDidUpdate(before: { at: string }): void {
+    if (before.at !== this.props.at && this.state.error) this.setState({ error: '' })
+  }
   override componentDidCatch(e: Error): void {
     const old = /import|fetch|module/i.test(e.message)
     this.setState({ error: old ? 'A part of the console could not be loaded. The server may have another version by now: reload the page.' : `This view has failed: ${e.message}` })

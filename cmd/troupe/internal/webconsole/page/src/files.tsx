@@ -89,7 +89,7 @@ export function Files({ at }: { at: string }): JSX.Element {
       </form>
       <p role="status">{progress || (busy ? 'Asking…' : '')}</p>
       <ErrorText text={error} />
-      {open && <Look uri={below(here, open)} entry={open} close={() => setOpen(undefined)} />}
+      {open && <Look key={below(here, open)} uri={below(here, open)} entry={open} close={() => setOpen(undefined)} />}
       {entries && (
         <table>
           <thead><tr><th>Name</th><th class="num">Size</th><th>Changed</th><th><span class="hidden">Download</span></th></tr></thead>
@@ -115,7 +115,7 @@ export function Files({ at }: { at: string }): JSX.Element {
   )
 }
 
-// Look shows a file: a picture, text, or bytes.
+// Look shows a file: a picture, text, or bytes. Each file has a Look of its own, so that an earlier file that comes late is not shown.
 function Look({ uri, entry, close }: { uri: string; entry: FsEntry; close: () => void }): JSX.Element {
   const [text, setText] = useState('')
   const [kind, setKind] = useState<'text' | 'hex' | 'picture' | ''>('')
@@ -123,7 +123,6 @@ function Look({ uri, entry, close }: { uri: string; entry: FsEntry; close: () =>
   const head = useRef<HTMLHeadingElement>(null)
   const { error, run } = useAction()
   useEffect(() => {
-    setKind('')
     head.current?.scrollIntoView({ block: 'nearest' })
     head.current?.focus()
     void run(async () => {
@@ -155,7 +154,7 @@ function Look({ uri, entry, close }: { uri: string; entry: FsEntry; close: () =>
   )
 }
 
-export function hex(data: Uint8Array): string {
+function hex(data: Uint8Array): string {
   const lines: string[] = []
   for (let i = 0; i < data.length; i += 16) {
     const row = [...data.subarray(i, i + 16)]

@@ -33,8 +33,7 @@ export function parts(r: ProcessReadResult): ({ seq: number; data: Uint8Array; s
   return all.sort((a, b) => a.seq - b.seq)
 }
 
-// follow shows a process until it has closed, or signal ends it. A terminal begins with the screen; other views begin after afterSeq. It returns
-// the run at the end.
+// follow shows a process until it has closed, or signal ends it. A terminal begins with the screen; other views begin after afterSeq.
 export async function follow(link: Link, processId: string, view: View, signal: AbortSignal, afterSeq = 0): Promise<void> {
   let instance: string | undefined
   let seq = afterSeq
@@ -91,12 +90,9 @@ export async function follow(link: Link, processId: string, view: View, signal: 
   }
 }
 
-export function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((done, failed) => {
-    if (signal.aborted) return failed(signal.reason)
-    const timer = setTimeout(done, Math.max(0, ms))
-    signal.addEventListener('abort', () => (clearTimeout(timer), failed(signal.reason)), { once: true })
-  })
+async function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  await new Promise((done) => setTimeout(done, Math.max(0, ms)))
+  signal.throwIfAborted()
 }
 
 export const isGone = (e: unknown): boolean => e instanceof TroupeError && (e.kind === 'unknownProcess' || e.kind === 'ended')

@@ -10,10 +10,10 @@ import { exit } from './why'
 
 // The log of a process: its output in lines, with times and streams, from the newest back to the oldest that the server holds.
 
-export type Line = { seq: number; atMs: number; stream: Stream | 'event'; text: string }
+type Line = { seq: number; atMs: number; stream: Stream | 'event'; text: string }
 
 // Lines is the part of a log that the page holds: bounded, and dropped at the end away from where it grows.
-export class Lines {
+class Lines {
   all: Line[] = []
   from = 0 // the first seq here; from - 1 and older are with the server
   dropped = false // newer lines were dropped while older ones were read
@@ -36,6 +36,16 @@ export class Lines {
       if (o && o.line.text.length > longest) o = undefined // a line without end goes on as another
     })
     this.open.set(stream, { line: o?.line as Line, decoder })
+    this.bound()
+  }
+
+  // note adds a line about the process, in the midst of its output.
+  note(seq: number, atMs: number, text: string): void {
+    this.all.push({ seq, atMs, stream: 'event', text })
+    this.bound()
+  }
+
+  private bound(): void {
     if (this.all.length > this.most) {
       this.all.splice(0, this.all.length - this.most + this.most / 10)
       this.from = this.all[0]!.seq
@@ -43,7 +53,7 @@ export class Lines {
   }
 
   event(e: ReadEvent): void {
-    this.all.push({ seq: e.seq, atMs: e.atMs, stream: 'event', text: eventText(e) })
+    this.note(e.seq, e.atMs, eventText(e))
   }
 
   // before puts older lines in front.
@@ -108,7 +118,7 @@ export function LogView({ link, process }: { link: Link; process: Process }): JS
       output: (data, s, atMs, seq) => (l.take(data, s, atMs, seq), draw()),
       event: (e) => (l.event(e), draw()),
       missing: (after, first) => {
-        if (l.all.length) l.all.push({ seq: first, atMs: 0, stream: 'event', text: `output is missing here: ${count(first - after - 1)} pieces came faster than the page could read, and the server no longer holds them` })
+        if (l.all.length) l.note(first, 0, `output is missing here: ${count(first - after - 1)} pieces came faster than the page could read, and the server no longer holds them`)
         else l.from = first
       },
       caughtUp: () => new Promise<void>((done) => setTimeout(done, 30)), // a flood of small lines is drawn some 30 times a second

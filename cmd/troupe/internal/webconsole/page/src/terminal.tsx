@@ -5,7 +5,7 @@ import { UnicodeGraphemesAddon } from '@xterm/addon-unicode-graphemes'
 import { WebLinksAddon } from '@xterm/addon-web-links'
 import { Terminal } from '@xterm/xterm'
 import type { JSX } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { follow, isGone } from './follow'
 import { age, harmless } from './format'
 import type { Link } from './link'
@@ -32,6 +32,7 @@ class Drawn {
   search = new SearchAddon()
   size: { rows: number; cols: number } | undefined
   typedAt = 0
+  resizing = 0 // the timer of a change of size
   private restoring = false
 
   constructor(readonly box: HTMLElement, readonly typing: Typing | undefined, readOnly: boolean, link: (uri: string) => void) {
@@ -114,6 +115,7 @@ export function TerminalView({ link, process, mayType }: { link: Link; process: 
     return () => {
       untheme()
       sized.disconnect()
+      clearTimeout(d.resizing)
       d.term.dispose()
     }
   }, [link, info.processId, mayType])
@@ -206,7 +208,6 @@ export function TerminalView({ link, process, mayType }: { link: Link; process: 
 }
 
 // fit makes the terminal as large as its frame: by another size of the program, if it is own, or else by smaller letters.
-let resizing = 0
 function fit(d: Drawn | undefined, frame: HTMLElement | null, own: boolean, resize: (rows: number, cols: number) => Promise<void>): void {
   const screen = d?.box.querySelector('.xterm-screen')
   if (!d || !screen || !frame?.clientWidth) return
@@ -221,9 +222,9 @@ function fit(d: Drawn | undefined, frame: HTMLElement | null, own: boolean, resi
   term.options.fontSize = normal
   const cols = Math.max(20, Math.floor(room.w / (cell.w * normal)))
   const rows = Math.max(5, Math.floor(room.h / (cell.h * normal)))
-  clearTimeout(resizing)
+  clearTimeout(d.resizing)
   if (cols === d.size?.cols && rows === d.size.rows) return
-  resizing = window.setTimeout(() => void resize(rows, cols).catch(() => {}), 150)
+  d.resizing = window.setTimeout(() => void resize(rows, cols).catch(() => {}), 150)
 }
 
 function Find({ search, close }: { search: SearchAddon; close: () => void }): JSX.Element {
@@ -231,10 +232,14 @@ function Find({ search, close }: { search: SearchAddon; close: () => void }): JS
   const [found, setFound] = useState<boolean>()
   const options = { decorations: { matchBackground: '#806000', matchOverviewRuler: '#806000', activeMatchBackground: '#c08000', activeMatchColorOverviewRuler: '#c08000' } }
   const go = (back: boolean): void => setFound(text ? (back ? search.findPrevious(text, options) : search.findNext(text, options)) : undefined)
-  useEffect(() => () => search.clearDecorations(), [])
+  const input = useRef<HTMLInputElement>(null)
+  useLayoutEffect(() => {
+    input.current?.focus()
+    return () => search.clearDecorations()
+  }, [])
   return (
     <form class="bar" role="search" onSubmit={(e) => (e.preventDefault(), go(true))} onKeyDown={(e) => e.key === 'Escape' && close()}>
-      <input type="search" aria-label="Search in the terminal" autofocus value={text} onInput={(e) => setText(e.currentTarget.value)} ref={(el) => { if (el && !text) el.focus() }} />
+      <input type="search" aria-label="Search in the terminal" value={text} onInput={(e) => setText(e.currentTarget.value)} ref={input} />
       <button type="submit">Older</button>
       <button type="button" onClick={() => go(false)}>Newer</button>
       <span role="status">{found === false ? 'Not found here. Older output is in the log.' : ''}</span>

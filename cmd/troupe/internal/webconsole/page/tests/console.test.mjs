@@ -62,6 +62,16 @@ test('login and logout', async () => {
   assert.equal(await page.evaluate(() => document.cookie), '')
 })
 
+test('a server that does not answer at first: no word of it stays', async () => {
+  const page = await open({ login: false })
+  page.expected.push(/503/)
+  await page.route('**/console/me', (r) => r.fulfill({ status: 503 }), { times: 1 })
+  await page.goto(page.base)
+  await page.getByText('The server does not answer').waitFor()
+  await page.getByRole('heading', { name: 'Log in' }).waitFor()
+  assert.equal(await page.getByText('does not answer').count(), 0)
+})
+
 test('the tree: changes are pushed, and say why', async () => {
   const page = await open()
   await page.waitForFunction(() => document.querySelector('.rows'))
@@ -121,6 +131,15 @@ test('a terminal: the screen, typing, paste, size, search, links', async () => {
   await page.keyboard.type('stty size\n')
   const size = await page.evaluate(() => `${terminal.rows} ${terminal.cols}`)
   await shows(page, size)
+  await page.keyboard.press('Control+Shift+F')
+  await page.getByLabel('Search in the terminal').fill('https://example')
+  await page.keyboard.press('Enter')
+  await until('the match is selected', () => page.evaluate(() => terminal.getSelection() === 'https://example'))
+  // An empty search leaves the keys to the terminal, although the page is drawn each second.
+  await page.getByLabel('Search in the terminal').fill('')
+  await page.locator('.xterm').click()
+  await page.keyboard.type('echo typed by-$((2+3))\n', { delay: 100 })
+  await shows(page, 'typed by-5')
   await page.keyboard.press('Control+Shift+F')
   await page.getByLabel('Search in the terminal').fill('https://example')
   await page.keyboard.press('Enter')
@@ -306,6 +325,9 @@ test('a program that waits for its owner goes on when a person reads its output'
   await page.getByText('its owner does not read it').waitFor()
   await page.getByRole('button', { name: 'Read its output' }).click()
   await page.locator('.line', { hasText: 'went on' }).waitFor()
+  await page.getByRole('link', { name: 'Details' }).click()
+  await page.getByText('Watched by').waitFor()
+  await page.getByText('This page owns the session now').waitFor()
 })
 
 test('files: list, look, download, upload', async () => {
@@ -333,6 +355,37 @@ test('files: list, look, download, upload', async () => {
   await page.getByRole('button', { name: 'Replace' }).click()
   await page.getByText('text.txt is there').waitFor()
   assert.equal(readFileSync(join(dir, 'text.txt'), 'utf8'), 'new')
+})
+
+test('files: a file that comes late does not take the place of the file that is looked at', async () => {
+  const dir = join(server.dir, 'late')
+  mkdirSync(dir)
+  writeFileSync(join(dir, 'late.txt'), 'too late')
+  writeFileSync(join(dir, 'now.txt'), 'in time')
+  const page = await open()
+  let pass // what opens late.txt waits for it
+  let closed = false
+  await page.routeWebSocket(/./, (ws) => {
+    const real = ws.connectToServer()
+    let handle
+    ws.onMessage((text) => {
+      const { method, params } = JSON.parse(text)
+      if (method === 'fs/close' && params.handleId === handle) closed = true
+      if (method !== 'fs/open' || !params.path.endsWith('late.txt')) return real.send(text)
+      handle = params.handleId
+      pass = () => real.send(text)
+    })
+  })
+  await page.goto(`${page.base}#/files/${encodeURIComponent(`file://${dir}`)}`)
+  await page.reload()
+  await page.getByRole('button', { name: 'late.txt', exact: true }).click()
+  await until('late.txt is being opened', () => pass)
+  await page.getByRole('button', { name: 'now.txt', exact: true }).click()
+  await page.getByText('in time').waitFor()
+  pass()
+  await until('late.txt was read', () => closed)
+  await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download now.txt' }).click()]) // what was read is drawn by then
+  assert.equal(await page.locator('.look pre').textContent(), 'in time')
 })
 
 test('start a program with options; its name cannot lie', async () => {
