@@ -103,17 +103,29 @@ async def test_ended_program_is_not_sent_again(server):
         await client.close_session()
 
 
-async def test_id_of_an_ended_program_is_used_again(server):
-    """The server refuses to resume, because another process has the id of one that has ended for this client: it goes on without."""
+async def test_id_of_an_ended_program_is_used_again(own_server):
+    """Another client starts a program with the id of one that has ended for this client, and has fewer events. The server
+    refuses to resume after an event that the new program does not have. The client resumes without naming the old one."""
+    server = own_server("--max-processes", "4")
     async with troupe.connect(server.url) as client:
-        process = await client.start(["sh", "-c", "echo one; echo two"])
-        last = [event async for event in process][-1].seq
-        client._over[process.id] = last + 100  # as if the id had another process, with fewer events
-        client._link.abort()
-        while client._over:  # the refusal may come after an answer
+        old = await client.start(["sh", "-c", "echo one; echo two >&2"], id="same")
+        assert [event.data async for event in old if isinstance(event, troupe.Output)] == [b"one\n", b"two\n"]
+        client._ack_now()
+        # From here on the client sends no request, so no answer confirms the acknowledgement.
+        async with troupe.connect(server.url, session=client.session_id, role="controller") as other:
+            for _ in range(3):  # there are four places: the program that ended first makes room
+                await (await other.start(["true"])).closed()
+            while "same" in [process["processId"] for process in await other.processes()]:
+                await asyncio.sleep(0.01)
+            new = await other.start(["cat"], id="same", stdin=True)
+            assert client._over["same"] > 1
+            client._link.abort()
+            while client._link_n < 3:  # the server has refused the second one
+                assert client.state.state != "ended", client.state.error
+                await asyncio.sleep(0.01)
             await client.processes()
-        await client.processes()
-        assert client._link_n >= 2
+            await new.write(b"typed\n")
+            assert await new.stdout.readline() == b"typed\n"
         await client.close_session()
 
 

@@ -19,6 +19,7 @@ class Peer:
         self.started = []
         self.writes = []
         self.cut = False
+        self.refusal = b""  # the reason of a Close with code 1002, to be sent
 
     async def __aenter__(self):
         self._server = await asyncio.start_server(self._joined, "127.0.0.1", 0)
@@ -42,6 +43,10 @@ class Peer:
                 if opcode > 2:
                     continue
                 self._handle(json.loads(unmasked(frame)), lambda m: writer.write(framed(json.dumps(m).encode())))
+                if self.refusal:
+                    body = (1002).to_bytes(2, "big") + self.refusal
+                    writer.write(bytes([0x88, len(body)]) + body)
+                    self.refusal = b""
                 if self.cut:
                     self.cut = False
                     break
@@ -119,3 +124,45 @@ async def test_hole_in_the_sequence():
         with pytest.raises(troupe.GapError, match="output 2 to 2 is lost"):
             await events.__anext__()
         assert peer.resumed == [None]  # the early event was not taken from a later connection
+
+
+class Refusing(Peer):
+    """A server with a name, whose first program ends at once. Its first connection ends with the first acknowledgement; the second one answers
+    a request, and refuses resumeFrom afterwards."""
+
+    def __init__(self):
+        super().__init__()
+        self.named = []
+
+    def _handle(self, message, send):
+        method, params = message["method"], message.get("params", {})
+        if method == "initialize":
+            self.named.append(params.get("resumeFrom"))
+            send({"id": message["id"], "result": {"sessionId": "s", "server": {"name": "troupe"}}})
+        elif method == "process/start":
+            id = params["processId"]
+            send({"id": message["id"], "result": {"processId": id}})
+            send({"method": "process/exited", "params": {"processId": id, "seq": 1, "exitCode": 0}})
+            send({"method": "process/closed", "params": {"processId": id, "seq": 2}})
+        elif method == "session/ack":
+            self.cut = len(self.named) == 1
+        elif method == "process/list":
+            send({"id": message["id"], "result": {"processes": []}})
+            if len(self.named) == 2:
+                self.refusal = b"resumeFrom: process x has no seq 2 yet, the last is 0"
+
+
+async def test_refusal_to_resume_after_an_answer():
+    """The server answers a request, and then refuses resumeFrom, because another process has the id of one that has ended for this client. The client
+    resumes without naming it, although the answer has confirmed the acknowledgement of the ended one."""
+    async with Refusing() as peer, troupe.connect(peer.url, json=True) as client:
+        process = await client.start(["x"])
+        assert len([event async for event in process]) == 2
+        while len(peer.named) < 2:
+            await asyncio.sleep(0.01)
+        await client.processes()
+        while len(peer.named) < 3:
+            assert client.state.state != "ended", client.state.error
+            await asyncio.sleep(0.01)
+        assert await client.processes() == []
+        assert peer.named == [None, {process.id: 2}, None]

@@ -212,6 +212,7 @@ class Client(wire.Calls):
         # The last seq of closed processes whose acknowledgement may not have come yet: of those that resumeFrom does not name, the
         # server would send everything again.
         self._over: Dict[str, int] = {}
+        self._over_named = False  # resumeFrom of this connection, or of the last attempt to make one, names some of these
         self._ack_bytes = 0
         self._ack_due = False
         self._ack_timer: Optional[asyncio.TimerHandle] = None
@@ -355,7 +356,7 @@ class Client(wire.Calls):
     def _final(self, lost: BaseException) -> Optional[BaseException]:
         """Returns why another connection is pointless; None: it is not."""
         final = _final(lost)
-        if isinstance(final, ProcessGoneError) and self._over:
+        if isinstance(final, ProcessGoneError) and self._over_named:
             self._over.clear()  # perhaps another process has the id of one of these by now
             return None
         return final
@@ -473,7 +474,7 @@ class Client(wire.Calls):
                 params["session"] = self._o.new_session
             if self._o.placement is not None:
                 params["placement"] = self._o.placement
-        resume = dict(self._over)
+        resume, self._over_named = dict(self._over), bool(self._over)
         for process in self._processes.values():
             if not process._started and process._last > 0:  # of attach: the process may have no such seq
                 continue
