@@ -1,10 +1,9 @@
 import { Client, type CallOptions, type ConnectOptions, type Methods, type Role, TroupeError } from '@troupe/client'
-import { age } from './format'
 
 // A Link is a client of the server that comes back by itself, for as long as the page wants it. It takes no output: whoever reads output asks for
 // it by its seq, and after a cut the client asks the same question again.
 
-export type LinkOptions = { session?: string; role?: Role; create?: { name?: string; keepRunning?: boolean } }
+type LinkOptions = { session?: string; role?: Role; create?: { name?: string; keepRunning?: boolean } }
 export type LinkState = { up: boolean; lostAt: number; reason: string; over: boolean } // over: it does not come back
 
 const url = `${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/`
@@ -15,7 +14,7 @@ export class Link {
   client: Promise<Client>
   sessionId: string | undefined
   onstate: () => void = () => {}
-  onup: (c: Client) => void = () => {} // on each connection anew
+  onclient: (c: Client) => void = () => {} // with the first client, and with another one in another session
 
   private closed = new AbortController()
 
@@ -64,18 +63,14 @@ export class Link {
   }
 
   private follow(client: Client): void {
-    const connected = (): void => {
-      this.set({ up: true, reason: '' })
-      this.onup(client)
-    }
     client.on('link', (s) => {
       if (this.state.over) return
-      if (s.state === 'connected' && !this.state.up) connected()
-      else if (s.state === 'connected' && s.silentMs > 0) this.set({ reason: `the server has been silent for ${age(s.silentMs)}` })
+      if (s.state === 'connected') this.set({ up: true, reason: '' })
       else if (s.state === 'lost') this.set({ up: false, lostAt: s.since, reason: s.error.message })
       else if (s.state === 'closed') this.ended(s.error)
     })
-    connected()
+    this.set({ up: true, reason: '' })
+    this.onclient(client)
   }
 
   // An ephemeral session ends with its connection: there is another one for the next.

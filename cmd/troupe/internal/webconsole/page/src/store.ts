@@ -1,4 +1,3 @@
-import type { Client } from '@troupe/client'
 import { Link } from './link'
 import type { GroupInfo, Me, ProcessInfo, ServerChanged, SessionSummary } from './types'
 import { ended } from './why'
@@ -40,14 +39,12 @@ class Store {
     this.link?.close()
     this.sessions.clear()
     this.whole = false
-    let watched: Client | undefined
     const link = new Link({}, this.guest)
     this.link = link
     link.onstate = this.changed
-    link.onup = (c) => {
-      if (c !== watched) c.on('server/changed', this.take)
-      watched = c
-      c.request('server/watch', { everyMs: 1000 }).catch(() => {}) // a cut: the next connection asks again
+    link.onclient = (c) => {
+      c.on('server/changed', this.take)
+      c.watch(1000).catch(() => {})
       if (!this.guest) c.environment().then((e) => (this.home = e.userHomeDir ?? ''), () => {})
     }
   }
