@@ -279,9 +279,14 @@ func testHalfOpen(t *testing.T, url string) {
 		}
 		await(t, "the line", l.has(5*(i+1)))
 	}
-	// More than 3 cuts: on a busy machine a good connection is silent for deadAfter, too.
-	if len(l.wrong) > 0 || s.Cuts() < 3 || len(e.rec.Now().Errors) > 0 {
-		t.Errorf("%d cuts, wrong %q, errors %v", s.Cuts(), l.wrong, e.rec.Now().Errors)
+	// On a busy machine a good connection is silent for deadAfter, too: such a cut is an error of the run. The cuts of the test are none.
+	errors := e.rec.Now().Errors
+	var lost int64
+	for _, count := range errors {
+		lost += count
+	}
+	if len(l.wrong) > 0 || int64(s.Cuts())-lost < 3 {
+		t.Errorf("%d cuts, wrong %q, errors %v", s.Cuts(), l.wrong, errors)
 	}
 }
 
