@@ -114,6 +114,9 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	if err := openEstate(e); err != nil {
 		return nil, nil, err
 	}
+	if node := session.OfAnotherNode(e); node != "" {
+		return nil, nil, fmt.Errorf("there are sessions of the node %s, and this node is %s: keep the name of the node (--node), or end the server and its programs first", node, e.Cluster.ID())
+	}
 	host, err := child.NewHost(child.HostConfig{
 		Holder:          e.Holder,
 		Found:           e.Found,

@@ -1,8 +1,10 @@
 package tests
 
 import (
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/client"
@@ -69,6 +71,46 @@ func startFullGateway(t *testing.T) (gateway *server, owner string) {
 		}
 	}
 	return nodes[0], owner
+}
+
+// A reload with another name of the node would leave sessions where no node looks for them. The server with that name does not serve, and the one before
+// comes back.
+func TestReloadWithAnotherNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it asks nothing of the system")
+	}
+	t.Parallel()
+	certs := filepath.Join(runtimeDir(t), "certs")
+	if p := startTroupe(t, nil, "node-certs", certs, "a", "b"); p.exitCode() != 0 {
+		t.Fatal(p.stderr)
+	}
+	path, write := settingsFile(t)
+	node := func(name string) {
+		t.Helper()
+		write("node: " + name + "\ncluster-cert: " + filepath.Join(certs, name+".pem") + "\ncluster-key: " + filepath.Join(certs, name+"-key.pem") + "\n")
+	}
+	node("a")
+	address := testrelay.Loopback() + ":7767"
+	h := startHolder(t, func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} },
+		"--config", path, "--cluster", "static:"+address, "--advertise", address, "--cluster-ca", filepath.Join(certs, "ca.pem"))
+	c := h.session(nil)
+	if !strings.HasPrefix(c.sessionID, "a-") {
+		t.Fatalf("the node a has the session %s", c.sessionID)
+	}
+	pid := c.start("p", obj{"argv": sh("sleep 1000")}).pid()
+	for _, s := range []struct{ node, says string }{
+		{"b", "keep the name of the node (--node), or end the server and its programs first"},
+		{"a", "serves after an upgrade"},
+	} {
+		node(s.node)
+		h.signal(syscall.SIGHUP)
+		eventually(t, s.says, func() bool { return strings.Contains(h.stderr.String(), s.says) })
+		<-c.done
+		c = h.session(obj{"resumeSessionId": c.sessionID})
+		if got := c.call("process/info", obj{"processId": "p"}); num(got["pid"]) != int64(pid) {
+			t.Errorf("after a reload as %s the program %d is %v", s.node, pid, got)
+		}
+	}
 }
 
 // The peer's client works through a gateway as it does with its own server, also when its connection is cut.

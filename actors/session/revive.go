@@ -13,6 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/process"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/internal/estate"
+	"github.com/b6f6fdd7/troupe/internal/nodeid"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -24,6 +25,20 @@ const prefix = "session "
 type Revived struct {
 	Sessions []message.SpawnRequest // for the supervisors of the sessions
 	Children map[string]bool        // the names of the children that still belong to a process
+}
+
+// OfAnotherNode returns the node of a session that an earlier server has left; "": all such sessions belong to this node, or to none. The other nodes of a
+// cluster do not find a session on a node with another id.
+func OfAnotherNode(e *env.Env) (node string) {
+	if e.Cluster == nil {
+		return ""
+	}
+	for name := range e.Estate.Names(prefix) {
+		if node := nodeid.Of(strings.TrimPrefix(name, prefix)); node != "" && node != e.Cluster.ID() {
+			return node
+		}
+	}
+	return ""
 }
 
 // Revive returns what an earlier server has left, and drops what belongs to no session. sessions will be the parent of the supervisors.
