@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -103,6 +104,7 @@ type holder struct {
 	watch   watch
 	sign    time.Time // of life, the next one
 	again   time.Time // the next server starts then; zero: a server runs
+	busy    bool      // the last wait was short
 	buf     []byte
 }
 
@@ -172,6 +174,28 @@ func exitCode(s syscall.WaitStatus) int {
 	return s.ExitStatus()
 }
 
+// brief is how long a busy holder waits without telling Go's scheduler.
+const brief = 2 * time.Millisecond
+
+// wait is poll(2). To tell Go's scheduler of a wait wakes sysmon after it (package nonblock): under many starts a second this took nearly half of the holder's
+// CPU. So while messages come one after the other, the scheduler hears of a wait only once it is longer than brief, and until then nothing else of this process runs.
+func (h *holder) wait(fds []unix.PollFd, timeout int) error {
+	if h.busy && (timeout < 0 || timeout > int(brief.Milliseconds())) {
+		t := unix.NsecToTimespec(brief.Nanoseconds())
+		n, _, err := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&t)), 0, 0, 0)
+		switch {
+		case err != 0:
+			return err
+		case n > 0:
+			return nil
+		}
+	}
+	began := time.Now()
+	_, err := unix.Poll(fds, timeout)
+	h.busy = time.Since(began) < brief
+	return err
+}
+
 // turn waits for something to do, and acts. ended reports the end of the server, with the status.
 func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ended bool) {
 	const none = -1 // poll(2) passes over it
@@ -199,7 +223,7 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 	if h.full && len(h.out) < maxOut {
 		timeout = 0
 	}
-	if _, err := unix.Poll(poll[:], timeout); err != nil && err != unix.EINTR {
+	if err := h.wait(poll[:], timeout); err != nil && err != unix.EINTR {
 		h.Log("poll: %v", err)
 		time.Sleep(pause) // a holder never ends by itself: its programs would die
 	}

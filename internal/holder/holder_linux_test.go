@@ -547,3 +547,40 @@ func TestAnswersAreBounded(t *testing.T) {
 		t.Errorf("at the end of the server: full %v, %v, hung up %v", full, err, h.hungUp)
 	}
 }
+
+// TestWait: a busy holder hears of what comes after its brief wait, too, and is busy no more.
+func TestWait(t *testing.T) {
+	woken, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(woken)
+	go func() {
+		time.Sleep(10 * brief)
+		unix.Write(woken, one[:])
+	}()
+	h := &holder{busy: true}
+	fds := []unix.PollFd{{Fd: int32(woken), Events: unix.POLLIN}}
+	wait := func(timeout int) {
+		t.Helper()
+		fds[0].Revents = 0
+		for {
+			if err := h.wait(fds, timeout); err == nil {
+				return
+			} else if err != unix.EINTR { // by a signal of Go's scheduler
+				t.Fatal(err)
+			}
+		}
+	}
+	if wait(-1); fds[0].Revents != unix.POLLIN || h.busy {
+		t.Errorf("after a long wait the holder hears %#x, and is busy: %v", fds[0].Revents, h.busy)
+	}
+	h.busy = true
+	if wait(-1); fds[0].Revents != unix.POLLIN {
+		t.Errorf("a busy holder hears %#x of what is there", fds[0].Revents)
+	}
+	unix.Read(woken, make([]byte, 8))
+	if wait(1); fds[0].Revents != 0 {
+		t.Errorf("after its time a holder hears %#x", fds[0].Revents)
+	}
+}

@@ -544,6 +544,9 @@ var mutants = []mutant{
 	{file: "cmd/troupe/serve.go", old: `		case <-held.Gone():`, new: `		case <-(chan struct{})(nil):`, breaks: "a server ends with its holder", in: "tests", run: "^TestHolderIsKilled$"},
 	{file: "cmd/troupe/internal/hold/hold_linux.go", old: `signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)`, new: `_ = signal.Notify`, breaks: "a server goes on if nobody reads its log", in: "tests", run: "^TestHeldServerWithoutReaders$"},
 	{file: "cmd/troupe/internal/hold/hold.go", old: `		if !s.kept[old] {`, new: `		if true {`, breaks: "the holder keeps the socket of the server that serves"},
+	{file: "internal/holder/holder_linux.go", old: `	_, err := unix.Poll(fds, timeout)
+`, new: `	var err error
+`, breaks: "a busy holder waits longer than briefly", run: "^TestWait$"},
 	{file: "internal/holder/holder_linux.go", old: `	case s == syscall.SIGQUIT || !h.up:`, new: `	case true:`, breaks: "a server that serves is told of the signals of the holder, and gets its own once"},
 	{file: "internal/holder/holder_linux.go", old: `	case killed && h.served:`, new: `	case false:`, breaks: "the kill of a server that serves delays no other"},
 	{file: "cmd/troupe/internal/load/run/disturb.go", old: `s.kills.since(l.began) ||`, new: ``, breaks: "load: the kill of a server explains the end of its connections"},
