@@ -67,7 +67,10 @@ type ProcessScreenResult struct {
 	Lines  []string     `json:"lines"`           // one for each row, without spaces at its end
 	Spans  [][]Span     `json:"spans,omitempty"` // one list for each row; only with ProcessScreenParams.Spans
 	Cursor ScreenCursor `json:"cursor"`
-	Title  string       `json:"title,omitempty"` // of the window, as the program has set it
+	// Foreground and Background are the defaults that the program has set (OSC 10 and 11), as "#rrggbb". Empty: those of the terminal.
+	Foreground string `json:"foreground,omitempty"`
+	Background string `json:"background,omitempty"`
+	Title      string `json:"title,omitempty"` // of the window, as the program has set it
 	// AltScreen: the program uses the alternate screen, as full-screen programs do. It has no scrollback.
 	AltScreen bool        `json:"altScreen"`
 	Modes     ScreenModes `json:"modes"`
@@ -98,7 +101,7 @@ func (r *ProcessScreenResult) Footprint() int {
 	}
 	for _, row := range r.Spans {
 		for i := range row {
-			n += 160 + len(row[i].Text) + len(row[i].Link)
+			n += 200 + len(row[i].Text) + len(row[i].Link)
 		}
 	}
 	return n
@@ -108,7 +111,8 @@ func (r *ProcessScreenResult) Footprint() int {
 // more blanks at its end. (Ours.)
 type Span struct {
 	Text string `json:"text" wire:"required"`
-	// Fg and Bg are colours: "0" to "255" of the palette, or "#rrggbb". Empty: the default of the terminal.
+	// Fg and Bg are colours: "0" to "255" of the palette, or "#rrggbb". Empty: the default. A colour of the palette that the program has
+	// redefined (OSC 4) is "#rrggbb", too.
 	Fg        string `json:"fg,omitempty"`
 	Bg        string `json:"bg,omitempty"`
 	Bold      bool   `json:"bold,omitempty"`
@@ -119,7 +123,11 @@ type Span struct {
 	Inverse   bool   `json:"inverse,omitempty"`
 	Hidden    bool   `json:"hidden,omitempty"`
 	Strike    bool   `json:"strike,omitempty"`
-	Link      string `json:"link,omitempty"` // the target of a hyperlink (OSC 8)
+	Overline  bool   `json:"overline,omitempty"`
+	// UnderlineStyle is double, curly, dotted or dashed. Empty: single, or no underline.
+	UnderlineStyle string `json:"underlineStyle,omitempty"`
+	UnderlineColor string `json:"underlineColor,omitempty"` // as Fg; empty: the colour of the text
+	Link           string `json:"link,omitempty"`           // the target of a hyperlink (OSC 8)
 }
 
 // ScreenCursor is the cursor of a screen. (Ours.)
@@ -129,6 +137,7 @@ type ScreenCursor struct {
 	Visible bool   `json:"visible"`
 	Shape   string `json:"shape"` // block, underline or bar; later servers may have others
 	Blink   bool   `json:"blink"`
+	Color   string `json:"color,omitempty"` // "#rrggbb" if the program has set it (OSC 12)
 }
 
 // ScreenModes are the modes of a terminal that say what the program expects as input, and how the screen looks. (Ours.)

@@ -205,12 +205,16 @@ func (d *display) answer(ctx actor.Context, w *wait, matched *bool) {
 	d.reply(ctx, w, r, nil)
 }
 
+// underlines are the words for UnderlineStyle.
+var underlines = [...]string{2: "double", 3: "curly", 4: "dotted", 5: "dashed"}
+
 // resultOf returns the result for a snapshot.
 func resultOf(n *screen.Snapshot) protocol.ProcessScreenResult {
 	m := n.Modes
 	r := protocol.ProcessScreenResult{
 		Rows: uint16(n.Rows), Cols: uint16(n.Cols), Lines: n.Lines, Title: n.Title, AltScreen: n.AltScreen,
-		Cursor: protocol.ScreenCursor{Row: uint16(n.Cursor.Row), Col: uint16(n.Cursor.Col), Visible: n.Cursor.Visible, Shape: n.Cursor.Shape, Blink: n.Cursor.Blink},
+		Cursor:     protocol.ScreenCursor{Row: uint16(n.Cursor.Row), Col: uint16(n.Cursor.Col), Visible: n.Cursor.Visible, Shape: n.Cursor.Shape, Blink: n.Cursor.Blink, Color: n.Cursor.Color},
+		Foreground: n.Foreground, Background: n.Background,
 		Modes: protocol.ScreenModes{
 			ApplicationCursor: m.ApplicationCursor, ApplicationKeypad: m.ApplicationKeypad, BracketedPaste: m.BracketedPaste, FocusEvents: m.FocusEvents,
 			Mouse: m.Mouse, MouseEncoding: m.MouseEncoding, ReverseVideo: m.ReverseVideo,
@@ -225,6 +229,7 @@ func resultOf(n *screen.Snapshot) protocol.ProcessScreenResult {
 				r.Spans[i][k] = protocol.Span{
 					Text: s.Text, Fg: s.Fg, Bg: s.Bg, Bold: s.Bold, Faint: s.Faint, Italic: s.Italic, Underline: s.Underline,
 					Blink: s.Blink, Inverse: s.Inverse, Hidden: s.Hidden, Strike: s.Strike, Link: s.Link,
+					Overline: s.Overline, UnderlineStyle: underlines[s.UnderlineStyle], UnderlineColor: s.UnderlineColor,
 				}
 			}
 		}

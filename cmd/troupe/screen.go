@@ -142,7 +142,11 @@ func painted(row []protocol.Span) string {
 				sgr += fmt.Sprintf(";%d", k+1)
 			}
 		}
-		if sgr += colour("38", s.Fg) + colour("48", s.Bg); sgr == "" {
+		if s.Overline {
+			sgr += ";53"
+		}
+		sgr += map[string]string{"double": ";4:2", "curly": ";4:3", "dotted": ";4:4", "dashed": ";4:5"}[s.UnderlineStyle]
+		if sgr += colour("38", s.Fg) + colour("48", s.Bg) + colour("58", s.UnderlineColor); sgr == "" {
 			b.WriteString(show.Harmless(s.Text))
 			continue
 		}

@@ -137,7 +137,7 @@ func (g *generator) token() string {
 		return g.pick("\x1b[g", "\x1b[3g", "\x1bH", "\x1b[2I", "\x1b[Z", "\x1b[2Z", "\x1bH")
 	case 26:
 		return g.pick("\x1b]0;a title\x07", "\x1b]2;another: 漢\x1b\\", "\x1b]8;;http://example.com/a;b\x1b\\", "\x1b]8;id=x;http://example.com\x07", "\x1b]8;;\x07",
-			"\x1b[22;0t", "\x1b[23;0t", "\x1b]4;1;rgb:00/00/00\x07", "\x1bPq#0;2;0\x1b\\", "\x1b_Gapc\x1b\\", "\u009dignored\u009c")
+			"\x1b[22;0t", "\x1b[23;0t", g.recolor(), "\x1bPq#0;2;0\x1b\\", "\x1b_Gapc\x1b\\", "\u009dignored\u009c")
 	case 27:
 		return g.pick("\x1b[?1h", "\x1b[?1l", "\x1b=", "\x1b>", "\x1b[?2004h", "\x1b[?2004l", "\x1b[?1000h", "\x1b[?1002h", "\x1b[?1003h", "\x1b[?1003l", "\x1b[?1006h",
 			"\x1b[?1006l", "\x1b[?1004h", "\x1b[?1004l", "\x1b[?25l", "\x1b[?25h", "\x1b[?12h", "\x1b[?12l", "\x1b[2 q", "\x1b[5 q", "\x1b[0 q", "\x1b[?9h", "\x1b[20h", "\x1b[20l", "\x1b[20l",
@@ -148,6 +148,28 @@ func (g *generator) token() string {
 		return g.pick("\x1b[!p", "\x1b[6n\x1b[c\x1b]10;?\x07", "\x1b[?1;2;3;4;5;6x", "\x1b[999999999C", "\x1b[1;2;3;4;5;6;7;8;9;10;11;12;13;14;15;16;17;18;19;20;21;22;23;24;25;26;27;28;29;30;31;32;33;34m",
 			"\x1b[1\x1bM", "\x1b[5\n;3H", "\x1b[3\x18x", "\x1b[<u", "\x1b[>1u", "\x1b[=5;2u", "\x1b[>4;2m", "\x1b[?u", "\xc3(", "\xf0\x9f\x98", "\x1b[?25h\x1b[?12l\x1b[20l\x1bc", "\x1b[3J", "\x1b[:3m", "\x1b[1$x", "\x1b%G", "\x1b(%5", "\x1b(1")
 	}
+}
+
+// recolor redefines colors, or takes that back.
+func (g *generator) recolor() string {
+	spec := func() string {
+		digits := 1 + g.IntN(4)
+		d := func() string { return fmt.Sprintf("%0*x", digits, g.IntN(1<<(4*digits))) }
+		return g.pick("?", "nocolor", "#"+d()+d()+d(), "rgb:"+d()+"/"+d()+"/"+d())
+	}
+	index := g.pick("0", "7", "12", "200", "255", "256", "x")
+	end := g.pick("\x07", "\x1b\\")
+	switch g.IntN(5) {
+	case 0:
+		return "\x1b]4;" + index + ";" + spec() + ";7;" + spec() + end
+	case 1:
+		return "\x1b]104" + g.pick("", ";7", ";0;12") + end
+	case 2:
+		return "\x1b]11" + g.pick("0", "1", "2") + end
+	case 3:
+		return "\x1b]1" + g.pick("0", "1", "2") + ";" + spec() + ";" + spec() + end
+	}
+	return "\x1b[38;5;" + g.pick("7", "12", "200") + "m"
 }
 
 func newGenerator(seed, kind int) *generator {

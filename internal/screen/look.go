@@ -1,8 +1,6 @@
 package screen
 
 import (
-	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 	"unsafe"
@@ -83,22 +81,12 @@ func (t *terminal) span(c *cell) Span {
 	_, uri, _ := strings.Cut(e.link, ";")
 	under := c.fg >> underlineShift
 	return Span{
-		Fg: colorText(c.fg), Bg: colorText(c.bg), UnderlineColor: colorText(e.underline),
+		Fg: t.colorText(c.fg), Bg: t.colorText(c.bg), UnderlineColor: t.colorText(e.underline),
 		Bold: c.fg&attrBold != 0, Faint: c.bg&attrFaint != 0, Italic: c.bg&attrItalic != 0,
 		Underline: under != 0, UnderlineStyle: int(under), Blink: c.fg&attrBlink != 0, Inverse: c.fg&attrInverse != 0,
 		Hidden: c.bg&attrHidden != 0, Strike: c.bg&attrStrike != 0, Overline: c.bg&attrOverline != 0,
 		Link: uri,
 	}
-}
-
-func colorText(c uint32) string {
-	switch c & colorMask &^ 0xffffff {
-	case colorIndexed:
-		return strconv.Itoa(int(c & 0xff))
-	case colorRGB:
-		return fmt.Sprintf("#%06x", c&0xffffff)
-	}
-	return ""
 }
 
 func (t *terminal) shape() string {
@@ -136,7 +124,7 @@ func (t *terminal) publicModes() Modes {
 }
 
 func (t *terminal) memory() int {
-	n := len(t.title) + len(t.link) + t.extras.bytes + len(t.extras.list)*100 + t.history.bytes + cap(t.history.ring)*24
+	n := len(t.title) + len(t.link) + t.extras.bytes + len(t.extras.list)*100 + t.history.bytes + cap(t.history.ring)*24 + len(t.colors)*32
 	for _, s := range t.titles {
 		n += len(s)
 	}

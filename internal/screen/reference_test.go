@@ -33,6 +33,7 @@ type dumped struct {
 	Charset, G        string
 	GL                int
 	Title             string
+	Colors            []string // of text, background and cursor
 	Hidden            bool
 	Shape             string
 	Blink             bool
@@ -77,7 +78,7 @@ func stateOf(s *Screen) dumped {
 		X: t.buf.x, Y: t.buf.y, Top: t.buf.top, Bottom: t.buf.bottom, MainTop: t.main.top, MainBottom: t.main.bottom,
 		Tabs: []int{}, Saved: savedOf(t, t.buf), MainSaved: savedOf(t, &t.main),
 		Pen: styleText(t, &t.pen), Charset: string(rune(t.charsets.g[t.charsets.level])), G: string(t.charsets.g[:]), GL: t.charsets.level,
-		Title: t.title, Hidden: m.cursorHidden, Shape: t.shape(), Blink: t.blinks(),
+		Title: t.title, Colors: []string{t.redefined(colorForeground), t.redefined(colorBackground), t.redefined(colorCursor)}, Hidden: m.cursorHidden, Shape: t.shape(), Blink: t.blinks(),
 		Mouse:             map[int]string{0: "NONE", 9: "X10", 1000: "VT200", 1002: "DRAG", 1003: "ANY"}[m.mouse],
 		Encoding:          map[int]string{0: "DEFAULT", 1006: "SGR", 1016: "SGR_PIXELS"}[m.encoding],
 		ApplicationCursor: m.applicationCursor, ApplicationKeypad: m.applicationKeypad, BracketedPaste: m.bracketedPaste,
@@ -136,7 +137,7 @@ func rowText(t *terminal, l *line) string {
 
 func styleText(t *terminal, c *cell) string {
 	if !c.written() && c != &t.pen {
-		if bg := colorText(c.bg); bg != "" {
+		if bg := t.colorText(c.bg); bg != "" {
 			return "|" + bg + "|||"
 		}
 		return ""

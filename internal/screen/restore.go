@@ -34,6 +34,7 @@ func (s *Screen) restore(scrollback int) []byte {
 		r.add("\x1b[?47l")
 	}
 	r.state(t.buf)
+	r.colors()
 	r.modes()
 	r.cursor()
 	b := r.b

@@ -6,6 +6,7 @@
 //	terminal.go  the effect of each; buffer.go: rows of cells
 //	history.go   lines above the screen, encoded
 //	reflow.go    a terminal of another width
+//	palette.go   colors that the program has redefined
 //	restore.go   bytes to make another terminal equal
 //
 // The package has no goroutine, no lock and no clock. It writes nothing to the program: questions of the program (DSR, DA, colours) are
@@ -82,21 +83,24 @@ type Options struct {
 
 // Snapshot is a screen at one moment.
 type Snapshot struct {
-	Rows, Cols      int
-	Lines           []string // a row each; blanks at the end are cut
-	Spans           [][]Span // nil unless asked for; blanks of the default style at the end are cut
-	Cursor          Cursor
-	Title           string
-	AltScreen       bool
-	Modes           Modes
-	Scrollback      []string // the newest lines above the main screen, oldest first
-	ScrollbackLines int      // how many there are
+	Rows, Cols int
+	Lines      []string // a row each; blanks at the end are cut
+	Spans      [][]Span // nil unless asked for; blanks of the default style at the end are cut
+	Cursor     Cursor
+	// The colors that the program has given to the default text and background: "#rrggbb", or "" for those of the terminal.
+	Foreground, Background string
+	Title                  string
+	AltScreen              bool
+	Modes                  Modes
+	Scrollback             []string // the newest lines above the main screen, oldest first
+	ScrollbackLines        int      // how many there are
 	// Restore makes a cleared terminal of Rows × Cols equal. If the output has ended in the middle of a character or of an escape sequence,
 	// Restore ends with its beginning.
 	Restore []byte
 }
 
-// A Span is a part of a row in a single style. A color is "#rrggbb", or the decimal number of a color of the palette, or "" for the default.
+// A Span is a part of a row in a single style. A color is "#rrggbb", or the decimal number of a color of the palette that the program has not
+// redefined, or "" for the default.
 type Span struct {
 	Text                                                                     string
 	Fg, Bg                                                                   string
@@ -113,6 +117,7 @@ type Cursor struct {
 	Visible     bool
 	Shape       string // "block", "underline" or "bar"
 	Blink       bool
+	Color       string // "#rrggbb" if the program has set it
 }
 
 // Modes are set by the program. The keyboard and the mouse of a viewer must follow them.
@@ -135,9 +140,9 @@ func (s *Screen) Snapshot(o Options) *Snapshot {
 		Rows: t.rows, Cols: t.cols, Lines: s.Text(), Title: t.title, AltScreen: t.buf == &t.alt, Modes: t.publicModes(),
 		Cursor: Cursor{
 			Row: t.buf.y, Col: min(t.buf.x, t.cols-1), PendingWrap: t.buf.x >= t.cols,
-			Visible: !t.modes.cursorHidden, Shape: t.shape(), Blink: t.blinks(),
+			Visible: !t.modes.cursorHidden, Shape: t.shape(), Blink: t.blinks(), Color: t.redefined(colorCursor),
 		},
-		ScrollbackLines: t.history.len(),
+		Foreground: t.redefined(colorForeground), Background: t.redefined(colorBackground), ScrollbackLines: t.history.len(),
 	}
 	if o.Spans {
 		n.Spans = make([][]Span, t.rows)

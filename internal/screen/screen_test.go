@@ -153,6 +153,37 @@ func TestStyles(t *testing.T) {
 	}
 }
 
+// OSC 4, 10, 11, 12 and their resets: what a span, the snapshot and a restored terminal have of them.
+func TestColors(t *testing.T) {
+	for _, tt := range []struct{ out, want string }{ // the colors of 1 and 2 of the palette, of text, background and cursor
+		{"", "1 2   "},
+		{"\x1b]4;1;rgb:12/34/56\x07", "#123456 2   "},
+		{"\x1b]4;1;rgb:12/34/56;2;#abcdef\x1b\\", "#123456 #abcdef   "},
+		{"\x1b]4;1;rgb:f/ffff/0\x07", "#ffff00 2   "}, // parts of the greatest value
+		{"\x1b]4;1;#fed\x07", "#f0e0d0 2   "},         // the upper bits
+		{"\x1b]4;1;#123456789abc\x07", "#12569a 2   "},
+		{"\x1b]4;1;#123;1;?;1;rgb:1/2;1;rgb:12345/1/1;1;#12;1;x;2\x07", "#102030 2   "},
+		{"\x1b]4;256;#123;-1;#123;999;#123\x07", "1 2   "},
+		{"\x1b]4;1;#123;2;#123\x07\x1b]104;1\x07", "1 #102030   "},
+		{"\x1b]4;1;#123;2;#123\x07\x1b]10;#456\x07\x1b]104\x07", "1 2 #405060  "},
+		{"\x1b]10;#111111;#222222;#333333;#444444\x07", "1 2 #111111 #222222 #333333"},
+		{"\x1b]11;#222222;#333333\x07", "1 2  #222222 #333333"},
+		{"\x1b]10;#111111;?;#333333\x07\x1b]110\x07\x1b]111\x07", "1 2   #333333"},
+		{"\x1b]10;#111111;#222222;#333333\x07\x1b]111\x07\x1b]112\x07", "1 2 #111111  "},
+	} {
+		s := New(2, 10, 0)
+		s.Write([]byte("\x1b[31mx\x1b[32my\x1b[m" + tt.out))
+		restored := New(2, 10, 0)
+		restored.Write(s.Snapshot(Options{Restore: true}).Restore)
+		for _, s := range []*Screen{s, restored} {
+			n := s.Snapshot(Options{Spans: true})
+			if got := fmt.Sprintf("%s %s %s %s %s", n.Spans[0][0].Fg, n.Spans[0][1].Fg, n.Foreground, n.Background, n.Cursor.Color); got != tt.want {
+				t.Errorf("%q: got %q, want %q", tt.out, got, tt.want)
+			}
+		}
+	}
+}
+
 func TestModesAndTitle(t *testing.T) {
 	s := New(2, 10, 0)
 	first := s.Snapshot(Options{})

@@ -24,7 +24,8 @@ type terminal struct {
 	titles []string // pushed
 	link   string   // of the pen
 	extras extras
-	cursor int // the parameter of DECSCUSR
+	colors map[int]uint32 // that the program has redefined; see palette.go
+	cursor int            // the parameter of DECSCUSR
 	blink  bool
 }
 
@@ -978,6 +979,8 @@ func (t *terminal) osc(b []byte) {
 	switch string(number) {
 	case "0", "2":
 		t.title = cut(text, MaxTitle)
+	case "4", "104", "10", "11", "12", "110", "111", "112":
+		t.setColors(string(number), text)
 	case "8":
 		params, uri, ok := bytes.Cut(text, []byte{';'})
 		switch {

@@ -1242,6 +1242,10 @@ var mutants = []mutant{
 	{file: "internal/screen/restore.go", old: `again := t.last.width > 0 && `, new: `again := false && `, breaks: "a combining character joins the last one of a restored terminal", run: "^TestRestoreInTheMiddle$"},
 	{file: "internal/screen/restore.go", old: `		r.state(&t.main)
 `, new: ``, breaks: "a restored main screen below the alternate one has its saved cursor", run: "^TestRestore$"},
+	{file: "internal/screen/palette.go", old: `v = (v*255 + most/2) / most`, new: `v = v << 16 >> bits >> 8`, breaks: "rgb: has parts of the greatest value", run: "^TestColors$"},
+	{file: "internal/screen/palette.go", old: `maps.DeleteFunc(t.colors, func(i int, _ uint32) bool { return i < colorForeground })`, new: `clear(t.colors)`, breaks: "OSC 104 resets the palette alone", run: "^TestColors$"},
+	{file: "internal/screen/restore.go", old: `	r.colors()
+`, new: ``, breaks: "a restored terminal has the colours that the program has redefined", run: "^TestColors$"},
 	{file: "internal/screen/parser.go", old: `more = more[:MaxSequence-len(p.pending)]`, new: ``, breaks: "an endless sequence is not kept", run: "^TestEndlessSequences$"},
 	{file: "internal/screen/parser.go", old: `if p.state == oscString && !p.oscLong {`, new: `if p.state == oscString {`, breaks: "the beginning of an endless title is no title", run: "^TestEndlessSequences$"},
 	{file: "internal/screen/terminal.go", old: `if b == &t.main && b.top == 0 {`, new: `if b.top == 0 {`, breaks: "the alternate screen does not scroll into the history", run: "^TestScrollback$"},

@@ -1715,6 +1715,12 @@ export interface ProcessScreenResult {
   /** one list for each row; only with ProcessScreenParams.`spans` */
   spans?: Span[][] | undefined;
   cursor: ScreenCursor;
+  /**
+   * `foreground` and `background` are the defaults that the program has set (OSC 10 and 11), as "#rrggbb". Empty:
+   * those of the terminal.
+   */
+  foreground?: string | undefined;
+  background?: string | undefined;
   /** of the window, as the program has set it */
   title?: string | undefined;
   /** `altScreen`: the program uses the alternate screen, as full-screen programs do. It has no scrollback. */
@@ -2227,6 +2233,8 @@ export interface ScreenCursor {
   /** block, underline or bar; later servers may have others */
   shape: string;
   blink: boolean;
+  /** "#rrggbb" if the program has set it (OSC 12) */
+  color?: string | undefined;
 }
 
 /** ScreenModes are the modes of a terminal that say what the program expects as input, and how the screen looks. */
@@ -2744,7 +2752,10 @@ export interface SkillFiles {
  */
 export interface Span {
   text: string;
-  /** `fg` and `bg` are colours: "0" to "255" of the palette, or "#rrggbb". Empty: the default of the terminal. */
+  /**
+   * `fg` and `bg` are colours: "0" to "255" of the palette, or "#rrggbb". Empty: the default. A colour of the palette
+   * that the program has redefined (OSC 4) is "#rrggbb", too.
+   */
   fg?: string | undefined;
   bg?: string | undefined;
   bold?: boolean | undefined;
@@ -2756,6 +2767,11 @@ export interface Span {
   inverse?: boolean | undefined;
   hidden?: boolean | undefined;
   strike?: boolean | undefined;
+  overline?: boolean | undefined;
+  /** `underlineStyle` is double, curly, dotted or dashed. Empty: single, or no underline. */
+  underlineStyle?: string | undefined;
+  /** as `fg`; empty: the colour of the text */
+  underlineColor?: string | undefined;
   /** the target of a hyperlink (OSC 8) */
   link?: string | undefined;
 }

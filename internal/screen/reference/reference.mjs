@@ -18,13 +18,23 @@ function create(rows, cols, scrollback) {
   });
   t.loadAddon(new unicode11.Unicode11Addon());
   t.unicode.activeVersion = '11';
+  t._core.redefined = new Map(); // colors; 256, 257 and 258 are those of text, background and cursor
+  t._core._inputHandler.onColor((requests) => {
+    for (const { type, index, color } of requests) {
+      if (type === 1) t._core.redefined.set(index, color);
+      if (type !== 2) continue;
+      for (const i of index === undefined ? [...Array(256).keys()] : [index]) t._core.redefined.delete(i);
+    }
+  });
   t._core._oscLinkService._removeMarkerFromLink = () => {}; // a link is forgotten when the line of its beginning scrolls off
   return t;
 }
 
-function color(mode, value) {
+const hex = (rgb) => '#' + rgb.map((v) => v.toString(16).padStart(2, '0')).join('');
+
+function color(core, mode, value) {
   switch (mode) {
-    case 0x1000000: case 0x2000000: return String(value);
+    case 0x1000000: case 0x2000000: return core.redefined.has(value) ? hex(core.redefined.get(value)) : String(value);
     case 0x3000000: return '#' + value.toString(16).padStart(6, '0');
   }
   return '';
@@ -32,8 +42,8 @@ function color(mode, value) {
 
 // style is written before the first cell that has it.
 function style(core, cell) {
-  const fg = color(cell.getFgColorMode(), cell.getFgColor());
-  const bg = color(cell.getBgColorMode(), cell.getBgColor());
+  const fg = color(core, cell.getFgColorMode(), cell.getFgColor());
+  const bg = color(core, cell.getBgColorMode(), cell.getBgColor());
   let flags = '';
   for (const [name, letter] of [['isBold', 'b'], ['isDim', 'f'], ['isItalic', 'i'], ['isBlink', 'k'], ['isInverse', 'v'],
     ['isInvisible', 'h'], ['isStrikethrough', 's'], ['isOverline', 'o'], ['isProtected', 'p']]) {
@@ -44,7 +54,7 @@ function style(core, cell) {
     // underlineStyle of a link is what xterm.js draws for it.
     under = String(cell.hasExtendedAttrs() ? cell.extended._ext >>> 26 & 7 || 1 : 1);
     const mode = cell.getUnderlineColorMode() & 0x3000000;
-    if (cell.hasExtendedAttrs() && ~cell.extended.underlineColor) under += color(mode, cell.getUnderlineColor());
+    if (cell.hasExtendedAttrs() && ~cell.extended.underlineColor) under += color(core, mode, cell.getUnderlineColor());
   }
   const id = cell.hasExtendedAttrs() ? cell.extended.urlId : 0;
   const link = id ? core._oscLinkService.getLinkData(id)?.uri ?? '?' : '';
@@ -53,8 +63,8 @@ function style(core, cell) {
 }
 
 // background is all of the style of a cell in which nothing was written.
-function background(cell) {
-  const bg = color(cell.getBgColorMode(), cell.getBgColor());
+function background(core, cell) {
+  const bg = color(core, cell.getBgColorMode(), cell.getBgColor());
   return bg && `|${bg}|||`;
 }
 
@@ -65,7 +75,7 @@ function row(core, line, cell, cols) {
     line.loadCell(x, cell);
     if (cell.getWidth() === 0 && !cell.getChars() && x > 0 && line.getWidth(x - 1) === 2) continue;
     if (x === cols - 1 && cell.getWidth() === 2) cell.content = 1 << 22; // cut by a resize
-    const s = cell.getChars() ? style(core, cell) : background(cell);
+    const s = cell.getChars() ? style(core, cell) : background(core, cell);
     if (s !== last) text += '<' + s + '>';
     last = s;
     text += cell.getChars() || ' ';
@@ -104,6 +114,7 @@ function dump(t) {
     gl: core._charsetService.glevel,
     g: [0, 1, 2, 3].map((i) => charset(core._charsetService._charsets[i])).join(''),
     title: input._windowTitle,
+    colors: [256, 257, 258].map((i) => (core.redefined.has(i) ? hex(core.redefined.get(i)) : '')),
     hidden: core.coreService.isCursorHidden,
     shape: dec.cursorStyle ?? 'block',
     blink: dec.cursorBlink ?? core.optionsService.rawOptions.cursorBlink,

@@ -2394,6 +2394,12 @@ class ProcessScreenResult(_ProcessScreenResult, total=False):
     #: one list for each row; only with ProcessScreenParams.`spans`
     spans: List[List[Span]]
 
+    #: `foreground` and `background` are the defaults that the program has set (OSC 10 and 11), as "#rrggbb". Empty:
+    #: those of the terminal.
+    foreground: str
+
+    background: str
+
     #: of the window, as the program has set it
     title: str
 
@@ -2976,9 +2982,7 @@ class SandboxParams(_SandboxParams, total=False):
     windowsSandboxProxySettingsMode: Optional[str]
 
 
-class ScreenCursor(TypedDict):
-    """ScreenCursor is the cursor of a screen."""
-
+class _ScreenCursor(TypedDict):
     #: from 0
     row: int
 
@@ -2991,6 +2995,13 @@ class ScreenCursor(TypedDict):
     shape: str
 
     blink: bool
+
+
+class ScreenCursor(_ScreenCursor, total=False):
+    """ScreenCursor is the cursor of a screen."""
+
+    #: "#rrggbb" if the program has set it (OSC 12)
+    color: str
 
 
 class _ScreenModes(TypedDict):
@@ -3649,7 +3660,8 @@ class Span(_Span, total=False):
     """Span is a part of a line with the same attributes. The texts of a line's spans, one after the other, are the
     line, perhaps with more blanks at its end."""
 
-    #: `fg` and `bg` are colours: "0" to "255" of the palette, or "#rrggbb". Empty: the default of the terminal.
+    #: `fg` and `bg` are colours: "0" to "255" of the palette, or "#rrggbb". Empty: the default. A colour of the palette
+    #: that the program has redefined (OSC 4) is "#rrggbb", too.
     fg: str
 
     bg: str
@@ -3670,6 +3682,14 @@ class Span(_Span, total=False):
     hidden: bool
 
     strike: bool
+
+    overline: bool
+
+    #: `underlineStyle` is double, curly, dotted or dashed. Empty: single, or no underline.
+    underlineStyle: str
+
+    #: as `fg`; empty: the colour of the text
+    underlineColor: str
 
     #: the target of a hyperlink (OSC 8)
     link: str
