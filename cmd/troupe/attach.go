@@ -39,7 +39,7 @@ server, it begins with the output that the server holds, and a full-screen progr
 
 Several may attach to a program. All of them see it, and all may type. The program's terminal has the
 size of the terminal in which somebody typed last. With --read-only you type nothing and do not change
-the size; in a terminal of another size a full-screen program then looks wrong.
+the size; in a smaller terminal you see the part around the cursor of the program.
 
 The first to attach becomes the owner of the session if it has none: the server keeps output until the
 owner has it. ^P^Q, or Enter ~d, leaves the program running, and so do Enter ~., a signal, and with
@@ -98,14 +98,19 @@ func (a *attacher) run(name string) (int, error) {
 	ended := at.info.Status != nil
 	raw := a.terminal() && at.info.TTY && !ended
 	var screen *protocol.ProcessScreenResult
+	p, fixed := c.Process(at.Process).Of(at.info.Instance), false
 	if raw && !a.replay {
-		if screen = a.screen(c.Process(at.Process).Of(at.info.Instance)); screen != nil {
+		if screen, fixed = a.screen(p); screen != nil {
 			a.after = screen.Seq
 		}
 	}
 
 	cmd := c.Attach(at.Process, a.after)
 	cmd.Stdout, cmd.Stderr = &output{to: a.con.Stdout(), v: a.viewer}, &output{to: a.con.Stderr(), v: a.viewer}
+	if screen != nil && fixed {
+		a.window = newWindow(a.viewer, p, cmd.Stdout, screen)
+		cmd.Stdout = a.window
+	}
 	if a.con.OneTerminal() {
 		cmd.Stderr = cmd.Stdout // one writer gets both in the order of the program
 	}
@@ -121,6 +126,9 @@ func (a *attacher) run(name string) (int, error) {
 		}
 		if err := a.con.Raw(); err != nil {
 			return exitFailed, err
+		}
+		if a.window != nil {
+			a.window.show(screen)
 		}
 		if screen != nil {
 			_, _ = cmd.Stdout.Write(drawing(screen, a.con.Size())) // the next write fails, too
@@ -142,6 +150,9 @@ func (a *attacher) run(name string) (int, error) {
 		return a.ending(err)
 	}
 	a.start(cmd)
+	if a.window != nil {
+		go a.window.follow()
+	}
 	if screen == nil || !screen.Whole {
 		a.size.nudge()
 	}
@@ -158,28 +169,36 @@ func (a *attacher) run(name string) (int, error) {
 	if !ok {
 		return a.ending(err)
 	}
+	last := ""
+	if a.window != nil {
+		last = a.window.end()
+	}
 	a.con.Restore()
+	fmt.Print(last)
 	a.noteDenied(err)
 	c.Close()
 	return code, why
 }
 
 // screen gives the program's terminal the size of this one, and returns its screen; nil: attach begins with the output that the server holds.
-func (a *attacher) screen(p *client.Process) *protocol.ProcessScreenResult {
+// fixed means that this command may not change the size.
+func (a *attacher) screen(p *client.Process) (screen *protocol.ProcessScreenResult, fixed bool) {
 	size := a.con.Size()
+	fixed = a.readOnly
 	if !a.readOnly && size != (protocol.Size{}) {
-		_ = p.Resize(a.ctx, size) // the sizer tries again, and says what is wrong
+		refused, ok := errors.AsType[*protocol.Error](p.Resize(a.ctx, size)) // after another error the sizer tries again, and says what is wrong
+		fixed = ok && refused.Code == protocol.CodeObserver
 	}
-	want := client.ScreenOptions{Scrollback: a.back, Restore: true}
+	want := client.ScreenOptions{Scrollback: a.back, Restore: true, Spans: fixed}
 	r, err := p.Screen(a.ctx, &want)
 	if err == nil && a.back > 0 && size != (protocol.Size{Rows: r.Rows, Cols: r.Cols}) {
 		want.Scrollback = 0 // it would push the screen out of its place
 		r, err = p.Screen(a.ctx, &want)
 	}
 	if err != nil || len(r.Restore) == 0 {
-		return nil // an older server, or no room for a screen
+		return nil, false // an older server, or no room for a screen
 	}
-	return &r
+	return &r, fixed
 }
 
 // drawing returns what makes a terminal of a size show the screen, below what it shows now.

@@ -500,3 +500,23 @@ func TestAttachBeginsWithTheScreen(t *testing.T) {
 		}
 	}
 }
+
+// Somebody watches from a smaller terminal. When the program ends, the last screen stays for them, as it would after its output.
+func TestWatchedScreenStays(t *testing.T) {
+	t.Parallel()
+	url, _ := startServer(t)
+	start := troupe(t, "run", "--detach", "--tty", "--url", url, "--name", "prog", "--", "sh", "-c", `stty -echo; echo asks; read l; echo "got $l"; exit 3`)
+	if out, err := start.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	reader := atDesk(t, 10, 40, "attach", "--read-only", "--url", url, "prog")
+	reader.want(t, "around the cursor")
+	if out, err := troupe(t, "send", "--enter", "--url", url, "prog", "it").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	code, rest := reader.exit()
+	_, after, ok := strings.Cut(rest, "\x1b[?1049l")
+	if after = strings.ReplaceAll(after, "\r", ""); code != 3 || !ok || !strings.Contains(after, "asks\ngot it\n") {
+		t.Errorf("exit code %d, and at the end %q", code, rest)
+	}
+}

@@ -3,9 +3,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,5 +100,73 @@ func TestAttachFromAnotherSize(t *testing.T) {
 		}
 		p.tmux("send-keys", "-t", "reference-"+size.name, "-l", ":q!\r")
 		p.tmux("send-keys", "-t", size.name, "-l", "\x10\x11") // detach
+	}
+}
+
+// vim runs in a terminal of 24×80, and somebody watches from a smaller and from a larger terminal, without a say in the size: each shows
+// the same text, or the part of it around the cursor, and goes on so. The size of the program's terminal changes meanwhile, too.
+func TestWatchFromAnotherSize(t *testing.T) {
+	needs.Program(t, "tmux")
+	vim := needs.Program(t, "vim")
+	url, _ := startServer(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "text")
+	var text strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&text, "%02d-%s-end\n", i, strings.Repeat("x", 60))
+	}
+	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := &panes{t, filepath.Join(dir, "tmux")}
+	t.Cleanup(func() { exec.Command("tmux", "-S", p.socket, "kill-server").Run() })
+	p.pane("typist", "80", "24", troupe(t, "run", "--tty", "--name", "ed", "--url", url, "--env", "TERM=screen", "--env", "LC_ALL=C.UTF-8", "--", vim, "-u", "NONE", "-i", "NONE", "-N", "-n", file))
+	p.wantShown("typist", "00-xxx")
+	p.pane("smaller", "40", "10", troupe(t, "attach", "--read-only", "--url", url, "ed"))
+	p.pane("larger", "132", "50", troupe(t, "attach", "--read-only", "--url", url, "ed"))
+	p.pane("equal", "80", "24", troupe(t, "attach", "--read-only", "--url", url, "ed"))
+	p.wantShown("smaller", "00-xxx", "part of 24×80, around the cursor")
+	p.wantShown("larger", "00-xxx", "22-xxx")
+	p.wantSame("equal", "typist", "00-xxx")
+	p.tmux("send-keys", "-t", "typist", "-l", "50Gzt$")
+	p.wantShown("smaller", "-end", "part of 24×80")
+	p.wantNotShown("smaller", "49-")
+	p.wantShown("larger", "49-xxx", "-end", "71-xxx")
+	p.wantSame("equal", "typist", "49-xxx")
+	p.tmux("resize-window", "-t", "typist", "-x", "30", "-y", "8")
+	p.tmux("send-keys", "-t", "typist", "-l", "1G0")
+	for _, name := range []string{"smaller", "larger", "equal"} {
+		p.wantShown(name, "00-xxx")
+		p.wantNotShown(name, "20-xxx", "part of")
+	}
+	p.tmux("send-keys", "-t", "typist", "-l", ":q!\r")
+}
+
+// wantShown waits until a terminal shows all texts.
+func (p *panes) wantShown(name string, texts ...string) {
+	p.t.Helper()
+	p.until(name, func(shown string) bool {
+		return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(shown, text) })
+	}, texts)
+}
+
+// wantNotShown waits until a terminal shows none of the texts.
+func (p *panes) wantNotShown(name string, texts ...string) {
+	p.t.Helper()
+	p.until(name, func(shown string) bool {
+		return !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(shown, text) })
+	}, texts)
+}
+
+func (p *panes) until(name string, holds func(string) bool, texts []string) {
+	p.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		shown := p.tmux("capture-pane", "-p", "-t", name)
+		if holds(shown) {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("%s shows\n%s\nbut %q was awaited", name, shown, texts)
+		}
 	}
 }

@@ -51,6 +51,9 @@ func (s *sizer) run(v *viewer, cmd *client.Cmd) {
 		case <-v.ctx.Done():
 			return
 		}
+		if v.window != nil {
+			v.window.again()
+		}
 		if size := v.con.Size(); v.follows.Load() && size != (protocol.Size{}) {
 			s.send(v, cmd, size)
 		}

@@ -1242,6 +1242,10 @@ var mutants = []mutant{
 	{file: "internal/screen/restore.go", old: `again := t.last.width > 0 && `, new: `again := false && `, breaks: "a combining character joins the last one of a restored terminal", run: "^TestRestoreInTheMiddle$"},
 	{file: "internal/screen/restore.go", old: `		r.state(&t.main)
 `, new: ``, breaks: "a restored main screen below the alternate one has its saved cursor", run: "^TestRestore$"},
+	{file: "cmd/troupe/window.go", old: `return min(cursor-size/2, n-size)`, new: `return n - size`, breaks: "a smaller terminal shows the part around the cursor", run: "^TestPicture$"},
+	{file: "cmd/troupe/window.go", old: `case x < 0 && x+w > 0, x < width && x+w > width:`, new: `case false:`, breaks: "half of a wide character at an edge is a blank", run: "^TestPicture$"},
+	{file: "cmd/troupe/window.go", old: `	w.emulate(func(s *emulator.Screen) { s.Write(b) })
+`, new: ``, breaks: "the last screen stays for whoever watched a picture of it", run: "^TestWatchedScreenStays$"},
 	{file: "internal/screen/palette.go", old: `v = (v*255 + most/2) / most`, new: `v = v << 16 >> bits >> 8`, breaks: "rgb: has parts of the greatest value", run: "^TestColors$"},
 	{file: "internal/screen/palette.go", old: `maps.DeleteFunc(t.colors, func(i int, _ uint32) bool { return i < colorForeground })`, new: `clear(t.colors)`, breaks: "OSC 104 resets the palette alone", run: "^TestColors$"},
 	{file: "internal/screen/restore.go", old: `	r.colors()
