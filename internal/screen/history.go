@@ -130,20 +130,16 @@ func decode(b []byte, cols int) line {
 	runs(b, func(fg, bg, ext uint32, text []byte) uint32 {
 		for len(text) > 0 && x < cols {
 			c := cell{narrow, fg, bg, ext}
-			switch r, n := utf8.DecodeRune(text); {
-			case text[0] == 1:
+			r, n := utf8.DecodeRune(text)
+			switch {
+			case r == 1:
 				c.char = 0
-				if x > 0 {
-					l.cells[x-1].char = l.cells[x-1].char&runeMask | wide
-				}
-				text = text[1:]
+			case runeWidth(r) == 2: // perhaps without its second half: see cut
+				c.char = uint32(r) | wide
 			default:
 				c.char |= uint32(r)
-				if x == cols-1 && runeWidth(r) == 2 {
-					c.char = uint32(r) | wide // cut
-				}
-				text = text[n:]
 			}
+			text = text[n:]
 			l.cells[x] = c
 			x++
 		}

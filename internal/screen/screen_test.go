@@ -274,6 +274,25 @@ func TestResize(t *testing.T) {
 	}
 }
 
+// A wide character that is cut stays wide on its way through the history: in a row that is narrow again it has no room again.
+func TestCutInHistory(t *testing.T) {
+	s := New(2, 4, 10)
+	s.Write([]byte("ab漢"))
+	s.Resize(2, 3) // the row of the cursor is cut, not wrapped anew
+	s.Write([]byte("\r\n\r\n"))
+	s.Resize(2, 6)
+	s.Write([]byte("\x1b[2;1H"))
+	s.Resize(3, 6)
+	if got := s.Text(); got[0] != "ab漢" {
+		t.Errorf("wide again: %q", got)
+	}
+	s.Write([]byte("\x1b[1;1H")) // in this row
+	s.Resize(3, 3)
+	if got := s.Text(); got[0] != "ab" {
+		t.Errorf("narrow again: %q", got)
+	}
+}
+
 // Restore of any state makes an equal state. (TestRestoreOfGeneratedOutput asks xterm.js.)
 func TestRestore(t *testing.T) {
 	for seed := range 300 {

@@ -1246,7 +1246,8 @@ var mutants = []mutant{
 	{file: "cmd/troupe/window.go", old: `case x < 0 && x+w > 0, x < width && x+w > width:`, new: `case false:`, breaks: "half of a wide character at an edge is a blank", run: "^TestPicture$"},
 	{file: "cmd/troupe/window.go", old: `	w.emulate(func(s *emulator.Screen) { s.Write(b) })
 `, new: ``, breaks: "the last screen stays for whoever watched a picture of it", run: "^TestWatchedScreenStays$"},
-	{file: "internal/screen/palette.go", old: `v = (v*255 + most/2) / most`, new: `v = v << 16 >> bits >> 8`, breaks: "rgb: has parts of the greatest value", run: "^TestColors$"},
+	{file: "internal/screen/palette.go", old: `v = (v*255 + most/2) / most`, new: `v = v * 255 / (most + 1)`, breaks: "rgb: has parts of the greatest value", run: "^TestColors$"},
+	{file: "internal/screen/history.go", old: `case runeWidth(r) == 2:`, new: `case false:`, breaks: "a wide character that is cut stays wide in the history", run: "^TestCutInHistory$"},
 	{file: "internal/screen/palette.go", old: `maps.DeleteFunc(t.colors, func(i int, _ uint32) bool { return i < colorForeground })`, new: `clear(t.colors)`, breaks: "OSC 104 resets the palette alone", run: "^TestColors$"},
 	{file: "internal/screen/restore.go", old: `	r.colors()
 `, new: ``, breaks: "a restored terminal has the colours that the program has redefined", run: "^TestColors$"},
