@@ -165,15 +165,17 @@ var unsaved = saved{pen: cell{char: narrow}, charsets: newCharsets()}
 // A buffer is the main or the alternate screen.
 type buffer struct {
 	lines       []line
-	x, y        int // x is cols while a wrap is pending
-	top, bottom int // the scroll region, both included
+	x, y        int  // x is cols while a wrap is pending
+	top, bottom int  // the scroll region, both included
+	left, right int  // its margins, both included; see margins.go
+	full        bool // the next character wraps at right
 	tabs        []bool
 	saved       saved
 	keyboard    []uint8 // flags of the kitty keyboard protocol: the program's stack, the present flags last
 }
 
 func (b *buffer) reset(rows, cols int, fill cell) {
-	*b = buffer{lines: b.lines, bottom: rows - 1, saved: b.saved}
+	*b = buffer{lines: b.lines, bottom: rows - 1, right: cols - 1, saved: b.saved}
 	if len(b.lines) != rows || len(b.lines[0].cells) != cols {
 		cells := make([]cell, rows*cols)
 		b.lines = make([]line, rows)

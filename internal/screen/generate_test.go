@@ -11,6 +11,7 @@ type generator struct {
 	*rand.Rand
 	rows, cols int
 	resizes    bool // no combining characters (xterm.js mixes them up when lines are wrapped anew), and no tab stops
+	margins    bool // also what xterm.js does not have: margins and rectangles
 	scrolls    bool // there is scrollback, and therefore no DECSC: xterm.js lets the saved position scroll with the text
 }
 
@@ -88,6 +89,11 @@ func (g *generator) token() string {
 			p = append(p, fmt.Sprint(v))
 		}
 		return "\x1b[" + strings.Join(p, ";") + final
+	}
+	if g.margins && g.IntN(8) == 0 {
+		return g.pick("\x1b[?69h", "\x1b[?69h", "\x1b[?69l", "\x1b9", "\x1b6", csi("s", g.number(c), g.number(c)), csi("s", 1+g.IntN(c), 1+g.IntN(c)), csi("s", 1+g.IntN(c/2), c/2+g.IntN(c/2)),
+			csi("$x", 65, g.number(r), g.number(c), g.number(r), g.number(c)), csi("$z", g.number(r), g.number(c), g.number(r), g.number(c)), csi("${", g.number(r), g.number(c), g.number(r), g.number(c)),
+			csi("$v", g.number(r), g.number(c), g.number(r), g.number(c), 1, g.number(r), g.number(c)))
 	}
 	switch g.IntN(30) {
 	case 0, 1, 2, 3, 4, 5:

@@ -48,7 +48,7 @@ type dumped struct {
 	Synchronized      bool
 	Insert            bool
 	NewLine           bool
-	Keyboard          string // xterm.js has none
+	Keyboard          string // and margins; xterm.js has none
 }
 
 type savedState struct {
@@ -83,7 +83,7 @@ func stateOf(s *Screen) dumped {
 		Encoding:          map[int]string{0: "DEFAULT", 1006: "SGR", 1016: "SGR_PIXELS"}[m.encoding],
 		ApplicationCursor: m.applicationCursor, ApplicationKeypad: m.applicationKeypad, BracketedPaste: m.bracketedPaste,
 		FocusEvents: m.focusEvents, Origin: m.origin, Autowrap: !m.noAutowrap, ReverseWrap: m.reverseWrap, Synchronized: m.synchronized,
-		Insert: m.insert, NewLine: m.newLine, Keyboard: fmt.Sprint(t.buf.keyboard, t.main.keyboard, m.modifyOtherKeys),
+		Insert: m.insert, NewLine: m.newLine, Keyboard: fmt.Sprint(t.buf.keyboard, t.main.keyboard, m.modifyOtherKeys, m.leftRight, t.buf.left, t.buf.right, t.buf.full),
 	}
 	if t.buf == &t.alt {
 		st.Alt = rows(t.alt.lines)

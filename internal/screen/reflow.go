@@ -51,6 +51,7 @@ func (b *buffer) finishResize(rows, cols int) {
 	b.x, b.y = min(b.x, cols-1), min(b.y, rows-1)
 	b.saved.x, b.saved.y = min(b.saved.x, cols-1), min(b.saved.y, rows-1)
 	b.top, b.bottom = 0, rows-1
+	b.left, b.right, b.full = 0, cols-1, false
 	b.growTabs(cols)
 }
 

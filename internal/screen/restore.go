@@ -14,7 +14,7 @@ type restorer struct {
 }
 
 // defaults are for a terminal that has run something else.
-const defaults = "\x1b[!p\x1b[?7h\x1b[?5;6;9;45;1000;1002;1003;1004;1006;2004l\x1b[4;20l\x1b[r\x1b[m\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[?25l\x1b[H"
+const defaults = "\x1b[!p\x1b[?7h\x1b[?5;6;9;45;69;1000;1002;1003;1004;1006;2004l\x1b[4;20l\x1b[r\x1b[m\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[?25l\x1b[H"
 
 func (s *Screen) restore(scrollback int) []byte {
 	r := restorer{t: &s.t, pen: cell{char: narrow}, set: newCharsets()}
@@ -304,6 +304,10 @@ func (r *restorer) modes() {
 	if t.cursor != 0 {
 		r.csi(" q", t.cursor)
 	}
+	if m.leftRight {
+		r.add("\x1b[?69h")
+		r.csi("s", t.buf.left+1, t.buf.right+1)
+	}
 }
 
 // cursor is last. If the program has just printed a character, the other terminal prints the character again: a combining character may
@@ -312,21 +316,21 @@ func (r *restorer) cursor() {
 	t := r.t
 	b := t.buf
 	m := &t.modes
-	top := 0
+	top, left := 0, 0
 	if m.origin {
 		r.add("\x1b[?6h")
-		top = b.top
+		top, left = b.top, b.left
 	}
-	place := func(x int) { r.csi("H", b.y-top+1, x+1) }
+	place := func(x int) { r.csi("H", b.y-top+1, x-left+1) }
 	cells := b.lines[b.y].cells
-	before := b.x - 1 // where the character before the cursor begins
+	before := b.after() - 1 // where the character before the cursor begins
 	if before > 0 && cells[before].width() == 0 {
 		before--
 	}
 	again := t.last.width > 0 && before >= 0 && cells[before].written()
 	switch {
 	case again:
-	case b.x >= t.cols:
+	case b.x >= t.cols || b.full:
 		// Nothing but a character brings the cursor past the end.
 		r.charsets(newCharsets())
 		place(before)
@@ -354,7 +358,7 @@ func (r *restorer) cursor() {
 	if again {
 		r.b = utf8.AppendRune(r.b, t.last.raw)
 		r.add(t.extras.get(cells[before].ext).combining)
-	} else if b.x >= t.cols {
+	} else if b.x >= t.cols || b.full {
 		r.add("\x1b[7l") // no effect, but ends the character
 	}
 }

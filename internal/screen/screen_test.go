@@ -7,6 +7,21 @@ import (
 	"testing"
 )
 
+// grid fills a terminal of 4 rows and 10 columns. margins sets those of the columns 3 to 6, and goes there.
+const (
+	grid    = "0123456789mnopqrstuvMNOPQRSTUVwxyzABCDEF"
+	margins = "\x1b[?69h\x1b[3;6s\x1b[1;3H"
+)
+
+// rows4 returns grid with another row.
+func rows4(n int, row string) string {
+	rows := []string{grid[:10], grid[10:20], grid[20:30], grid[30:]}
+	if n >= 0 {
+		rows[n] = row
+	}
+	return strings.Join(rows, "|")
+}
+
 // Sequences as ECMA-48 and the ctlseqs of xterm describe them, on a terminal of 4 rows and 10 columns. A row of the result without its
 // blanks; "row,col" is the cursor, with "+" while a wrap is pending.
 func TestSequences(t *testing.T) {
@@ -94,6 +109,52 @@ func TestSequences(t *testing.T) {
 		{"OSC, DCS, APC", "a\x1b]52;c;eA==\x07b\x1bPq#0\x1b\\c\x1b_G\x1b\\d\x1b^p\x1b\\e", "abcde|||", "0,5"},
 		{"OSC ended by ESC", "a\x1b]2;t\x1b[Cb", "a b|||", "0,3"},
 		{"XTWINOPS", "a\x1b[8;50;50tb", "ab|||", "0,2"},
+		// Margins and rectangles, as the manuals of the VT420 and VT510 have them.
+		{"DECSLRM wraps at the right margin", margins + "abcdefg", "  abcd|  efg||", "1,5"},
+		{"DECSLRM, pending wrap", margins + "abcd", "  abcd|||", "0,5"},
+		{"a style keeps the pending wrap at a margin", margins + "abcd\x1b[1me", "  abcd|  e||", "1,3"},
+		{"a movement ends the pending wrap at a margin", margins + "abcd\x1b[Ce", "  abce|||", "0,5"},
+		{"DECAWM off at a margin", margins + "\x1b[?7labcdef", "  abcf|||", "0,5"},
+		{"a wide character does not fit before a margin", margins + "abc漢", "  abc|  漢||", "1,4"},
+		{"a combining character at a margin", margins + "abcde\u0301\u0302\r\nabcd\u0301", "  abcd|  e\u0301\u0302|  abcd\u0301|", "2,5"},
+		{"REP at a margin", margins + "abc\x1b[4b", "  abcc|  ccc||", "1,5"},
+		{"right of the margins, text wraps at the edge", margins + "\x1b[1;8Hxyzabcde", "       xyz|  abcd|  e|", "2,3"},
+		{"CR goes to the left margin", margins + "ab\rx", "  xb|||", "0,3"},
+		{"CR left of the left margin", margins + "\x1b[1Gx\ry", "y|||", "0,1"},
+		{"BS and CUB stop at the left margin", margins + "a\b\b\bx\x1b[9Dy", "  y|||", "0,3"},
+		{"CUF and tab stop at the right margin", margins + "\x1b[99Cx\r\ty", "     y|||", "0,5"},
+		{"LF scrolls between the margins", grid + margins + "\x1b[4;3H\nx", "01opqr6789|mnOPQRstuv|MNyzABSTUV|wxx   CDEF", "3,3"},
+		{"LF outside of the margins does not scroll", grid + margins + "\x1b[4;9H\nx", rows4(3, "wxyzABCDxF"), "3,9"},
+		{"RI", grid + margins + "\x1b[1;4H\x1bMx", "01 x  6789|mn2345stuv|MNopqrSTUV|wxOPQRCDEF", "0,4"},
+		{"SU", grid + margins + "\x1b[S", "01opqr6789|mnOPQRstuv|MNyzABSTUV|wx    CDEF", "0,2"},
+		{"SD", grid + margins + "\x1b[2T", "01    6789|mn    stuv|MN2345STUV|wxopqrCDEF", "0,2"},
+		{"IL", grid + margins + "\x1b[2;4H\x1b[L", "0123456789|mn    stuv|MNopqrSTUV|wxOPQRCDEF", "1,2"},
+		{"DL", grid + margins + "\x1b[2;4H\x1b[M", "0123456789|mnOPQRstuv|MNyzABSTUV|wx    CDEF", "1,2"},
+		{"IL and DL outside of the margins", grid + margins + "\x1b[2;9H\x1b[L\x1b[M", rows4(-1, ""), "1,8"},
+		{"ICH", grid + margins + "\x1b[4G\x1b[@", rows4(0, "012 346789"), "0,3"},
+		{"DCH", grid + margins + "\x1b[4G\x1b[P", rows4(0, "01245 6789"), "0,3"},
+		{"ICH and DCH outside of the margins", grid + margins + "\x1b[8G\x1b[@\x1b[P", rows4(-1, ""), "0,7"},
+		{"IRM", grid + margins + "\x1b[4G\x1b[4hx", rows4(0, "012x346789"), "0,4"},
+		{"DECIC, DECDC", grid + margins + "\x1b[4G\x1b['}\x1b[2'~", "0124  6789|mnoq  stuv|MNOQ  STUV|wxyA  CDEF", "0,3"},
+		{"DECFI", grid + margins + "\x1b[2;3r\x1b[2;6H\x1b9", "0123456789|mnpqr stuv|MNPQR STUV|wxyzABCDEF", "1,5"},
+		{"DECBI", grid + margins + "\x1b[2;3r\x1b[2;3H\x1b6", "0123456789|mn opqstuv|MN OPQSTUV|wxyzABCDEF", "1,2"},
+		{"DECFI and DECBI move", "\x1b9\x1b9\x1b6x", " x|||", "0,2"},
+		{"DECOM counts from the margins", margins + "\x1b[2;3r\x1b[?6h\x1b[2;2Hx\x1b[9;9Hy\x1b[3Gz\x1b[1dv", "|     v|   xzy|", "1,5"},
+		{"half of a wide character at a margin", "1漢字漢字\r" + margins + "\x1b[2P", "1      字|||", "0,2"},
+		{"DECSLRM of one column does nothing", "\x1b[?69hab\x1b[3;3sc", "abc|||", "0,3"},
+		{"DECLRMM off", margins + "\x1b[?69labcdefghijk", "  abcdefgh|ijk||", "1,3"},
+		{"DECSTR resets the margins", margins + "\x1b[!pabcdefghijk", "  abcdefgh|ijk||", "1,3"},
+		{"CSI s without DECLRMM saves the cursor", "ab\x1b[scd\x1b[ux", "abxd|||", "0,3"},
+		{"DECFRA", "\x1b[43;2;3;3;5$x", "|  +++|  +++|", "0,0"},
+		{"DECFRA of a control does nothing", "\x1b[7;2;3;3;5$x", "|||", "0,0"},
+		{"DECERA", grid + "\x1b[2;3;3;5$z", "0123456789|mn   rstuv|MN   RSTUV|wxyzABCDEF", "3,9+"},
+		{"DECERA of all", grid + "\x1b[$z", "|||", "3,9+"},
+		{"DECSERA", "a\x1b[1\"qb\x1b[2\"qc\x1b[1;1;1;3${", " b|||", "0,3"},
+		{"DECCRA", grid + "\x1b[1;1;2;3;1;3;8$v", "0123456789|mnopqrstuv|MNOPQRS012|wxyzABCmno", "3,9+"},
+		{"DECCRA over itself", grid + "\x1b[1;1;3;9;1;2;2$v", "0123456789|m012345678|Mmnopqrstu|wMNOPQRSTU", "3,9+"},
+		{"DECCRA beyond the edge", grid + "\x1b[1;1;2;3;1;4;9$v", rows4(3, "wxyzABCD01"), "3,9+"},
+		{"DECCRA with DECOM", grid + "\x1b[2;3r\x1b[?6h\x1b[1;1;1;2;1;2;5$v", rows4(2, "MNOPmnSTUV"), "1,0"},
+		{"a rectangle through wide characters", "漢字漢字\x1b[1;2;1;3$z", "    漢字|||", "0,8"},
 	} {
 		s := New(4, 10, 10)
 		s.Write([]byte(tt.out))
@@ -295,8 +356,9 @@ func TestCutInHistory(t *testing.T) {
 
 // Restore of any state makes an equal state. (TestRestoreOfGeneratedOutput asks xterm.js.)
 func TestRestore(t *testing.T) {
-	for seed := range 300 {
+	for seed := range 900 {
 		g := newGenerator(seed, 4)
+		g.margins = seed%3 > 0
 		out, _ := g.output(40)
 		cut := g.IntN(len(out) + 1)
 		a, b := New(g.rows, g.cols, 20), New(g.rows, g.cols, 20)
@@ -306,6 +368,7 @@ func TestRestore(t *testing.T) {
 		for _, more := range [][]byte{nil, out[cut:]} {
 			a.Write(more)
 			b.Write(more)
+			check(t, a)
 			if d := difference(settledOurs(b), settledOurs(a)); d != "" {
 				t.Fatalf("seed %d (%d×%d): %s\nafter %q\nrestored by %q\nand then %q", seed, g.rows, g.cols, d, out[:cut], restore, more)
 			}
@@ -428,6 +491,7 @@ func TestRepeatMovesExtras(t *testing.T) {
 func FuzzScreen(f *testing.F) {
 	for seed := range 20 {
 		g := newGenerator(seed, 5)
+		g.margins = true
 		out, _ := g.output(30)
 		f.Add(out, uint8(g.rows), uint8(g.cols))
 	}
@@ -469,6 +533,9 @@ func check(t *testing.T, s *Screen) {
 		for x := range l.cells {
 			if c := &l.cells[x]; c.width() == 2 && !l.cut(x) && l.cells[x+1].width() != 0 {
 				t.Fatalf("a wide character without its second half at %d", x)
+			}
+			if l.cells[x].width() == 0 && (x == 0 || l.cells[x-1].width() != 2) {
+				t.Fatalf("half of a wide character at %d", x)
 			}
 		}
 	}

@@ -46,9 +46,10 @@ type modes struct {
 	origin, noAutowrap, insert, newLine     bool
 	reverseWrap, reverseVideo, synchronized bool
 	cursorHidden                            bool
-	mouse                                   int // 0, 9, 1000, 1002 or 1003
-	encoding                                int // 0, 1005, 1006, 1015 or 1016
-	modifyOtherKeys                         int // CSI > 4 ; n m
+	mouse                                   int  // 0, 9, 1000, 1002 or 1003
+	encoding                                int  // 0, 1005, 1006, 1015 or 1016
+	modifyOtherKeys                         int  // CSI > 4 ; n m
+	leftRight                               bool // DECLRMM
 }
 
 func (t *terminal) init(rows, cols, scrollback int) {
@@ -81,7 +82,7 @@ func (t *terminal) row() *line { return &t.buf.lines[t.buf.y] }
 // printASCII prints narrow characters.
 func (t *terminal) printASCII(b []byte) {
 	set := t.charsets.g[t.charsets.level]
-	if set != 'B' || t.modes.insert || t.modes.noAutowrap {
+	if set != 'B' || t.modes.insert || t.modes.noAutowrap || t.modes.leftRight {
 		for _, c := range b {
 			t.print(rune(c))
 		}
@@ -123,21 +124,26 @@ func (t *terminal) print(r rune) {
 	}
 	b := t.buf
 	blank := t.pen.blank()
-	t.row().part(b.x, blank)
-	if b.x+w > t.cols {
+	edge := t.edge()
+	t.row().part(b.after(), blank)
+	if b.x+w > edge || b.full {
 		switch {
 		case !t.modes.noAutowrap:
 			l := t.row()
-			for x := b.x; x < t.cols; x++ {
+			l.split(edge)
+			for x := b.x; x < edge && !b.full; x++ {
 				l.cells[x] = blank
 			}
 			t.wrap()
+			t.row().part(b.x, blank)
+			edge = t.edge()
 		case w == 2:
-			b.x = t.cols - 1
+			b.x = edge - 1
 			t.last = lastPrint{} // dropped
 			return
 		default:
-			b.x = t.cols - 1
+			b.x = edge - 1
+			t.row().part(b.x, blank)
 		}
 	}
 	l := t.row()
@@ -145,7 +151,7 @@ func (t *terminal) print(r rune) {
 		if l.cells[b.x].width() == 0 {
 			l.cells[b.x] = blank
 		}
-		l.insert(b.x, w, blank)
+		t.part(edge).insert(b.x, w, blank)
 	}
 	c := t.pen
 	c.char = uint32(r) | uint32(w)<<widthShift
@@ -159,16 +165,19 @@ func (t *terminal) print(r rune) {
 	if b.x < t.cols && l.cells[b.x].width() == 0 {
 		l.cells[b.x] = blank
 	}
+	if b.full = b.x == edge && edge < t.cols; b.full {
+		b.x--
+	}
 	t.last = lastPrint{w, raw}
 }
 
 // combine adds a character without width to the last character.
 func (t *terminal) combine(r rune) {
 	b := t.buf
-	if t.last.width == 0 || b.x == 0 {
+	if t.last.width == 0 || b.after() == 0 {
 		return
 	}
-	x := b.x - 1
+	x := b.after() - 1
 	l := t.row()
 	if l.cells[x].width() == 0 {
 		x--
@@ -191,18 +200,24 @@ func (t *terminal) combine(r rune) {
 // wrap goes to the beginning of the next row, as a continuation of the present row.
 func (t *terminal) wrap() {
 	b := t.buf
-	b.x = 0
 	if b.y == b.bottom {
 		t.scroll(true)
 	} else {
 		b.y = min(b.y+1, t.rows-1)
-		b.lines[b.y].wrapped = true
+		b.lines[b.y].wrapped = !t.modes.leftRight
 	}
+	b.x, b.full = b.left, false
 }
 
 // scroll moves the region up by a line. A line that leaves the top of the main screen becomes history.
 func (t *terminal) scroll(wrapped bool) {
 	b := t.buf
+	if b.narrow() {
+		if b.inside() {
+			t.scrollRegion(b.top, 1, t.eraser())
+		}
+		return
+	}
 	if b == &t.main && b.top == 0 {
 		t.history.push(&b.lines[0])
 	}
@@ -234,18 +249,15 @@ var drawing = [...]rune{'◆', '▒', '␉', '␌', '␍', '␊', '°', '±', '�
 // control obeys a control of C0 or C1.
 func (t *terminal) control(c rune) {
 	t.last = lastPrint{}
-	b := t.buf
 	switch c {
 	case '\n', '\v', '\f':
 		t.lineFeed()
 	case '\r':
-		b.x = 0
+		t.carriage()
 	case '\b':
 		t.backspace()
 	case '\t':
-		if b.x < t.cols {
-			b.x = b.nextTab(b.x, t.cols)
-		}
+		t.tab(1)
 	case 0x0e:
 		t.charsets.level = 1
 	case 0x0f:
@@ -253,8 +265,8 @@ func (t *terminal) control(c rune) {
 	case 0x84:
 		t.index()
 	case 0x85:
-		b.x = 0
 		t.index()
+		t.carriage()
 	case 0x88:
 		t.setTab()
 	case 0x8d:
@@ -270,8 +282,9 @@ func (t *terminal) setTab() {
 
 func (t *terminal) lineFeed() {
 	b := t.buf
+	b.full = false
 	if t.modes.newLine {
-		b.x = 0
+		t.carriage()
 	}
 	switch {
 	case b.y == b.bottom:
@@ -298,7 +311,9 @@ func (t *terminal) reverseIndex() {
 	t.restrict(t.cols - 1)
 	b := t.buf
 	if b.y == b.top {
-		t.scrollRegion(b.top, -1, t.eraser())
+		if b.inside() {
+			t.scrollRegion(b.top, -1, t.eraser())
+		}
 	} else {
 		b.y--
 		t.restrict(t.cols - 1)
@@ -308,8 +323,7 @@ func (t *terminal) reverseIndex() {
 func (t *terminal) backspace() {
 	b := t.buf
 	if !t.modes.reverseWrap {
-		t.restrict(t.cols - 1)
-		b.x = max(b.x-1, 0)
+		t.back(1)
 		return
 	}
 	t.restrict(t.cols)
@@ -338,8 +352,11 @@ const (
 // restrict keeps the cursor on the screen, and with DECOM in the region.
 func (t *terminal) restrict(maxX int) {
 	b := t.buf
-	b.x = min(max(b.x, 0), maxX)
+	b.x, b.full = min(max(b.x, 0), maxX), false
 	if t.modes.origin {
+		if t.modes.leftRight {
+			b.x = min(max(b.x, b.left), b.right)
+		}
 		b.y = min(max(b.y, b.top), b.bottom)
 	} else {
 		b.y = min(max(b.y, 0), t.rows-1)
@@ -350,6 +367,7 @@ func (t *terminal) restrict(maxX int) {
 func (t *terminal) place(x, y int) {
 	t.buf.x, t.buf.y = x, y
 	if t.modes.origin {
+		t.buf.x += t.buf.left
 		t.buf.y += t.buf.top
 	}
 	t.restrict(t.cols - 1)
@@ -425,8 +443,8 @@ func (t *terminal) plainEscape(final byte) {
 	case 'D':
 		t.index()
 	case 'E':
-		t.buf.x = 0
 		t.index()
+		t.carriage()
 	case 'H':
 		t.setTab()
 	case 'M':
@@ -437,6 +455,10 @@ func (t *terminal) plainEscape(final byte) {
 		t.modes.applicationKeypad = false
 	case 'c':
 		t.reset()
+	case '6':
+		t.backIndex()
+	case '9':
+		t.forwardIndex()
 	case 'n', '}':
 		t.charsets.level = 2
 	case 'o', '|':
@@ -450,6 +472,7 @@ func (t *terminal) plainEscape(final byte) {
 func (t *terminal) align() {
 	c := t.pen
 	c.char, c.ext = 'E'|narrow, 0
+	t.buf.left, t.buf.right = 0, t.cols-1
 	t.place(0, 0)
 	for y := range t.rows {
 		t.buf.lines[y].fill(c, false)
@@ -499,13 +522,15 @@ func (t *terminal) csi(prefix byte, collect uint32, final byte, p *params) {
 			t.pen.bg &^= attrProtected
 		}
 	case collect == ' ' && final == '@':
-		t.columns(0, p.or1(0), true)
+		t.columns(t.buf.left, p.or1(0), true)
 	case collect == ' ' && final == 'A':
-		t.columns(0, p.or1(0), false)
-	case collect == '\'' && final == '}':
+		t.columns(t.buf.left, p.or1(0), false)
+	case collect == '\'' && final == '}' && t.buf.inside():
 		t.columns(t.buf.x, p.or1(0), false)
-	case collect == '\'' && final == '~':
+	case collect == '\'' && final == '~' && t.buf.inside():
 		t.columns(t.buf.x, p.or1(0), true)
+	case collect == '$':
+		t.rectangle(final, p)
 	}
 }
 
@@ -543,37 +568,40 @@ func (t *terminal) plainCSI(final byte, p *params) {
 	switch final {
 	case '@':
 		t.restrict(t.cols - 1)
-		t.row().insert(b.x, p.or1(0), t.eraser())
+		if b.inside() {
+			t.part(t.edge()).insert(b.x, p.or1(0), t.eraser())
+		}
 	case 'A':
 		t.up(p.or1(0))
 	case 'B':
 		t.down(p.or1(0))
-	case 'C', 'a':
+	case 'C':
+		t.restrict(t.cols - 1)
+		t.move(min(p.or1(0), t.edge()-1-b.x), 0)
+	case 'a':
 		t.move(p.or1(0), 0)
 	case 'D':
-		t.move(-p.or1(0), 0)
+		t.back(p.or1(0))
 	case 'E':
 		t.down(p.or1(0))
-		b.x = 0
+		t.carriage()
 	case 'F':
 		t.up(p.or1(0))
-		b.x = 0
+		t.carriage()
 	case 'G', '`':
-		b.x = p.or1(0) - 1
+		b.x = p.or1(0) - 1 + t.originLeft()
 		t.restrict(t.cols - 1)
 	case 'H', 'f':
 		t.place(p.or1(1)-1, p.or1(0)-1)
 	case 'I':
-		for n := min(p.or1(0), t.cols); n > 0 && b.x < t.cols; n-- {
-			b.x = b.nextTab(b.x, t.cols)
-		}
+		t.tab(min(p.or1(0), t.cols))
 	case 'J':
 		t.eraseDisplay(p.at(0), false)
 	case 'K':
 		t.eraseLine(p.at(0), false)
 	case 'L', 'M':
 		t.restrict(t.cols - 1)
-		if b.y < b.top || b.y > b.bottom {
+		if b.y < b.top || b.y > b.bottom || !b.inside() {
 			return
 		}
 		n := p.or1(0)
@@ -581,10 +609,12 @@ func (t *terminal) plainCSI(final byte, p *params) {
 			n = -n
 		}
 		t.scrollRegion(b.y, n, t.eraser())
-		b.x = 0
+		b.x = b.left
 	case 'P':
 		t.restrict(t.cols - 1)
-		t.row().remove(b.x, p.or1(0), t.eraser())
+		if b.inside() {
+			t.part(t.edge()).remove(b.x, p.or1(0), t.eraser())
+		}
 	case 'S':
 		t.scrollRegion(b.top, p.or1(0), t.eraser())
 	case 'T':
@@ -601,7 +631,7 @@ func (t *terminal) plainCSI(final byte, p *params) {
 	case 'b':
 		t.repeat(p.or1(0))
 	case 'd':
-		t.place(min(b.x, t.cols-1), p.or1(0)-1)
+		t.place(min(b.x, t.cols-1)-t.originLeft(), p.or1(0)-1)
 	case 'e':
 		t.move(0, p.or1(0))
 	case 'g':
@@ -634,7 +664,11 @@ func (t *terminal) plainCSI(final byte, p *params) {
 			t.place(0, 0)
 		}
 	case 's':
-		t.save()
+		if t.modes.leftRight {
+			t.setMargins(p)
+		} else {
+			t.save()
+		}
 	case 'u':
 		t.restoreCursor()
 	case 't':
@@ -647,6 +681,10 @@ func (t *terminal) scrollRegion(y, n int, fill cell) {
 	b := t.buf
 	height := b.bottom - y + 1
 	n = min(max(n, -height), height)
+	if b.narrow() {
+		b.shift(y, n, fill)
+		return
+	}
 	b.rotate(y, b.bottom, n)
 	from, end := b.bottom+1-n, b.bottom+1
 	if n < 0 {
@@ -666,7 +704,8 @@ func (t *terminal) columns(x, n int, remove bool) {
 	}
 	x %= t.cols
 	for i := b.top; i <= b.bottom; i++ {
-		if l := &b.lines[i]; remove {
+		b.lines[i].split(b.right + 1)
+		if l := (line{cells: b.lines[i].cells[:b.right+1]}); remove {
 			l.remove(x, n, t.eraser())
 		} else {
 			l.insert(x, n, t.eraser())
@@ -727,7 +766,7 @@ func (t *terminal) eraseLine(what int, protect bool) {
 
 // repeat is REP. A program may not make a server work for hours with a few bytes.
 func (t *terminal) repeat(n int) {
-	x := t.buf.x - t.last.width
+	x := t.buf.after() - t.last.width
 	if t.last.width == 0 || x < 0 {
 		return
 	}
@@ -755,6 +794,7 @@ func (t *terminal) softReset() {
 		newLine: m.newLine, // as xterm.js
 	}
 	b.top, b.bottom = 0, t.rows-1
+	b.left, b.right, b.full = 0, t.cols-1, false
 	t.pen, t.charsets, t.link = cell{char: narrow}, newCharsets(), ""
 	b.saved = unsaved
 	t.cursor = 0
@@ -784,6 +824,9 @@ func (t *terminal) privateMode(n int, on bool) {
 		m.reverseWrap = on
 	case 66:
 		m.applicationKeypad = on
+	case 69:
+		m.leftRight = on
+		t.buf.left, t.buf.right, t.buf.full = 0, t.cols-1, false
 	case 9, 1000, 1002, 1003:
 		m.mouse = 0
 		if on {
@@ -827,6 +870,7 @@ func (t *terminal) alternate() {
 	}
 	t.alt.reset(t.rows, t.cols, t.eraser())
 	t.alt.x, t.alt.y = t.main.x, t.main.y
+	t.alt.left, t.alt.right = t.main.left, t.main.right // as in xterm; the region is that of the alternate screen, as in xterm.js
 	t.buf = &t.alt
 }
 
@@ -835,6 +879,7 @@ func (t *terminal) normal() {
 		return
 	}
 	t.main.x, t.main.y = t.alt.x, t.alt.y
+	t.main.left, t.main.right, t.main.full = t.alt.left, t.alt.right, false
 	t.alt = buffer{saved: t.alt.saved} // gives the memory back
 	t.buf = &t.main
 }

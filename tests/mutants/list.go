@@ -1248,6 +1248,10 @@ var mutants = []mutant{
 `, new: ``, breaks: "the last screen stays for whoever watched a picture of it", run: "^TestWatchedScreenStays$"},
 	{file: "internal/screen/palette.go", old: `v = (v*255 + most/2) / most`, new: `v = v * 255 / (most + 1)`, breaks: "rgb: has parts of the greatest value", run: "^TestColors$"},
 	{file: "internal/screen/history.go", old: `case runeWidth(r) == 2:`, new: `case false:`, breaks: "a wide character that is cut stays wide in the history", run: "^TestCutInHistory$"},
+	{file: "internal/screen/margins.go", old: `return !b.narrow() || b.x >= b.left && b.x <= b.right`, new: `return true`, breaks: "nothing scrolls if the cursor is outside of the margins", run: "^TestSequences$"},
+	{file: "internal/screen/margins.go", old: `if from := i + n; from >= y && from <= b.bottom {`, new: `if from := i + n; from > y && from <= b.bottom {`, breaks: "a region scrolls between its margins", run: "^TestSequences$"},
+	{file: "internal/screen/margins.go", old: `l.split(to.left)`, new: ``, breaks: "a copy leaves no half of a wide character beside itself", run: "^TestRestore$"},
+	{file: "internal/screen/restore.go", old: `if m.leftRight {`, new: `if false {`, breaks: "a restored terminal has the margins", run: "^TestRestore$"},
 	{file: "internal/screen/palette.go", old: `maps.DeleteFunc(t.colors, func(i int, _ uint32) bool { return i < colorForeground })`, new: `clear(t.colors)`, breaks: "OSC 104 resets the palette alone", run: "^TestColors$"},
 	{file: "internal/screen/restore.go", old: `	r.colors()
 `, new: ``, breaks: "a restored terminal has the colours that the program has redefined", run: "^TestColors$"},
