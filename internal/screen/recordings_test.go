@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,25 +27,54 @@ func allRecordings(t testing.TB) []recording {
 	}
 	var all []recording
 	for _, name := range names {
-		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		z, err := gzip.NewReader(f)
-		if err != nil {
-			t.Fatal(name, err)
-		}
 		r := recording{name: strings.TrimSuffix(filepath.Base(name), ".gz")}
 		if _, err := fmt.Sscanf(r.name[strings.LastIndexByte(r.name, '-')+1:], "%dx%d", &r.rows, &r.cols); err != nil {
 			t.Fatal(name, err)
 		}
-		if r.out, err = io.ReadAll(z); err != nil {
-			t.Fatal(name, err)
-		}
-		f.Close()
+		r.out = unzipped(t, name)
 		all = append(all, r)
 	}
 	return all
+}
+
+func unzipped(t testing.TB, name string) []byte {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(name, err)
+	}
+	out, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(name, err)
+	}
+	return out
+}
+
+// tmux in a terminal that answers as xterm does, with shells side by side: seq 50 on the left, then seq 200 230 on the right. tmux scrolls
+// them between margins. The text is that of tmux capture-pane.
+func TestMarginsOfTmux(t *testing.T) {
+	out := unzipped(t, "testdata/tmux-margins.gz")
+	var want []string
+	for i := range 23 {
+		want = append(want, fmt.Sprintf("%-40d│%d", 28+i, 208+i))
+	}
+	want = append(want, fmt.Sprintf("%-40s│#", "#"))
+	for cut := 0; cut <= len(out); cut += 61 {
+		s, restored := New(24, 80, 0), New(24, 80, 0)
+		s.Write(out[:cut])
+		restored.Write(s.Snapshot(Options{Restore: true}).Restore)
+		for _, s := range []*Screen{s, restored} {
+			s.Write(out[cut:])
+			if got := s.Text(); !slices.Equal(got, want) {
+				t.Fatalf("cut %d:\n%s\nwant\n%s", cut, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		}
+	}
 }
 
 const recordedScrollback = 1000

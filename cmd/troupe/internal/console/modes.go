@@ -12,7 +12,10 @@ const maxSequence = 4 << 10
 
 // modes are what a program has set in the terminal and what the shell does not expect. The numbers are those
 // of DEC private modes (xterm, ctlseqs).
-var modes = []string{"1", "9", "1000", "1002", "1003", "1004", "1005", "1006", "1015", "2004", "47", "1047", "1049"}
+var modes = []string{"1", "9", "69", "1000", "1002", "1003", "1004", "1005", "1006", "1015", "2004", "47", "1047", "1049"}
+
+// colours are the numbers of OSC with which a program redefines colours, and takes that back. A member of set begins with "]".
+var colours = map[string]string{"4": "104", "10": "110", "11": "111", "12": "112"}
 
 // alternate are the modes with another screen.
 var alternate = []string{"47", "1047", "1049"}
@@ -27,7 +30,7 @@ const (
 // A scanner reads the output of a program on its way to the terminal. It keeps control sequences whole, so that
 // the console can write between two of them, and records what they set.
 type scanner struct {
-	set  []string // the modes that are set, in order: members of modes, keypad, hidden, keyCSI
+	set  []string // the modes that are set, in order: members of modes and colours, keypad, hidden, keyCSI
 	keys string   // the sequence that set keyCSI
 
 	part  []byte // an unfinished sequence or character
@@ -134,6 +137,9 @@ func (s *scanner) note() (question bool) {
 		return true
 	case strings.HasPrefix(p, "\x1b]"), strings.HasPrefix(p, "\x1bP"):
 		body := strings.TrimRight(p[2:], "\x07\\\x1b")
+		if n, _, _ := strings.Cut(body, ";"); p[1] == ']' && colours[n] != "" && !strings.HasSuffix(body, ";?") {
+			s.mode("]"+n, true)
+		}
 		return p[1] == ']' && strings.HasSuffix(body, ";?") || p[1] == 'P' && (strings.HasPrefix(body, "+q") || strings.HasPrefix(body, "$q"))
 	case strings.HasPrefix(p, "\x1b["):
 		return s.csi(p[2:len(p)-1], p[len(p)-1])
@@ -201,6 +207,9 @@ func (s *scanner) sequence(m string, on bool) string {
 			return set
 		}
 		return unset
+	}
+	if n, ok := strings.CutPrefix(m, "]"); ok {
+		return choose("", "\x1b]"+colours[n]+"\x1b\\") // the colours are not known any more
 	}
 	switch m {
 	case keypad:
