@@ -1242,6 +1242,7 @@ var mutants = []mutant{
 	{file: "internal/screen/restore.go", old: `again := t.last.width > 0 && `, new: `again := false && `, breaks: "a combining character joins the last one of a restored terminal", run: "^TestRestoreInTheMiddle$"},
 	{file: "internal/screen/restore.go", old: `		r.state(&t.main)
 `, new: ``, breaks: "a restored main screen below the alternate one has its saved cursor", run: "^TestRestore$"},
+	{file: "cmd/troupe/internal/console/modes.go", old: `s.mode("]"+n, true)`, new: `s.mode("]"+n, false)`, breaks: "colours of a program do not stay in the terminal", run: "^TestScannerModes$"},
 	{file: "cmd/troupe/window.go", old: `return min(cursor-size/2, n-size)`, new: `return n - size`, breaks: "a smaller terminal shows the part around the cursor", run: "^TestPicture$"},
 	{file: "cmd/troupe/window.go", old: `case x < 0 && x+w > 0, x < width && x+w > width:`, new: `case false:`, breaks: "half of a wide character at an edge is a blank", run: "^TestPicture$"},
 	{file: "cmd/troupe/window.go", old: `	w.emulate(func(s *emulator.Screen) { s.Write(b) })
