@@ -49,7 +49,7 @@ func BenchmarkWrite(b *testing.B) {
 func BenchmarkHostile(b *testing.B) {
 	for name, seq := range map[string]string{
 		"DECALN": "\x1b#8", "ED": "x\x1b[2J", "SD": "\x1b[T", "SL": "\x1b[ @", "REP": "x\x1b[9999b", "DECIC": "\x1b['}", "links": "\x1b]8;;a\x07x\x1b]8;;b\x07x", "resets": "\x1bc",
-		"combining": "\u0301", "alternate": "\x1b[?47h\x1b[?47l",
+		"combining": "\u0301", "DECCRA": "\x1b[;;;;;2;2$v", "margins": "\x1b[?69h\x1b[2s\x1b[T", "alternate": "\x1b[?47h\x1b[?47l",
 	} {
 		b.Run(name, func(b *testing.B) {
 			s := New(50, 160, 1000)
