@@ -618,7 +618,8 @@ type ProcessInfo struct {
 	Argv        []string `json:"argv"`                  // cut after 4 KiB
 	Cwd         string   `json:"cwd"`                   // file URI
 	TTY         bool     `json:"tty"`
-	User        *RunUser `json:"user,omitempty"` // of the run, or else of the last run; nil: the user of the server
+	StdinOpen   bool     `json:"stdinOpen,omitempty"` // the program has a stdin that nobody has closed
+	User        *RunUser `json:"user,omitempty"`      // of the run, or else of the last run; nil: the user of the server
 	// Sandbox says in a word how the run, or else the last run, is confined: read-only, workspace-write, custom (some files
 	// are hidden, or more is writable), seccomp (files are as outside) or disabled; with ",net" behind if it may use the
 	// network. Empty: not at all.

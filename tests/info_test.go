@@ -56,6 +56,13 @@ func TestInfo(t *testing.T) {
 	if info := c.awaitWait("unready", "ready"); info["waitsFor"].([]any)[0].(obj)["reason"] != "file file:///no/such/file" {
 		t.Errorf("unready: %s", jsonText(info["waitsFor"]))
 	}
+	c.start("closed", obj{"argv": sh("sleep 1000"), "pipeStdin": true})
+	c.call("process/closeStdin", obj{"processId": "closed"})
+	for id, want := range map[string]any{"silent": true, "unready": nil, "closed": nil} {
+		if _, info := c.waitsFor(id); info["stdinOpen"] != want {
+			t.Errorf("stdinOpen of %s is %v, want %v", id, info["stdinOpen"], want)
+		}
+	}
 	c.start("daemon", obj{"argv": sh("sleep 1000 & exit 0")})
 	c.awaitWait("daemon", "descendants")
 	slow := obj{"policy": "permanent", "backoff": obj{"initialMs": 3_000_000}}

@@ -33,6 +33,7 @@ func (p *process) describe() protocol.ProcessInfo {
 		Retained:    retained,
 		Unacked:     unacked,
 		Containment: string(p.run.containment),
+		StdinOpen:   p.stdin.Open(p.stdinState()),
 
 		EndsWithServer: p.env.Estate != nil && p.kept.chain == nil,
 	}

@@ -178,8 +178,13 @@ func printInfo(out show.Out, e *psEntry) {
 	if p.FirstSeq < p.NextSeq {
 		line("events", "%d to %d are held", p.FirstSeq, p.NextSeq-1)
 	}
-	if p.PendingWrites > 0 {
+	switch {
+	case p.PendingWrites > 0:
 		line("stdin", "%d writes wait, because the program does not read", p.PendingWrites)
+	case p.StdinOpen:
+		line("stdin", "open")
+	case p.Status == nil:
+		line("stdin", "none, or closed: the program reads the end of input")
 	}
 	if p.ProbeError != "" {
 		line("probe", "%s", p.ProbeError)

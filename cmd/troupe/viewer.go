@@ -79,7 +79,7 @@ type viewer struct {
 	raw     atomic.Bool // the program has a terminal, and so has this command
 	follows atomic.Bool // this command sets the size of the program's terminal
 	size    *sizer
-	window  *window // nil: the program's terminal has the size of this one
+	window  *window // nil: the size of the program's terminal follows this one
 	state   atomic.Int32
 	cmd     atomic.Pointer[client.Cmd]    // nil before running
 	client  atomic.Pointer[client.Client] // nil while dialing

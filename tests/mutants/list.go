@@ -861,6 +861,7 @@ var mutants = []mutant{
 	{file: "actors/child/jail_linux.go", old: `plan.Complete = h.completeSandbox`, new: ``, breaks: "level: a server that demands complete sandboxes starts no other", in: "tests", run: "^TestSandboxRefused$/^root$/^covered"},
 	{file: "actors/troupe.go", old: `CompleteSandbox: e.CompleteSandbox,`, new: ``, breaks: "level: --require-sandbox=complete reaches the host", in: "tests", run: "^TestSandboxRefused$/^root$/^covered"},
 	{file: "actors/internal/env/env.go", old: `Level: state.Level, `, new: ``, breaks: "level: server/info has the level", in: "tests", run: "^TestSandboxAvailable$"},
+	{file: "actors/process/stdin/stdin.go", old: `!s.Over && s.Piped && !q.ended`, new: `!s.Over && s.Piped`, breaks: "process/info tells of a closed stdin", in: "tests", run: "^TestInfo$"},
 	{file: "actors/process/info.go", old: `info.Sandbox, info.SandboxLevel =`, new: `info.Sandbox, _ =`, breaks: "level: process/info has the level", in: "tests", run: "^TestSandboxAvailable$"},
 	{file: "cmd/troupe/info.go", old: `if p.SandboxLevel == protocol.SandboxOldProc {`, new: `if false {`, breaks: "level: troupe info tells of the old /proc", run: "^TestInfoTellsLevel$"},
 	{file: "cmd/troupe/internal/doctor/doctor.go", old: `"available, %s, but %s", f.SandboxLevel`, new: `"available, %s, but %s", "complete"`, breaks: "level: troupe doctor has the level", run: "^TestCheck$"},

@@ -93,6 +93,9 @@ func (q *Queue[T]) Add(r Request[T]) { q.waiting = append(q.waiting, r) }
 // Len returns how many requests wait.
 func (q *Queue[T]) Len() int { return len(q.waiting) }
 
+// Open reports whether the program may get more. Between two runs Open tells of the last one.
+func (q *Queue[T]) Open(s State) bool { return !s.Over && s.Piped && !q.ended }
+
 // Drop forgets the requests for which gone returns true. The client sends unanswered requests
 // again.
 func (q *Queue[T]) Drop(gone func(T) bool) {
@@ -114,7 +117,7 @@ func (q *Queue[T]) Next(s State) Step[T] {
 	r := &q.waiting[0]
 	memory, _ := q.memory(r)
 	taken, _ := memory.Get(r.ID)
-	open := !s.Over && s.Piped && !q.ended
+	open := q.Open(s)
 	switch step := (Step[T]{For: r.For}); {
 	case r.Run != 0 && r.Run != s.Run:
 		step.Do = OtherRun

@@ -1389,6 +1389,8 @@ export interface ProcessInfo {
   /** file URI */
   cwd: string;
   tty: boolean;
+  /** the program has a stdin that nobody has closed */
+  stdinOpen?: boolean | undefined;
   /** of the run, or else of the last run; absent: the user of the server */
   user?: RunUser | undefined;
   /**
@@ -1450,6 +1452,8 @@ export interface ProcessInfoResult {
   /** file URI */
   cwd: string;
   tty: boolean;
+  /** the program has a stdin that nobody has closed */
+  stdinOpen?: boolean | undefined;
   /** of the run, or else of the last run; absent: the user of the server */
   user?: RunUser | undefined;
   /**

@@ -1994,6 +1994,9 @@ class ProcessInfo(_ProcessInfo, total=False):
     #: absent: not started, or gone; in a sandbox that restricts files, the pid of its jail
     pid: int
 
+    #: the program has a stdin that nobody has closed
+    stdinOpen: bool
+
     #: of the run, or else of the last run; absent: the user of the server
     user: RunUser
 
@@ -2091,6 +2094,9 @@ class ProcessInfoResult(_ProcessInfoResult, total=False):
 
     #: absent: not started, or gone; in a sandbox that restricts files, the pid of its jail
     pid: int
+
+    #: the program has a stdin that nobody has closed
+    stdinOpen: bool
 
     #: of the run, or else of the last run; absent: the user of the server
     user: RunUser
