@@ -92,8 +92,8 @@ func sums(dir string) (text string, err error) {
 	return text, nil
 }
 
-// notSources are directories below page with results of builds and tests.
-var notSources = []string{"node_modules", "build", "test-results"}
+// notSources are directories below page with results of builds, and with tests.
+var notSources = []string{"node_modules", "build", "tests"}
 
 // files calls do with each file below dir, in the order of their names. Hidden files and notSources are left out.
 func files(dir string, do func(name string, data []byte) error) error {

@@ -29,7 +29,6 @@ const mine = 10_000
 
 class Drawn {
   term: Terminal
-  search = new SearchAddon()
   size: { rows: number; cols: number } | undefined
   typedAt = 0
   resizing = 0 // the timer of a change of size
@@ -49,7 +48,6 @@ class Drawn {
       linkHandler: { activate: (_, uri) => link(uri), allowNonHttpProtocols: false },
     })
     const term = this.term
-    term.loadAddon(this.search)
     term.loadAddon(new UnicodeGraphemesAddon())
     term.loadAddon(new WebLinksAddon((_, uri) => link(uri)))
     term.open(box)
@@ -82,6 +80,8 @@ class Drawn {
   }
 }
 
+const sizeText = (s: { rows: number; cols: number }): string => `${s.cols} × ${s.rows}`
+
 const asks = (params: (number | number[])[]): boolean => [11, 13, 14, 15, 16, 18, 19, 20, 21].includes(Number(params[0]))
 
 export function TerminalView({ link, process, mayType }: { link: Link; process: Process; mayType: boolean }): JSX.Element {
@@ -91,6 +91,7 @@ export function TerminalView({ link, process, mayType }: { link: Link; process: 
   const frame = useRef<HTMLDivElement>(null)
   const drawn = useRef<Drawn>(undefined)
   const fits = useRef<() => void>(() => {})
+  const mine = useRef(new Set<string>()) // the sizes that this window has given to the program, and the size before
   const [size, setSize] = useState('')
   const [title, setTitle] = useState('')
   const [note, setNote] = useState('')
@@ -127,8 +128,12 @@ export function TerminalView({ link, process, mayType }: { link: Link; process: 
     const view = {
       screen: async (s: Screen) => {
         await d.draw(s)
-        setSize(`${s.cols} × ${s.rows}`)
-        fits.current()
+        setSize(sizeText(s))
+        // The last window to set the size has it: two that both fit the program to themselves would do it for ever.
+        if (mine.current.size && !mine.current.has(sizeText(s))) {
+          setOwn(false)
+          setNote('The size was changed elsewhere: this window no longer sets it.')
+        } else fits.current()
       },
       output: (data: Uint8Array) => d.write(data),
       caughtUp: () => checkSize(),
@@ -156,10 +161,14 @@ export function TerminalView({ link, process, mayType }: { link: Link; process: 
   }, [info.run, over])
 
   fits.current = () => fit(drawn.current, frame.current, own && mayType, async (rows, cols) => {
+    mine.current.add(size).add(sizeText({ rows, cols }))
     await link.call('process/resize', { processId: info.processId, size: { rows, cols } })
     setRound((n) => n + 1)
   })
-  useEffect(() => fits.current(), [own])
+  useEffect(() => {
+    mine.current.clear()
+    fits.current()
+  }, [own])
 
   const lost = !link.state.up && !link.state.over
   const copy = (): void => void navigator.clipboard?.writeText(drawn.current?.term.getSelection() ?? '')
@@ -180,11 +189,11 @@ export function TerminalView({ link, process, mayType }: { link: Link; process: 
         </label>
         {mayType && <small class="leave">Ctrl+Shift+X leaves the terminal</small>}
       </div>
-      {finding && <Find search={drawn.current!.search} close={() => (setFinding(false), drawn.current?.term.focus())} />}
       {lost && <p class="banner" role="status">Link lost for {age(Date.now() - link.state.lostAt)}: trying again.{mayType && ' What you type is kept, and sent then.'}{link.state.reason && ` (${harmless(link.state.reason)})`}</p>}
       {link.state.over && <p class="banner" role="alert">Disconnected: {harmless(link.state.reason)}</p>}
       {over && !link.state.over && <p class="banner" role="status">{harmless(over)}</p>}
       {note && <p class="banner" role="alert">{harmless(note)} <button type="button" onClick={() => setNote('')}>Close</button></p>}
+      <div class="over">{finding && <Find term={drawn.current!.term} close={() => (setFinding(false), drawn.current?.term.focus())} />}</div>
       <div class="frame" ref={frame}>
         <div class="xterm-box" ref={box} />
       </div>
@@ -214,6 +223,7 @@ function fit(d: Drawn | undefined, frame: HTMLElement | null, own: boolean, resi
   const term = d.term
   const cell = { w: screen.clientWidth / term.cols / term.options.fontSize!, h: screen.clientHeight / term.rows / term.options.fontSize! } // at a size of 1
   const room = { w: frame.clientWidth - 16, h: frame.clientHeight - 4 }
+  clearTimeout(d.resizing)
   if (!own) {
     const want = Math.min(room.w / (cell.w * term.cols), Math.max(room.h / (cell.h * term.rows), normal * 0.75))
     term.options.fontSize = Math.max(smallest, Math.min(normal, Math.floor(want * 2) / 2))
@@ -222,23 +232,25 @@ function fit(d: Drawn | undefined, frame: HTMLElement | null, own: boolean, resi
   term.options.fontSize = normal
   const cols = Math.max(20, Math.floor(room.w / (cell.w * normal)))
   const rows = Math.max(5, Math.floor(room.h / (cell.h * normal)))
-  clearTimeout(d.resizing)
   if (cols === d.size?.cols && rows === d.size.rows) return
   d.resizing = window.setTimeout(() => void resize(rows, cols).catch(() => {}), 150)
 }
 
-function Find({ search, close }: { search: SearchAddon; close: () => void }): JSX.Element {
+// Find lies above the terminal: beside it, Find would change the size of the program, which drops the selection.
+function Find({ term, close }: { term: Terminal; close: () => void }): JSX.Element {
+  const [search] = useState(() => new SearchAddon()) // one for each Find: after clearDecorations, the timer of a SearchAddon drops the selection
   const [text, setText] = useState('')
   const [found, setFound] = useState<boolean>()
   const options = { decorations: { matchBackground: '#806000', matchOverviewRuler: '#806000', activeMatchBackground: '#c08000', activeMatchColorOverviewRuler: '#c08000' } }
   const go = (back: boolean): void => setFound(text ? (back ? search.findPrevious(text, options) : search.findNext(text, options)) : undefined)
   const input = useRef<HTMLInputElement>(null)
   useLayoutEffect(() => {
+    term.loadAddon(search)
     input.current?.focus()
-    return () => search.clearDecorations()
+    return () => search.dispose()
   }, [])
   return (
-    <form class="bar" role="search" onSubmit={(e) => (e.preventDefault(), go(true))} onKeyDown={(e) => e.key === 'Escape' && close()}>
+    <form class="bar find" role="search" onSubmit={(e) => (e.preventDefault(), go(true))} onKeyDown={(e) => e.key === 'Escape' && close()}>
       <input type="search" aria-label="Search in the terminal" value={text} onInput={(e) => setText(e.currentTarget.value)} ref={input} />
       <button type="submit">Older</button>
       <button type="button" onClick={() => go(false)}>Newer</button>

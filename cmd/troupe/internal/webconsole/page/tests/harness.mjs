@@ -1,11 +1,11 @@
 // What the tests share: a server of troupe with its console, a proxy that cuts connections, a browser, and checks that each page passes.
 import { spawn, execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createRequire } from 'node:module'
-import { chromium } from 'playwright-core'
+import { chromium, firefox } from 'playwright-core'
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 export const token = 'a-token-of-the-tests-0123456789'
@@ -91,19 +91,21 @@ export class Cutter {
 
 // Page is a page of a browser, with all that it complained about.
 export async function openPage(browser, port, options = {}) {
-  const context = await browser.newContext({ viewport: options.viewport ?? { width: 1280, height: 800 }, colorScheme: options.colorScheme ?? 'dark', permissions: ['clipboard-read', 'clipboard-write'] })
+  const context = await browser.newContext({ viewport: options.viewport ?? { width: 1280, height: 800 }, colorScheme: options.colorScheme ?? 'dark', ...(inFirefox ? {} : { permissions: ['clipboard-read', 'clipboard-write'] }) })
   context.setDefaultTimeout(patience)
   const page = await context.newPage()
   page.complaints = []
-  page.expected = [/WebSocket is closed before the connection is established/] // patterns of complaints that the test causes; this one: a view was left while it connected
+  // Patterns of complaints that the test causes. These: a view was left while it connected.
+  page.expected = [/WebSocket is closed before the connection is established|ws:\S+ was interrupted while the page was loading|Firefox can’t establish a connection/]
   page.on('console', (m) => ['error', 'warning'].includes(m.type()) && page.complaints.push(`${m.type()}: ${m.text()} ${m.location().url}`))
   page.on('pageerror', (e) => page.complaints.push(`exception: ${e.message}`))
   page.on('request', (r) => !r.url().startsWith(`http://127.0.0.1:${port}/`) && !/^(ws:\/\/127\.0\.0\.1|blob:)/.test(r.url()) && page.complaints.push(`request to ${r.url()}`))
-  await page.addInitScript(() => {
+  await page.addInitScript((theme) => {
     if (location.protocol !== 'http:') return
     localStorage.setItem('troupe-test', '1')
+    if (theme) localStorage.theme ??= theme
     addEventListener('securitypolicyviolation', (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}:${e.lineNumber}`))
-  })
+  }, inFirefox && (options.colorScheme ?? 'dark')) // Firefox takes no colour scheme from Playwright
   page.base = `http://127.0.0.1:${port}/console/`
   if (options.login !== false) {
     await page.goto(page.base)
@@ -118,14 +120,33 @@ export function complaints(page) {
   return page.complaints.filter((c) => !page.expected.some((e) => e.test(c)))
 }
 
-// violations are what axe finds on a page.
+// violations are what axe finds on a page. In Firefox, where axe takes seconds for each page, they are not looked for: most is in the document.
 export async function violations(page) {
+  if (inFirefox) return []
   await page.evaluate(axe)
   const found = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }))
   return found.violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200)).join(' | ')}`)
 }
 
-export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'], timeout: patience })
+// inFirefox: the tests run in Firefox as Mozilla builds it, driven by WebDriver BiDi, or else in Chromium.
+export const inFirefox = process.env.BROWSER === 'firefox'
+
+// own is a directory for what the browser writes, beside its profile.
+const own = mkdtempSync(join(tmpdir(), 'console-browser-'))
+process.on('exit', () => rmSync(own, { recursive: true, force: true }))
+
+export function launch() {
+  const options = { timeout: patience, downloadsPath: join(own, 'downloads'), env: { ...process.env, HOME: own } }
+  if (!inFirefox) return chromium.launch({ ...options, executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'] })
+  return firefox.launch({ ...options, channel: 'moz-firefox', executablePath: process.env.FIREFOX ?? '/usr/bin/firefox-esr', firefoxUserPrefs: { 'dom.events.testing.asyncClipboard': true } })
+}
+
+// download returns the content of the file that a page downloads when act is done. Playwright loses this event of Firefox.
+export async function download(page, name, act) {
+  if (!inFirefox) return readFileSync(await (await Promise.all([page.waitForEvent('download'), act()]))[0].path())
+  await act()
+  return until(`the download ${name}`, () => readdirSync(join(own, 'downloads')).every((f) => !f.endsWith('.part')) && readFileSync(join(own, 'downloads', name)))
+}
 
 // screenText is the text of the terminal in sight, a line for each row.
 export const screenText = (page) => page.evaluate(() => {
