@@ -1284,6 +1284,7 @@ var mutants = []mutant{
 	{file: "cmd/troupe/internal/webconsole/login.go", old: `http.MaxBytesReader(w, r.Body, maxBody)`, new: `r.Body`, breaks: "a login is bounded", run: "^TestLoginRefused$"},
 	{file: "cmd/troupe/internal/webconsole/login.go", old: `	if asked.Remember {`, new: `	if true {`, breaks: "only a login that asks for it is remembered", run: "^TestRemember$"},
 	{file: "cmd/troupe/internal/webconsole/files.go", old: `tag = `, new: `_ = `, breaks: "both encodings of a file have tags of their own", run: "^TestFiles$"},
+	{file: "cmd/troupe/internal/webconsole/oidc.go", old: `html.EscapeString(refused.Text)`, new: `html.UnescapeString(refused.Text)`, breaks: "the words of a provider are no markup", run: "^TestRefusedInWords$"},
 	{file: "cmd/troupe/internal/webconsole/sso/sso.go", old: `subtle.ConstantTimeCompare([]byte(a.State), []byte(answer.Get("state"))) != 1`, new: `false`, breaks: "only the browser that began a login ends it", run: "^TestLoginRefused$"},
 	{file: "cmd/troupe/internal/webconsole/sso/sso.go", old: `if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(a.Nonce)) != 1 {`, new: `if false {`, breaks: "an ID token is worth nothing for another login", run: "^TestLoginRefused$"},
 	{file: "cmd/troupe/internal/webconsole/sso/sso.go", old: `if !allowed(p.o.Allow, all) {`, new: `if false {`, breaks: "only people whom the operator allows log in", run: "^TestLoginRefused$"},

@@ -2,6 +2,8 @@ package webconsole
 
 import (
 	"errors"
+	"fmt"
+	"html"
 	"net/http"
 	"strings"
 	"time"
@@ -16,6 +18,17 @@ const (
 	// oidcTime is how long a person may take at the provider.
 	oidcTime = 10 * time.Minute
 )
+
+// backPage tells a person why a login failed, and leads back to the console.
+const backPage = `<!doctype html>
+<html lang="en">
+<meta name="viewport" content="width=device-width">
+<link rel="icon" href="%[2]sicon.svg">
+<title>Not logged in</title>
+<main><h1>Not logged in</h1>
+<p>%[1]s</p>
+<p><a href="%[2]s">Back to the console</a></p></main>
+`
 
 // attemptCookie returns the cookie of a login that has begun. SameSite=Lax: the browser also sends this cookie when the provider leads the browser
 // back.
@@ -57,7 +70,9 @@ func (c *console) finishOIDC(w http.ResponseWriter, r *http.Request, from transp
 	}
 	if refused, ok := errors.AsType[*auth.Refusal](err); ok {
 		c.Refused(from.Remote, "OIDC: "+refused.Text)
-		http.Error(w, refused.Text, http.StatusUnauthorized)
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprintf(w, backPage, html.EscapeString(refused.Text), root)
 		return
 	}
 	c.wrong.right(from.Peer)

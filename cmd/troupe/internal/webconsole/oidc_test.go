@@ -96,3 +96,15 @@ func TestStrangersComeBack(t *testing.T) {
 		t.Errorf("the login of the visitor: %s", resp.Status)
 	}
 }
+
+// TestRefusedInWords: a person who comes back without a login reads why, and finds the way to the console. The page shows nothing of the provider as markup.
+func TestRefusedInWords(t *testing.T) {
+	o := newOIDCLab(t)
+	r := o.comesBack(t)
+	r.URL.RawQuery = "error=<script>&" + r.URL.RawQuery
+	resp := o.ask(t, r, fromBrowser)
+	text := bodyOf(t, resp)
+	if resp.StatusCode != 401 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") || !strings.Contains(text, "the provider refuses the login: &#34;&lt;script&gt;") || strings.Contains(text, "<script") || !strings.Contains(text, `<a href="/console/">`) {
+		t.Errorf("%s, %s: %s", resp.Status, resp.Header.Get("Content-Type"), text)
+	}
+}

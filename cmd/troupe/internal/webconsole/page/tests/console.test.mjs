@@ -1,10 +1,10 @@
 // The page in a real browser, against a real server: what people do, and what may go wrong. TROUPE is the binary to test.
 import assert from 'node:assert/strict'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, afterEach, before, test } from 'node:test'
 import headless from '@xterm/headless'
-import { Cutter, Server, complaints, download, inFirefox, launch, openPage, screenText, token, until, violations } from './harness.mjs'
+import { Cutter, Server, complaints, download, inFirefox, launch, openPage, provider, screenText, token, until, violations } from './harness.mjs'
 
 let server, browser
 const pages = []
@@ -445,46 +445,159 @@ test('start a program with options; its name cannot lie', async () => {
   await page.getByRole('alert').getByText('/no/such/program').waitFor()
 })
 
+const report = { version: 1, began: '2026-01-01T00:00:00Z', took: 1e9, plan: { sessions: 1, processes: 1, encoding: 'json', servers: [] }, counts: { starts: 1 }, latency: { echo: { count: 1, mean: 1, p50: 1, p90: 1, p99: 1, 'p99.9': 1, max: 1 } }, slos: [{ slo: 'echo.p99<1ns', met: false, got: 2, unit: 'ns' }], problems: ['it was slow'] }
+
+// everyPage calls check on each page. Axe finds nothing, and no page is wider than the window.
+async function everyPage(options, check = () => {}) {
+  const page = await open(options)
+  const look = async (name) => {
+    assert.deepEqual(await violations(page), [], `${name}, ${options.colorScheme}`)
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name} is wider than ${options.viewport.width}`)
+    await check(page, name)
+  }
+  const [plain, tty] = [`plain-${options.viewport.width}`, `tty-${options.viewport.width}`]
+  run(plain, '--', 'sh', '-c', 'echo out; echo err >&2; exit 1')
+  run(tty, '--tty', '--', 'sh', '-c', 'echo screen; sleep 1000')
+  await row(page, plain).getByText('failed').waitFor()
+  await look('tree')
+  await visit(page, plain)
+  await page.locator('.line').first().waitFor()
+  await look('log')
+  await page.getByRole('link', { name: 'Details' }).click()
+  await look('details')
+  await terminal(page, tty)
+  await shows(page, 'screen')
+  await look('terminal')
+  await page.getByRole('button', { name: 'Stop…' }).click()
+  await look('confirm')
+  await page.getByRole('button', { name: 'Cancel' }).click()
+  await page.getByRole('link', { name: 'Share…' }).click()
+  await page.getByRole('button', { name: 'Make a link' }).click()
+  await page.getByLabel('The link').waitFor()
+  await look('session')
+  await page.goto(`${page.base}#/start`)
+  await page.getByText('More: restarts').click()
+  await look('start')
+  await page.goto(`${page.base}#/files/${encodeURIComponent(`file://${server.dir}`)}`)
+  await page.getByRole('button', { name: 'tokens', exact: true }).click()
+  await page.getByText('alice').waitFor()
+  await look('files')
+  await page.goto(`${page.base}#/report`)
+  await page.setInputFiles('input[type=file]', { name: 'r.json', mimeType: 'application/json', buffer: Buffer.from(JSON.stringify(report)) })
+  await page.getByText('it was slow').waitFor()
+  await look('report')
+  await page.getByRole('button', { name: 'Log out' }).click()
+  await page.getByRole('heading', { name: 'Log in' }).waitFor()
+  await look('login')
+}
+
 test('every page: nothing for axe to find, in both themes and on a phone', async () => {
-  run('plain', '--', 'sh', '-c', 'echo out; echo err >&2; exit 1')
-  run('tty', '--tty', '--', 'sh', '-c', 'echo screen; sleep 1000')
-  const report = { version: 1, began: '2026-01-01T00:00:00Z', took: 1e9, plan: { sessions: 1, processes: 1, encoding: 'json', servers: [] }, counts: { starts: 1 }, latency: { echo: { count: 1, mean: 1, p50: 1, p90: 1, p99: 1, 'p99.9': 1, max: 1 } }, slos: [{ slo: 'echo.p99<1ns', met: false, got: 2, unit: 'ns' }], problems: ['it was slow'] }
-  for (const [colorScheme, width] of [['dark', 1280], ['light', 360]]) {
-    const page = await open({ colorScheme, viewport: { width, height: 740 } })
-    const check = async (name) => {
-      assert.deepEqual(await violations(page), [], `${name}, ${colorScheme}`)
-      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name} is wider than ${width}`)
+  await everyPage({ colorScheme: 'dark', viewport: { width: 1280, height: 740 } })
+  await everyPage({ colorScheme: 'light', viewport: { width: 360, height: 740 } })
+})
+
+// A window of 1280 × 720 has 640 × 360 at 200 %.
+test('every page at 200 %: Tab reaches each control, and shows it', async () => {
+  await everyPage({ colorScheme: 'light', viewport: { width: 640, height: 360 }, scale: 2 }, async (page, name) => {
+    // In a terminal, Tab is for the program.
+    if (name === 'terminal') return page.keyboard.press('Control+Shift+X')
+    const count = await page.evaluate(() => {
+      const root = document.querySelector('dialog[open]') ?? document
+      const all = [...root.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex="0"]')]
+      globalThis.controls = new Set(all.filter((e) => e.tabIndex >= 0 && !e.disabled && e.checkVisibility()))
+      return controls.size
+    })
+    const hidden = []
+    for (let i = 0; i < count + 20 && (await page.evaluate(() => controls.size)) > 0; i++) {
+      await page.keyboard.press('Tab')
+      hidden.push(...(await page.evaluate(async () => {
+        await new Promise((done) => requestAnimationFrame(done))
+        const e = document.activeElement
+        controls.delete(e)
+        const shown = e.closest('label.button') ?? e // a file is chosen by its label
+        const r = shown.getBoundingClientRect()
+        // Past the last control, Firefox gives the focus to its own buttons for a while, and shows no focus in the page.
+        return !document.hasFocus() || e === document.body || (r.bottom > 0 && r.top < innerHeight && r.right > 0 && r.left < innerWidth) ? [] : [e.outerHTML.slice(0, 200)]
+      })))
     }
-    await row(page, 'plain').waitFor()
-    await check('tree')
-    await visit(page, 'plain')
-    await page.locator('.line').first().waitFor()
-    await check('log')
-    await page.getByRole('link', { name: 'Details' }).click()
-    await check('details')
-    await terminal(page, 'tty')
-    await shows(page, 'screen')
-    await check('terminal')
-    await page.getByRole('button', { name: 'Stop…' }).click()
-    await check('confirm')
-    await page.getByRole('button', { name: 'Cancel' }).click()
-    await page.getByRole('link', { name: 'Share…' }).click()
-    await page.getByRole('button', { name: 'Make a link' }).click()
-    await page.getByLabel('The link').waitFor()
-    await check('session')
-    await page.goto(`${page.base}#/start`)
-    await page.getByText('More: restarts').click()
-    await check('start')
-    await page.goto(`${page.base}#/files/${encodeURIComponent(`file://${server.dir}`)}`)
-    await page.getByRole('button', { name: 'tokens', exact: true }).click()
-    await page.getByText('alice').waitFor()
-    await check('files')
-    await page.goto(`${page.base}#/report`)
-    await page.setInputFiles('input[type=file]', { name: 'r.json', mimeType: 'application/json', buffer: Buffer.from(JSON.stringify(report)) })
-    await page.getByText('it was slow').waitFor()
-    await check('report')
+    assert.deepEqual(await page.evaluate(() => [...controls].map((e) => e.outerHTML.slice(0, 200))), [], `${name}: Tab does not reach`)
+    assert.deepEqual(hidden, [], `${name}: has the focus, and is not in sight`)
+  })
+})
+
+test('groups and probes: their state, restarts and reasons change as they do', async () => {
+  const dir = join(server.dir, 'shop')
+  mkdirSync(dir)
+  writeFileSync(join(dir, 'troupe.yaml'), `name: shop
+processes:
+  web:
+    working_dir: ${dir}
+    command: 'while ! test -e fail; do sleep 0.05; done; rm fail; exit 3'
+    restart: {policy: on_failure, backoff: 1ms, max_restarts: 2}
+  db:
+    working_dir: ${dir}
+    command: sleep 1000
+    restart: {policy: on_failure, backoff: 10m}
+    liveness_probe: {exec: '! rm sick', period: 200ms, failure_threshold: 1}
+  cache:
+    working_dir: ${dir}
+    command: sleep 1000
+    readiness_probe: {file: warm, period: 100ms, start_timeout: 10m}
+`)
+  const page = await open()
+  server.troupe('up', '--detach', '--file', join(dir, 'troupe.yaml'))
+  const restarts = (name) => row(page, name).locator('.c-restarts')
+  await row(page, 'web').getByText('running').waitFor()
+  const group = (state) => page.locator('.row.group .c-state', { hasText: state }).waitFor()
+  await group('starting')
+  await row(page, 'cache').getByText('not ready yet').waitFor()
+  writeFileSync(join(dir, 'warm'), '')
+  await until('cache is ready', async () => (await row(page, 'cache').getByText('not ready yet').count()) === 0)
+  await group('ready')
+  writeFileSync(join(dir, 'sick'), '')
+  await row(page, 'db').getByText(/restarts in .*its probe failed 1 times: exit code 1/).waitFor()
+  for (const n of ['1', '2']) {
+    writeFileSync(join(dir, 'fail'), '')
+    await until(`restart ${n}`, async () => (await restarts('web').textContent()) === n)
+  }
+  writeFileSync(join(dir, 'fail'), '')
+  await row(page, 'web').getByText('failed').waitFor()
+  await row(page, 'web').getByText('exit code 3').waitFor()
+  server.troupe('down', '--file', join(dir, 'troupe.yaml'))
+  await until('they are gone', async () => (await row(page, 'db').count()) === 0)
+})
+
+test('a login by a provider: there, back, and what goes wrong in words', async () => {
+  const at = await provider()
+  const secret = join(server.dir, 'client')
+  writeFileSync(secret, 'the-secret-of-the-client', { mode: 0o600 })
+  const own = await Server.start(server.binary, '--console-oidc-issuer', at.url, '--console-oidc-client-id', 'troupe-test', '--console-oidc-client-secret-file', secret, '--console-oidc-allow', 'groups=troupe')
+  try {
+    const page = await open({ port: own.port, login: false, provider: at.url })
+    page.expected.push(/401/)
+    await page.goto(page.base)
+    const button = page.getByRole('link', { name: 'Log in with your organisation' })
+    const refused = async (query, words) => {
+      await page.goto(`${page.base}oidc/callback?${query}`)
+      await page.getByText(words).waitFor()
+      assert.deepEqual(await violations(page), [])
+      await page.getByRole('link', { name: 'Back to the console' }).click()
+      await button.waitFor()
+    }
+    // The person cancels, or comes back from a login that somebody else began. Each time, the browser has begun a login.
+    for (const [answer, words] of [['error=access_denied', 'the provider refuses the login: "access_denied"'], ['code=x', 'begin again']]) {
+      const begun = await page.context().request.get(`${page.base}oidc`, { maxRedirects: 0 })
+      const state = new URL(begun.headers().location).searchParams.get('state')
+      await refused(`${answer}&state=${answer === 'code=x' ? 'another' : state}`, words)
+    }
+    await button.click()
+    await page.getByText('● live').waitFor()
+    assert.equal(page.url(), page.base)
+    await page.getByTitle('You are oidc:erin').waitFor()
     await page.getByRole('button', { name: 'Log out' }).click()
-    await page.getByRole('heading', { name: 'Log in' }).waitFor()
-    await check('login')
+    await button.waitFor()
+  } finally {
+    await own.stop()
+    at.stop()
   }
 })

@@ -57,6 +57,15 @@ export class Server {
   }
 }
 
+// provider starts a provider of OpenID Connect, and returns its address.
+export async function provider() {
+  const child = spawn(process.env.TESTOIDC, { stdio: ['pipe', 'pipe', 'inherit'] })
+  let url = ''
+  child.stdout.on('data', (d) => (url += d))
+  await until('the address of the provider', () => url.includes('\n'))
+  return { url: url.trim(), stop: () => child.stdin.end() }
+}
+
 // Cutter passes bytes to a port, until it cuts all connections.
 export class Cutter {
   static async start(port) {
@@ -91,7 +100,7 @@ export class Cutter {
 
 // Page is a page of a browser, with all that it complained about.
 export async function openPage(browser, port, options = {}) {
-  const context = await browser.newContext({ viewport: options.viewport ?? { width: 1280, height: 800 }, colorScheme: options.colorScheme ?? 'dark', ...(inFirefox ? {} : { permissions: ['clipboard-read', 'clipboard-write'] }) })
+  const context = await browser.newContext({ viewport: options.viewport ?? { width: 1280, height: 800 }, colorScheme: options.colorScheme ?? 'dark', deviceScaleFactor: options.scale, ...(inFirefox ? {} : { permissions: ['clipboard-read', 'clipboard-write'] }) })
   context.setDefaultTimeout(patience)
   const page = await context.newPage()
   page.complaints = []
@@ -99,7 +108,7 @@ export async function openPage(browser, port, options = {}) {
   page.expected = [/WebSocket is closed before the connection is established|ws:\S+ was interrupted while the page was loading|Firefox can’t establish a connection/]
   page.on('console', (m) => ['error', 'warning'].includes(m.type()) && page.complaints.push(`${m.type()}: ${m.text()} ${m.location().url}`))
   page.on('pageerror', (e) => page.complaints.push(`exception: ${e.message}`))
-  page.on('request', (r) => !r.url().startsWith(`http://127.0.0.1:${port}/`) && !/^(ws:\/\/127\.0\.0\.1|blob:)/.test(r.url()) && page.complaints.push(`request to ${r.url()}`))
+  page.on('request', (r) => !r.url().startsWith(`http://127.0.0.1:${port}/`) && !(options.provider && r.url().startsWith(`${options.provider}/authorize?`)) && !/^(ws:\/\/127\.0\.0\.1|blob:)/.test(r.url()) && page.complaints.push(`request to ${r.url()}`))
   await page.addInitScript((theme) => {
     if (location.protocol !== 'http:') return
     localStorage.setItem('troupe-test', '1')
