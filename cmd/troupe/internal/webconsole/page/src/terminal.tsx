@@ -10,7 +10,7 @@ import { follow, isGone } from './follow'
 import { age, harmless } from './format'
 import type { Link } from './link'
 import type { Process } from './store'
-import { colours, onTheme } from './theme'
+import { colour, colours, onTheme } from './theme'
 import type { Screen } from './types'
 import { Typing } from './typing'
 import { Confirm, useStore, words } from './ui'
@@ -241,7 +241,8 @@ function Find({ term, close }: { term: Terminal; close: () => void }): JSX.Eleme
   const [search] = useState(() => new SearchAddon()) // one for each Find: after clearDecorations, the timer of a SearchAddon drops the selection
   const [text, setText] = useState('')
   const [found, setFound] = useState<boolean>()
-  const options = { decorations: { matchBackground: '#806000', matchOverviewRuler: '#806000', activeMatchBackground: '#c08000', activeMatchColorOverviewRuler: '#c08000' } }
+  const [match, active] = [colour('--match'), colour('--match-active')]
+  const options = { decorations: { matchBackground: match, matchOverviewRuler: match, activeMatchBackground: active, activeMatchColorOverviewRuler: active } }
   const go = (back: boolean): void => setFound(text ? (back ? search.findPrevious(text, options) : search.findNext(text, options)) : undefined)
   const input = useRef<HTMLInputElement>(null)
   useLayoutEffect(() => {

@@ -27,12 +27,12 @@ function apply(): void {
 }
 apply()
 
+export const colour = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
+
 // colours are those of the terminal, from the style sheet.
 export function colours(): Record<string, string> {
-  const css = getComputedStyle(document.documentElement)
   const names = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white']
   const all: Record<string, string> = {}
-  for (const n of [...names, ...names.map((x) => `bright${x[0]!.toUpperCase()}${x.slice(1)}`)]) all[n] = css.getPropertyValue(`--${n.toLowerCase()}`).trim()
-  const of = (n: string): string => css.getPropertyValue(n).trim()
-  return { ...all, background: of('--terminal'), foreground: of('--terminal-text'), cursor: of('--terminal-text'), cursorAccent: of('--terminal'), selectionBackground: of('--selection') }
+  for (const n of [...names, ...names.map((x) => `bright${x[0]!.toUpperCase()}${x.slice(1)}`)]) all[n] = colour(`--${n.toLowerCase()}`)
+  return { ...all, background: colour('--terminal'), foreground: colour('--terminal-text'), cursor: colour('--terminal-text'), cursorAccent: colour('--terminal'), selectionBackground: colour('--selection') }
 }

@@ -25,6 +25,22 @@ async function during(what, page, seconds, f = () => wait(seconds * 1000)) {
   console.log(`${what}: script ${percent(after.script - before.script)}, layout and style ${percent(after.layout - before.layout)}, all tasks ${percent(after.task - before.task)} of the page's thread; heap ${(after.heap / 1e6).toFixed(0)} MB; server ${percent(cpu(pid) - s0)} of a core, ${rss(pid).toFixed(0)} MiB`)
 }
 
+// frames says how long frames take for 4 s.
+async function frames(page) {
+  const gaps = await page.evaluate(() => new Promise((done) => {
+    const gaps = []
+    let last = performance.now()
+    const end = last + 4000
+    requestAnimationFrame(function next(t) {
+      gaps.push(t - last)
+      last = t
+      if (t < end) requestAnimationFrame(next)
+      else done(gaps.sort((a, b) => a - b))
+    })
+  }))
+  console.log(`  frames: median ${gaps[gaps.length >> 1].toFixed(0)} ms, 99 % within ${gaps[Math.floor(gaps.length * 0.99)].toFixed(0)} ms, longest ${gaps.at(-1).toFixed(0)} ms`)
+}
+
 // The server is a child of its holder.
 function pidOfServer() {
   const read = (pid, name) => {
@@ -78,25 +94,13 @@ function pidOfServer() {
   await page.getByText('All (5000)').waitFor({ state: 'attached' })
   await during('5,000 processes, 500 changes a second', page, 8)
   await page.locator('.rows').hover()
-  const frames = () => page.evaluate(() => new Promise((done) => {
-    const gaps = []
-    let last = performance.now()
-    const end = last + 4000
-    requestAnimationFrame(function next(t) {
-      gaps.push(t - last)
-      last = t
-      if (t < end) requestAnimationFrame(next)
-      else done(gaps.sort((a, b) => a - b))
-    })
-  }))
   await during('the same, while scrolled', page, 4, async () => {
-    const gaps = frames()
+    const measured = frames(page)
     for (let i = 0; i < 60; i++) {
       await page.mouse.wheel(0, i < 30 ? 900 : -900)
       await wait(50)
     }
-    const g = await gaps
-    console.log(`  frames: median ${g[g.length >> 1].toFixed(0)} ms, 99 % within ${g[Math.floor(g.length * 0.99)].toFixed(0)} ms`)
+    await measured
   })
   await page.getByLabel('Sort by').selectOption('rate')
   await page.getByLabel('Filter processes').fill('worker 7')
@@ -110,7 +114,7 @@ for (const tty of [true, false]) {
   const page = await openPage(browser, server.port)
   await page.locator('.row.process', { hasText: `flood${tty}` }).locator('a').click()
   await wait(2000)
-  await during(`flood ${tty ? 'on a terminal' : 'in the log view'}`, page, 6)
+  await during(`flood ${tty ? 'on a terminal' : 'in the log view'}`, page, 6, () => frames(page))
   const t0 = Date.now()
   await page.getByRole('link', { name: 'Details' }).click()
   await page.getByText('Watched by').waitFor()
