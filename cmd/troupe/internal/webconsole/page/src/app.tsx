@@ -139,7 +139,7 @@ function Header({ at, open, leave }: { at: string[]; open: boolean; leave: () =>
           </a>
           {!store.guest && item('start', 'Start')}
           {!store.guest && item('files', 'Files')}
-          {!store.guest && item('report', 'Load report')}
+          {!store.guest && item('report', 'Load test')}
         </nav>
       )}
       {open && <LinkState />}

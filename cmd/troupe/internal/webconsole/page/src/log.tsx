@@ -75,7 +75,7 @@ function eventText(e: ReadEvent): string {
     case 'exited':
       return `run ${e.run} ended: ${e.status ? exit(e.status) : ''}`
     case 'restarted':
-      return `run ${e.run} begins${e.reason ? `: ${e.reason}` : ''}`
+      return `run ${e.run} begins${e.reason ? `, after: ${e.reason}` : ''}`
     case 'ready':
       return `run ${e.run} is ready`
     case 'evicted':

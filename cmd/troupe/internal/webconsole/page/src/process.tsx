@@ -9,7 +9,7 @@ import type { TerminalView } from './terminal'
 import type { Role } from './types'
 import { sessionName } from './tree'
 import { Confirm, ErrorText, Name, State, useAction, useStore } from './ui'
-import { ended, exit, left, state, tone, wait } from './why'
+import { ended, exit, left, paused, state, tone, wait } from './why'
 
 // The page of a process: what it is and why it is quiet, what one can do to it, its terminal or log, and all that is known of it.
 
@@ -48,7 +48,7 @@ export function ProcessPage({ session, process, tab }: { session: string; proces
         <h1>
           <Name text={process} /> <State tone={tone(p.info)} text={state(p.info)} />
         </h1>
-        <Why p={p} changes={changes} />
+        <Why p={p} changes={changes} link={link} />
         <p class="command"><code><bdi>{harmless(command(p.info.argv))}</bdi></code> in <code><bdi>{harmless(path(p.info.cwd))}</bdi></code></p>
         {changes && link && <Actions p={p} link={link} />}
         <nav class="tabs" aria-label="Views of the process">
@@ -66,7 +66,7 @@ export function ProcessPage({ session, process, tab }: { session: string; proces
       ) : at === 'log' ? (
         <>
           <LogView link={link} process={p} />
-          {!p.info.tty && !ended(p.info) && (changes || role === 'typist') && <Input link={link} process={p} />}
+          {!p.info.tty && !ended(p.info) && (changes || role === 'typist') && (p.info.stdinOpen ? <Input link={link} process={p} /> : <p class="bar input">It takes no input: it was started without a stdin, or its stdin is closed.</p>)}
         </>
       ) : (
         <Details p={p} />
@@ -102,13 +102,13 @@ function LazyTerminal(props: Parameters<typeof TerminalView>[0]): JSX.Element {
 }
 
 // Why says in words what the process waits for, for how long, and what would help.
-function Why({ p, changes }: { p: Process; changes: boolean }): JSX.Element {
+function Why({ p, changes, link }: { p: Process; changes: boolean; link: Link | undefined }): JSX.Element {
   const now = Date.now()
   const i = p.info
   const q = quietMs(p, now)
-  const { error, run } = useAction()
+  const { busy, error, run } = useAction()
   const [reads, setReads] = useState(false)
-  const waits = (i.waitsFor ?? []).map((w) => ({ ...wait(i, w, q), since: w.sinceMs + now - p.at, for: w.for })).filter((w) => w.text)
+  const waits = (i.waitsFor ?? []).map((w) => ({ ...wait(i, w, q, cpu(p, now)), since: w.sinceMs + now - p.at, for: w.for })).filter((w) => w.text)
   const left_ = ended(i) ? '' : left(p.session.summary, now)
   const full = i.waitsFor?.[0]?.for === 'owner' && !i.viewers?.some((v) => v.hold)
   // As troupe attach does, the page becomes the owner of a session that has none. It takes the output and forgets it: the views ask for what they show.
@@ -130,13 +130,14 @@ function Why({ p, changes }: { p: Process; changes: boolean }): JSX.Element {
           {w.for !== 'itself' && <> for {age(w.since)}</>}. {w.help}
         </p>
       ))}
-      {!waits.length && i.status && <p><strong><bdi>{harmless(exit(i.status))}</bdi></strong>{ended(i) && (i.status.run ?? 1) > 1 ? ` in run ${i.status.run}` : ''}</p>}
+      {!waits.length && i.status && <p><strong><bdi>{harmless(exit(i.status))}</bdi></strong>{ended(i) && (i.status.run ?? 1) > 1 ? ` in run ${i.status.run}, the last` : ''}</p>}
       {!waits.length && !i.status && <p>It runs, and has written something within the last 10 s.</p>}
       {i.pendingWrites > 0 && <p><strong>does not read its stdin</strong>: {i.pendingWrites} writes wait.</p>}
       {i.probeError && !ended(i) && <p><strong>probe fails:</strong> <Name text={i.probeError} /></p>}
       {left_ && <p><Name text={left_} /></p>}
       {reads && !error && <p>This page owns the session now, and reads its output, for as long as you stay here.</p>}
-      {full && changes && !reads && <button type="button" onClick={() => setReads(true)}>Read its output</button>}
+      {(full || reads) && changes && <button type="button" disabled={reads} onClick={() => setReads(true)}>Read its output</button>}
+      {paused(i) && changes && link && <button type="button" disabled={busy} onClick={() => void run(() => link.call('process/signal', { processId: i.processId, run: i.run, signal: 'continue' }))}>Continue</button>}
       <ErrorText text={error} />
     </div>
   )
@@ -147,7 +148,7 @@ const deadly = ['interrupt', 'terminate', 'hangup', 'quit', 'usr1', 'usr2', 'kil
 
 function Actions({ p, link }: { p: Process; link: Link }): JSX.Element {
   const { busy, error, run } = useAction()
-  const [ask, setAsk] = useState<{ title: string; text: string; yes: string; f: () => Promise<unknown> }>()
+  const [ask, setAsk] = useState<{ title: string; text: string; yes: string; done: string; f: () => Promise<unknown> }>()
   const [done, setDone] = useState('')
   const i = p.info
   const name = harmless(i.processId)
@@ -160,11 +161,11 @@ function Actions({ p, link }: { p: Process; link: Link }): JSX.Element {
     }).then((ok) => ok && setDone(text))
   }
   const stop = (): void =>
-    setAsk({ title: `Stop ${name}?`, text: 'The program is asked to end. If it has not after 5 s, it is killed, with all that it has started. It is not restarted.', yes: 'Stop', f: () => link.call('process/terminate', { ...bound, run: undefined, graceMs: 5000, tree: true }) })
-  const restart = (): void => setAsk({ title: `Restart ${name}?`, text: 'The present run is ended, and the next one begins.', yes: 'Restart', f: () => link.call('process/restart', bound) })
+    setAsk({ title: `Stop ${name}?`, text: 'The program is asked to end. If it has not after 5 s, it is killed, with all that it has started. It is not restarted.', yes: 'Stop', done: 'stopped', f: () => link.call('process/terminate', { ...bound, run: undefined, graceMs: 5000, tree: true }) })
+  const restart = (): void => setAsk({ title: `Restart ${name}?`, text: 'The present run is ended, and the next one begins.', yes: 'Restart', done: 'restarted', f: () => link.call('process/restart', bound) })
   const signal = (s: string): void => {
     const f = (): Promise<unknown> => link.call('process/signal', { ...bound, signal: s })
-    if (deadly.includes(s)) setAsk({ title: `Send ${s} to ${name}?`, text: s === 'kill' ? 'The program ends at once, and cannot clean up.' : 'Unless the program handles this signal, it ends.', yes: 'Send', f })
+    if (deadly.includes(s)) setAsk({ title: `Send ${s} to ${name}?`, text: s === 'kill' ? 'The program ends at once, and cannot clean up.' : 'Unless the program handles this signal, it ends.', yes: 'Send', done: `sent ${s}`, f })
     else act(f, `sent ${s}`)
   }
   return (
@@ -173,12 +174,12 @@ function Actions({ p, link }: { p: Process; link: Link }): JSX.Element {
       <button type="button" disabled={busy} onClick={restart} title="Only of a process that was started with a restart policy">Restart…</button>
       <select aria-label="Send a signal" value="" disabled={busy || i.state !== 'running'} onChange={(e) => (signal(e.currentTarget.value), (e.currentTarget.value = ''))}>
         <option value="">Signal…</option>
-        {signals.map((s) => <option key={s}>{s}</option>)}
+        {signals.map((s) => <option key={s} value={s}>{s === 'stop' ? 'stop (pause)' : s}</option>)}
       </select>
-      <a class="button" href={href('session', p.session.summary.sessionId)}>Share…</a>
+      {store.me.auth ? <a class="button" href={href('session', p.session.summary.sessionId)}>Share…</a> : <button type="button" disabled title="The server asks nobody for credentials: whoever reaches it may do everything, and it makes no shares">Share…</button>}
       <span role="status">{busy ? 'Asked…' : done}</span>
       <ErrorText text={error} />
-      {ask && <Confirm title={ask.title} text={ask.text} yes={ask.yes} onanswer={(yes) => (setAsk(undefined), yes && act(ask.f, 'done'))} />}
+      {ask && <Confirm title={ask.title} text={ask.text} yes={ask.yes} onanswer={(yes) => (setAsk(undefined), yes && act(ask.f, ask.done))} />}
     </div>
   )
 }
@@ -219,7 +220,8 @@ function Details({ p }: { p: Process }): JSX.Element {
     ['Directory', path(i.cwd)],
     ['User', i.user && `${i.user.name} (${i.user.uid}:${i.user.gid})`],
     ['Sandbox', i.sandbox],
-    ['Terminal', i.tty ? 'yes' : 'no: pipes'],
+    ['Terminal', i.tty ? 'yes' : 'no: it was started on pipes'],
+    ['Stdin', ended(i) || i.tty ? undefined : i.stdinOpen ? 'open' : 'none, or closed'],
     ['Started', i.startedAtMs ? `${date(i.startedAtMs)} (${age(now - i.startedAtMs)} ago)` : undefined],
     ['Run', `${i.run}${i.run > 1 ? `, after ${i.run - 1} restarts` : ''}`],
     ['PID', i.pid ? `${i.pid}; descendants found by ${i.containment}` : undefined],

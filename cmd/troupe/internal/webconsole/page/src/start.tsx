@@ -43,7 +43,7 @@ export function Start({ session }: { session: string }): JSX.Element {
         <Field label={shell ? 'Shell line' : 'Program and arguments'}>
           {shell ? <input name="command" required autofocus spellcheck={false} autocapitalize="off" placeholder="make test" /> : <textarea name="command" required rows={4} spellcheck={false} placeholder={'/usr/bin/python3\n-m\nhttp.server'} />}
         </Field>
-        <Field label="Name" hint="Empty: after the program"><input name="name" maxLength={200} spellcheck={false} autocomplete="off" /></Field>
+        <Field label="Name" hint="empty: from that of the program"><input name="name" maxLength={200} spellcheck={false} autocomplete="off" /></Field>
         <Field label="Directory"><input name="cwd" value={path(store.home) || '~'} spellcheck={false} /></Field>
         <Field label="Environment" hint="NAME=VALUE, one a line, added to that of the server"><textarea name="env" rows={3} spellcheck={false} /></Field>
         <label class="check"><input type="checkbox" name="tty" checked={tty} onChange={(e) => setTty(e.currentTarget.checked)} /> In a terminal</label>
@@ -72,7 +72,7 @@ export function Start({ session }: { session: string }): JSX.Element {
         <Field label="Memory limit" hint="MiB"><input name="memory" type="number" min="1" /></Field>
         <Field label="CPU limit" hint="cores, such as 0.5"><input name="cpus" type="number" min="0.01" step="0.01" /></Field>
         <Field label="Processes and threads, at most"><input name="pids" type="number" min="1" /></Field>
-        <Field label="Sandbox" hint="the program cannot leave it">
+        <Field label="Sandbox">
           <select name="sandbox">
             <option value="">none</option>
             <option value="read-only">reads all files, writes none, no network</option>

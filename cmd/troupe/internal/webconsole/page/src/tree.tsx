@@ -33,7 +33,7 @@ function wanted(p: Process, words: string[], show: Show, now: number): boolean {
   if (show === 'running' && ended(p.info)) return false
   if (show === 'ended' && !ended(p.info)) return false
   if (!words.length) return true
-  const text = `${p.info.processId} ${sessionName(p.session)} ${p.info.group ?? ''} ${state(p.info)} ${p.info.argv.join(' ')} ${quiet(p.info, quietMs(p, now))}`.toLowerCase()
+  const text = `${p.info.processId} ${sessionName(p.session)} ${p.info.group ?? ''} ${state(p.info)} ${p.info.argv.join(' ')} ${quiet(p.info, quietMs(p, now), cpu(p, now))}`.toLowerCase()
   return words.every((w) => text.includes(w))
 }
 
@@ -57,10 +57,11 @@ function flatten(now: number): { rows: Row[]; total: number; attention: number }
   const words = kept.filter.toLowerCase().split(/\s+/).filter(Boolean)
   const by = order(kept.sort, now)
   const rows: Row[] = []
+  const filtered = words.length > 0 || kept.show !== 'all'
   let total = 0
   let attention = 0
+  const sessions: { session: Session; found: Process[] }[] = []
   for (const session of [...store.sessions.values()].sort((a, b) => a.summary.createdAtMs - b.summary.createdAtMs)) {
-    const id = session.summary.sessionId
     const found: Process[] = []
     for (const p of session.processes.values()) {
       total++
@@ -68,9 +69,14 @@ function flatten(now: number): { rows: Row[]; total: number; attention: number }
       if (t === 'bad' || t === 'warn') attention++
       if (wanted(p, words, kept.show, now)) found.push(p)
     }
-    const filtered = words.length > 0 || kept.show !== 'all'
     if (filtered && !found.length && !(words.length && words.every((w) => sessionName(session).toLowerCase().includes(w)))) continue
     found.sort(by)
+    sessions.push({ session, found })
+  }
+  // A session is where its first process would be.
+  if (kept.sort !== 'start') sessions.sort((a, b) => (a.found[0] && b.found[0] ? by(a.found[0], b.found[0]) : b.found.length - a.found.length))
+  for (const { session, found } of sessions) {
+    const id = session.summary.sessionId
     if (alone(session)) {
       for (const p of found) rows.push({ kind: 'process', key: `${id}/p/${p.info.processId}`, level: 1, p })
       continue
@@ -251,7 +257,7 @@ function RowView({ row, index, active, now, onclick }: { row: Row; index: number
       </span>
       <span role="gridcell" class="c-state"><State tone={s.state === 'attached' ? 'good' : s.state === 'closing' ? 'warn' : 'dim'} text={s.state} /></span>
       <span role="gridcell" class="c-why">
-        <Name text={left(s, now) || (s.state === 'detached' && s.endsAtMs ? `ends in ${age(s.endsAtMs - now)} unless somebody attaches` : '')} />
+        <Name text={left(s, now)} />
         {s.identity && <small> of <Name text={s.identity} /></small>}
       </span>
     </div>
@@ -260,10 +266,10 @@ function RowView({ row, index, active, now, onclick }: { row: Row; index: number
 
 function processCells(p: Process, now: number): JSX.Element {
   const i = p.info
-  const why = join(quiet(i, quietMs(p, now)), ended(i) ? '' : left(p.session.summary, now))
+  const c = cpu(p, now)
+  const why = join(quiet(i, quietMs(p, now), c), ended(i) ? '' : left(p.session.summary, now))
   const r = rate(p, now)
   const lag = (i.viewers ?? []).reduce((n, v) => Math.max(n, v.lagBytes), 0)
-  const c = cpu(p, now)
   return (
     <>
       <span role="gridcell" class="c-process" title={command(i.argv)}><a tabIndex={-1} href={href('process', p.session.summary.sessionId, i.processId)} onClick={(e) => e.stopPropagation()}><Name text={i.processId} /></a></span>
