@@ -460,6 +460,7 @@ async function everyPage(options, check = () => {}) {
   const [plain, tty] = [`plain-${options.viewport.width}`, `tty-${options.viewport.width}`]
   run(plain, '--', 'sh', '-c', 'echo out; echo err >&2; exit 1')
   run(tty, '--tty', '--', 'sh', '-c', 'echo screen; sleep 1000')
+  await page.getByLabel('Filter processes').fill(`-${options.viewport.width}`) // only rows in sight are in the document
   await row(page, plain).getByText('failed').waitFor()
   await look('tree')
   await visit(page, plain)
