@@ -8,6 +8,7 @@ import type { JSX } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { follow, isGone } from './follow'
 import { age, harmless } from './format'
+import { Control, Keys } from './keys'
 import type { Link } from './link'
 import type { Process } from './store'
 import { colour, colours, onTheme } from './theme'
@@ -27,8 +28,9 @@ const queries: { prefix?: string; intermediates?: string; final: string }[] = [
 ]
 const mine = 10_000
 
-class Drawn {
+export class Drawn {
   term: Terminal
+  control = new Control()
   size: { rows: number; cols: number } | undefined
   typedAt = 0
   resizing = 0 // the timer of a change of size
@@ -55,7 +57,7 @@ class Drawn {
     for (const q of queries) term.parser.registerCsiHandler(q, (params) => !this.mayAnswer() && !(q.final === 't' && !asks(params)))
     for (const n of [4, 10, 11, 12]) term.parser.registerOscHandler(n, (data) => data.includes('?') && !this.mayAnswer())
     term.parser.registerDcsHandler({ intermediates: '$', final: 'q' }, () => !this.mayAnswer())
-    term.onData((data) => typing?.type(data))
+    term.onData((data) => typing?.type(this.control.of(data)))
     term.onBinary((data) => typing?.bytes(Uint8Array.from(data, (c) => c.charCodeAt(0))))
     term.onKey(() => (this.typedAt = Date.now()))
   }
@@ -197,6 +199,7 @@ export function TerminalView({ link, process, mayType }: { link: Link; process: 
       <div class="frame" ref={frame}>
         <div class="xterm-box" ref={box} />
       </div>
+      {mayType && <Keys drawn={() => drawn.current} />}
       {asked && <Confirm title="Open this link?" text={<bdi class="code">{harmless(asked)}</bdi>} yes="Open" onanswer={(yes) => (setAsked(''), yes && window.open(asked, '_blank', 'noopener,noreferrer'))} />}
     </section>
   )

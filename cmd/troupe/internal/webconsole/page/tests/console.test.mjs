@@ -157,6 +157,28 @@ test('a terminal: the screen, typing, paste, size, search, links', async () => {
   assert.equal(await page.evaluate(() => document.activeElement.tagName), 'BUTTON')
 })
 
+test('a phone has the keys that its keyboard lacks', { skip: inFirefox && 'Playwright has no touch screen in Firefox' }, async () => {
+  run('keys', '--tty', '--', 'bash', '--norc')
+  const page = await open({ viewport: { width: 360, height: 740 }, touch: true })
+  await terminal(page, 'keys')
+  await page.keyboard.type("echo bef''ore; cat -v\n")
+  await shows(page, 'before')
+  const key = (name) => page.getByRole('toolbar').getByRole('button', { name, exact: true }).tap()
+  await key('Escape')
+  await key('Left')
+  await key('Ctrl')
+  await page.keyboard.type('g')
+  await page.keyboard.press('Enter')
+  await shows(page, '^[^[[D^G')
+  await key('Ctrl')
+  await page.keyboard.type('c')
+  await page.keyboard.type("echo af''ter\n")
+  await shows(page, 'after')
+  await key('Up')
+  await page.keyboard.press('Enter')
+  await until('the line before, again', async () => (await screenText(page)).filter((l) => l === 'after').length === 2)
+})
+
 test('a terminal that fits the window comes to rest', async () => {
   for (const [width, height] of [[1000, 700], [360, 740]]) {
     run(`fits-${width}`, '--tty', '--', 'bash', '--norc')

@@ -100,7 +100,7 @@ export class Cutter {
 
 // Page is a page of a browser, with all that it complained about.
 export async function openPage(browser, port, options = {}) {
-  const context = await browser.newContext({ viewport: options.viewport ?? { width: 1280, height: 800 }, colorScheme: options.colorScheme ?? 'dark', deviceScaleFactor: options.scale, ...(inFirefox ? {} : { permissions: ['clipboard-read', 'clipboard-write'] }) })
+  const context = await browser.newContext({ viewport: options.viewport ?? { width: 1280, height: 800 }, colorScheme: options.colorScheme ?? 'dark', deviceScaleFactor: options.scale, hasTouch: options.touch, isMobile: options.touch, ...(inFirefox ? {} : { permissions: ['clipboard-read', 'clipboard-write'] }) })
   context.setDefaultTimeout(patience)
   const page = await context.newPage()
   page.complaints = []
