@@ -1,5 +1,5 @@
-// Command serve runs a provider of package testoidc for the tests of the page of the web console, and prints the address of the provider. It ends with its
-// stdin.
+// Command serve runs a provider of package testoidc for the tests of the web console in browsers, prints the address of the provider, and ends at the end
+// of stdin.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/testoidc"
 )
 
-// run is the test with which the provider ends.
+// run takes the place of a test.
 type run struct{ testing.TB }
 
 func (run) Cleanup(func()) {}
