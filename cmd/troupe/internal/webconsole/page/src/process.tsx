@@ -161,7 +161,7 @@ function Actions({ p, link }: { p: Process; link: Link }): JSX.Element {
     }).then((ok) => ok && setDone(text))
   }
   const stop = (): void =>
-    setAsk({ title: `Stop ${name}?`, text: 'The program is asked to end. If it has not after 5 s, it is killed, with all that it has started. It is not restarted.', yes: 'Stop', done: 'stopped', f: () => link.call('process/terminate', { ...bound, run: undefined, graceMs: 5000, tree: true }) })
+    setAsk({ title: `Stop ${name}?`, text: 'The program is asked to end. If it has not after 5 s, it is killed, with all that it has started. It is not restarted.' + (paused(i) ? ' It is paused now, and cannot clean up: continue it before.' : ''), yes: 'Stop', done: 'stopped', f: () => link.call('process/terminate', { ...bound, run: undefined, graceMs: 5000, tree: true }) })
   const restart = (): void => setAsk({ title: `Restart ${name}?`, text: 'The present run is ended, and the next one begins.', yes: 'Restart', done: 'restarted', f: () => link.call('process/restart', bound) })
   const signal = (s: string): void => {
     const f = (): Promise<unknown> => link.call('process/signal', { ...bound, signal: s })
