@@ -56,7 +56,7 @@ export function App({ refused }: { refused: string }): JSX.Element {
       me().then(
         (m) => {
           if (!m.login && !link.over) return
-          store.link?.close()
+          store.close()
           setMessage(store.guest ? 'The share has ended: it has expired or was revoked.' : link.over && !m.login ? `The server has ended the connection: ${link.reason}` : 'Your login has expired. Log in again.')
           setAccess('login')
         },
@@ -68,7 +68,7 @@ export function App({ refused }: { refused: string }): JSX.Element {
   const leave = async (): Promise<void> => {
     leaving.current = true
     await logout()
-    store.link?.close()
+    store.close()
     setMessage('')
     setAccess('login')
   }
@@ -157,9 +157,11 @@ function LinkState(): JSX.Element {
   useStore()
   const link = store.link?.state
   const up = link?.up ?? false
+  const nodes = store.nodes.length
+  const told = nodes && 1 + [...store.others.values()].filter((l) => l.state.up).length
   return (
     <span class={`link ${up ? 'good' : 'bad'}`} role="status">
-      {up ? '● live' : `▲ link lost for ${age(Date.now() - (link?.lostAt ?? Date.now()))}: trying again`}
+      {up ? (nodes > 1 ? `${told < nodes ? '▲' : '●'} live, ${told} of ${nodes} nodes` : '● live') : `▲ link lost for ${age(Date.now() - (link?.lostAt ?? Date.now()))}: trying again`}
     </span>
   )
 }

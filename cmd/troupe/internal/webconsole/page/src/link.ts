@@ -3,7 +3,7 @@ import { Client, type CallOptions, type ConnectOptions, type Methods, type Role,
 // A Link is a client of the server that comes back by itself, for as long as the page wants it. It takes no output: whoever reads output asks for
 // it by its seq, and after a cut the client asks the same question again.
 
-type LinkOptions = { session?: string; role?: Role; create?: { name?: string; keepRunning?: boolean } }
+type LinkOptions = { session?: string; role?: Role; create?: { name?: string; keepRunning?: boolean }; node?: string } // node: where another session is, by name
 export type LinkState = { up: boolean; lostAt: number; reason: string; over: boolean } // over: it does not come back
 
 const url = `${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/`
@@ -40,10 +40,10 @@ export class Link {
   }
 
   private async connect(): Promise<Client> {
-    const { session, role, create } = this.options
+    const { session, role, create, node } = this.options
     const options: ConnectOptions = { name: 'console', reconnectForMs: Infinity, deadAfterMs: 20_000, pingEveryMs: 5_000, signal: this.closed.signal }
     if (session) Object.assign(options, { resumeSessionId: session, role: role ?? 'controller' })
-    else if (!this.guest) options.session = create ?? { ephemeral: true }
+    else if (!this.guest) Object.assign(options, { session: create ?? { ephemeral: true }, placement: node === undefined ? undefined : { node } })
     for (;;) {
       try {
         const client = await Client.connect(url, options)

@@ -592,6 +592,40 @@ processes:
   await until('they are gone', async () => (await row(page, 'db').count()) === 0)
 })
 
+test('a cluster: the tree has the sessions of all nodes', async () => {
+  const certs = join(server.dir, 'certs')
+  server.troupe('node-certs', certs, 'a', 'b')
+  const roles = join(server.dir, 'roles')
+  writeFileSync(roles, 'alice operator\n', { mode: 0o600 })
+  const addresses = [0, 1].map(() => `127.${[0, 0, 0].map(() => 1 + Math.floor(Math.random() * 250)).join('.')}:7767`) // nobody else has one of these
+  const nodes = await Promise.all(['a', 'b'].map((name, i) => Server.start(process.env.TROUPE, '--auth-roles-file', roles, '--cluster', `static:${addresses}`, '--node', name, '--advertise', addresses[i],
+    '--cluster-cert', join(certs, `${name}.pem`), '--cluster-key', join(certs, `${name}-key.pem`), '--cluster-ca', join(certs, 'ca.pem'))))
+  try {
+    for (const [i, name] of ['here', 'there'].entries()) nodes[i].troupe('run', '--detach', '--node', 'ab'[i], '--name', name, '--', 'sleep', '1000')
+    const page = await open({ port: nodes[0].port })
+    await page.getByText('● live, 2 of 2 nodes').waitFor()
+    await row(page, 'here').waitFor()
+    await row(page, 'there').waitFor()
+    nodes[1].troupe('run', '--detach', '--node', 'b', '--name', 'later', '--', 'sleep', '1000')
+    await row(page, 'later').waitFor()
+    await row(page, 'there').locator('a').click()
+    await page.getByRole('button', { name: 'Stop…' }).click()
+    await page.getByRole('button', { name: 'Stop', exact: true }).click()
+    await page.locator('.top .state', { hasText: 'ended' }).waitFor()
+    await page.goto(`${page.base}#/`)
+    nodes[0].troupe('drain', 'b', '--for', '1h')
+    await page.getByText('▲ live, 1 of 2 nodes').waitFor() // its own session would keep b
+    assert.equal(await row(page, 'later').count(), 0)
+    nodes[0].troupe('drain', 'b', '--cancel')
+    await row(page, 'later').waitFor()
+    await nodes[1].stop()
+    await until('no session of b is there', async () => (await row(page, 'later').count()) === 0)
+    await row(page, 'here').waitFor()
+  } finally {
+    await Promise.all(nodes.map((n) => n.stop()))
+  }
+})
+
 test('a login by a provider: there, back, and what goes wrong in words', async () => {
   const at = await provider()
   const secret = join(server.dir, 'client')
