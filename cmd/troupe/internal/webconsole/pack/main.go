@@ -92,8 +92,8 @@ func sums(dir string) (text string, err error) {
 	return text, nil
 }
 
-// notSources are directories below page with results of builds, and with tests.
-var notSources = []string{"node_modules", "build", "tests"}
+// notSources are, below page, directories with results of builds and with tests, and what is for people.
+var notSources = []string{"node_modules", "build", "tests", "README.md"}
 
 // files calls do with each file below dir, in the order of their names. Hidden files and notSources are left out.
 func files(dir string, do func(name string, data []byte) error) error {
@@ -101,7 +101,7 @@ func files(dir string, do func(name string, data []byte) error) error {
 		switch {
 		case err != nil || path == dir:
 			return err
-		case strings.HasPrefix(e.Name(), ".") || e.IsDir() && slices.Contains(notSources, e.Name()):
+		case strings.HasPrefix(e.Name(), ".") || slices.Contains(notSources, e.Name()):
 			if e.IsDir() {
 				return fs.SkipDir
 			}
