@@ -23,7 +23,8 @@ func TestLoadsMerge(t *testing.T) {
 			"--seed", seed, "--json", file, "--findings", t.TempDir(), "--quiet")
 	}
 	first, second := load(wrong.url, files[0], "7"), load(right.url, files[1], "8")
-	if a, b := first.exitCode(), second.exitCode(); a != 1 || b != 0 {
+	// On a busy machine a keystroke may get no answer until the end of a load: such a keystroke is missed, and the load exits with 1.
+	if a, b := first.exitCode(), second.exitCode(); a != 1 || b != 0 && loadResultIn(t, files[1]).Counts["missed"] == 0 {
 		t.Fatalf("exit codes %d and %d: %s%s", a, b, first.stdout, second.stdout)
 	}
 	whole := filepath.Join(dir, "whole.json")
@@ -36,8 +37,8 @@ func TestLoadsMerge(t *testing.T) {
 		n["checked bytes"] != a.Counts["checked bytes"]+b.Counts["checked bytes"] || n["lost sessions"] != 0 {
 		t.Errorf("exit code %d, %d hosts, servers %v, problems %q, counts %v; the report:\n%s", code, len(r.Hosts), r.Servers, r.Problems, n, merge.stdout)
 	}
-	// Each keystroke that was due has an answer.
-	if starts, typed := r.Latency["start"].Count, r.Latency["echo"].Count; starts != all || typed == 0 || typed != n["operations"] {
+	// Each keystroke that was due has an answer, or is missed.
+	if starts, typed := r.Latency["start"].Count, r.Latency["echo"].Count; starts != all || typed == 0 || typed != n["operations"]+n["missed"] {
 		t.Errorf("the histograms have %d starts and %d keystrokes, and the counts are %v", starts, typed, n)
 	}
 	if out := merge.stdout.String(); len(r.Findings) == 0 || strings.Count(out, files[0]+" · ") != len(r.Findings) || strings.Contains(out, "at once, ") {
