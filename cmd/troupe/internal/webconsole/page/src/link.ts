@@ -3,7 +3,7 @@ import { Client, type CallOptions, type ConnectOptions, type Methods, type Role,
 // A Link is a client of the server that comes back by itself, for as long as the page wants it. It takes no output: whoever reads output asks for
 // it by its seq, and after a cut the client asks the same question again.
 
-type LinkOptions = { session?: string; role?: Role; create?: { name?: string; keepRunning?: boolean }; node?: string } // node: where another session is, by name
+type LinkOptions = { session?: string; role?: Role; create?: { name?: string; keepRunning?: boolean }; node?: string } // node: the name of the node for an ephemeral session
 export type LinkState = { up: boolean; lostAt: number; reason: string; over: boolean } // over: it does not come back
 
 const url = `${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/`
