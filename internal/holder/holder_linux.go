@@ -14,11 +14,11 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/kernel"
+	"github.com/b6f6fdd7/troupe/internal/nonblock"
 	"github.com/b6f6fdd7/troupe/internal/sdnotify"
 )
 
@@ -181,13 +181,8 @@ const brief = 2 * time.Millisecond
 // CPU. So while messages come one after the other, the scheduler hears of a wait only once it is longer than brief, and until then nothing else of this process runs.
 func (h *holder) wait(fds []unix.PollFd, timeout int) error {
 	if h.busy && (timeout < 0 || timeout > int(brief.Milliseconds())) {
-		t := unix.NsecToTimespec(brief.Nanoseconds())
-		n, _, err := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&t)), 0, 0, 0)
-		switch {
-		case err != 0:
+		if n, err := nonblock.Wait(fds, brief); n > 0 || err != nil {
 			return err
-		case n > 0:
-			return nil
 		}
 	}
 	began := time.Now()

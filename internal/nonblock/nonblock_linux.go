@@ -2,6 +2,7 @@ package nonblock
 
 import (
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -64,14 +65,23 @@ func messageOf(b, control []byte) (m unix.Msghdr) {
 
 // Poll returns the events of events that are there now, as poll(2) does with a timeout of 0.
 func Poll(fd uintptr, events int16) int16 {
-	p := unix.PollFd{Fd: int32(fd), Events: events}
-	var now unix.Timespec
+	p := [...]unix.PollFd{{Fd: int32(fd), Events: events}}
 	for {
-		_, _, e := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
-		if e != syscall.EINTR {
-			return p.Revents
+		if _, err := Wait(p[:], 0); err != syscall.EINTR {
+			return p[0].Revents
 		}
 	}
+}
+
+// Wait is poll(2) for up to d, and the only call of this package that waits. Meanwhile one of the processors of Go's scheduler does nothing else, so d is short.
+// A signal ends Wait with EINTR.
+func Wait(fds []unix.PollFd, d time.Duration) (n int, err error) {
+	t := unix.NsecToTimespec(d.Nanoseconds())
+	r, _, e := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))), uintptr(len(fds)), uintptr(unsafe.Pointer(&t)), 0, 0, 0)
+	if e != 0 {
+		return 0, e
+	}
+	return int(r), nil
 }
 
 func call(trap, fd uintptr, p unsafe.Pointer, n int) (int, error) {
