@@ -21,6 +21,7 @@ export function SessionPage({ id: sessionId }: { id: string }): JSX.Element {
   const changes = role === 'controller' || role === 'owner'
   const now = Date.now()
   const name = sessionName(s)
+  const gone = left(s.summary, now)
   const close = (): void => setAsk({ title: `End the session ${harmless(name)}?`, text: `All of its ${s.processes.size} processes are ended, and its shares.`, yes: 'End the session', f: () => link!.call('session/close', {}) })
   const stop = (g: string): void => setAsk({ title: `Stop the group ${harmless(g)}?`, text: 'Its processes are ended one at a time, the last started first.', yes: 'Stop the group', f: () => link!.call('group/stop', { groupId: g }) })
   return (
@@ -28,7 +29,7 @@ export function SessionPage({ id: sessionId }: { id: string }): JSX.Element {
       <p class="crumbs"><a href="#/">Processes</a></p>
       <h1>Session <Name text={name} /></h1>
       <p>
-        {s.summary.state === 'attached' ? 'Its client is attached.' : left(s.summary, now) ? <Name text={left(s.summary, now)} /> : `No client is attached as owner${s.summary.endsAtMs ? `: the session ends in ${age(s.summary.endsAtMs - now)}` : ''}.`}{' '}
+        {s.summary.state === 'attached' ? 'Its client is attached.' : <>No client is attached as owner{gone && <>: <Name text={gone} /></>}.</>}{' '}
         {s.summary.observers > 0 && `${s.summary.observers} more ${s.summary.observers === 1 ? 'is' : 'are'} attached. `}
         Open since {date(s.summary.createdAtMs)}{s.summary.identity && <>, by <Name text={s.summary.identity} /></>}.
       </p>

@@ -93,7 +93,7 @@ export function TerminalView({ link, process, mayType }: { link: Link; process: 
   const frame = useRef<HTMLDivElement>(null)
   const drawn = useRef<Drawn>(undefined)
   const fits = useRef<() => void>(() => {})
-  const mine = useRef(new Set<string>()) // the sizes that this window has given to the program, and the size before
+  const sizes = useRef(new Set<string>()) // the sizes that this window has given to the program, and the size before
   const [size, setSize] = useState('')
   const [title, setTitle] = useState('')
   const [note, setNote] = useState('')
@@ -132,7 +132,7 @@ export function TerminalView({ link, process, mayType }: { link: Link; process: 
         await d.draw(s)
         setSize(sizeText(s))
         // The last window to set the size has it: two that both fit the program to themselves would do it for ever.
-        if (mine.current.size && !mine.current.has(sizeText(s))) {
+        if (sizes.current.size && !sizes.current.has(sizeText(s))) {
           setOwn(false)
           setNote('The size was changed elsewhere: this window no longer sets it.')
         } else fits.current()
@@ -163,12 +163,12 @@ export function TerminalView({ link, process, mayType }: { link: Link; process: 
   }, [info.run, over])
 
   fits.current = () => fit(drawn.current, frame.current, own && mayType, async (rows, cols) => {
-    mine.current.add(size).add(sizeText({ rows, cols }))
+    sizes.current.add(size).add(sizeText({ rows, cols }))
     await link.call('process/resize', { processId: info.processId, size: { rows, cols } })
     setRound((n) => n + 1)
   })
   useEffect(() => {
-    mine.current.clear()
+    sizes.current.clear()
     fits.current()
   }, [own])
 
