@@ -131,6 +131,9 @@ func (o *screenFlags) print(out io.Writer, r *protocol.ProcessScreenResult) erro
 	return nil
 }
 
+// underlines are the parameters of SGR for the values of Span.UnderlineStyle.
+var underlines = map[string]string{"double": ";4:2", "curly": ";4:3", "dotted": ";4:4", "dashed": ";4:5"}
+
 // painted returns a row with sequences for a terminal. The row ends without attributes.
 func painted(row []protocol.Span) string {
 	var b strings.Builder
@@ -145,7 +148,7 @@ func painted(row []protocol.Span) string {
 		if s.Overline {
 			sgr += ";53"
 		}
-		sgr += map[string]string{"double": ";4:2", "curly": ";4:3", "dotted": ";4:4", "dashed": ";4:5"}[s.UnderlineStyle]
+		sgr += underlines[s.UnderlineStyle]
 		if sgr += colour("38", s.Fg) + colour("48", s.Bg) + colour("58", s.UnderlineColor); sgr == "" {
 			b.WriteString(show.Harmless(s.Text))
 			continue
