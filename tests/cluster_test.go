@@ -21,10 +21,7 @@ func startCluster(t *testing.T, names []string, more map[string][]string) (nodes
 // startClusterFor is startCluster for nodes that ask for a token.
 func startClusterFor(t *testing.T, token string, names []string, more map[string][]string) (nodes []*server) {
 	t.Helper()
-	certs := filepath.Join(runtimeDir(t), "certs")
-	if p := startTroupe(t, nil, append([]string{"node-certs", certs}, names...)...); p.exitCode() != 0 {
-		t.Fatal(p.stderr)
-	}
+	certs := nodeCerts(t, names...)
 	var addresses []string
 	for range names {
 		addresses = append(addresses, testrelay.Loopback()+":7767")
@@ -44,6 +41,16 @@ func startClusterFor(t *testing.T, token string, names []string, more map[string
 		c.Close()
 	}
 	return nodes
+}
+
+// nodeCerts returns a directory with certificates for nodes with these names.
+func nodeCerts(t *testing.T, names ...string) (dir string) {
+	t.Helper()
+	dir = filepath.Join(runtimeDir(t), "certs")
+	if p := startTroupe(t, nil, append([]string{"node-certs", dir}, names...)...); p.exitCode() != 0 {
+		t.Fatal(p.stderr)
+	}
+	return dir
 }
 
 func dialClient(t *testing.T, s *server, o client.Options) *client.Client {
@@ -80,10 +87,7 @@ func TestReloadWithAnotherNode(t *testing.T) {
 		t.Skip("it asks nothing of the system")
 	}
 	t.Parallel()
-	certs := filepath.Join(runtimeDir(t), "certs")
-	if p := startTroupe(t, nil, "node-certs", certs, "a", "b"); p.exitCode() != 0 {
-		t.Fatal(p.stderr)
-	}
+	certs := nodeCerts(t, "a", "b")
 	path, write := settingsFile(t)
 	node := func(name string) {
 		t.Helper()
