@@ -177,8 +177,9 @@ func exitCode(s syscall.WaitStatus) int {
 // brief is how long a busy holder waits without telling Go's scheduler.
 const brief = 2 * time.Millisecond
 
-// wait is poll(2). To tell Go's scheduler of a wait wakes sysmon after it (package nonblock): under many starts a second this took nearly half of the holder's
-// CPU. So while messages come one after the other, the scheduler hears of a wait only once it is longer than brief, and until then nothing else of this process runs.
+// wait is poll(2). After each wait of which Go's scheduler hears, the scheduler wakes its monitor thread, sysmon (package nonblock): under many starts a second sysmon took
+// nearly half of the holder's CPU. So while messages come one after the other, the scheduler hears only of waits longer than brief. During brief nothing else of this
+// process runs.
 func (h *holder) wait(fds []unix.PollFd, timeout int) error {
 	if h.busy && (timeout < 0 || timeout > int(brief.Milliseconds())) {
 		if n, err := nonblock.Wait(fds, brief); n > 0 || err != nil {

@@ -7,7 +7,8 @@ import { ended } from './why'
 export type Process = { info: ProcessInfo; session: Session; at: number; rate: number; cpu: number } // at: when info came; bytes/s; cores
 export type Session = { summary: SessionSummary; processes: Map<string, Process>; groups: Map<string, GroupInfo>; link: Link } // link: that tells of it
 
-// A server tells of the sessions on its own node. In a cluster the page has a link to each other node, at most so many, and looks this often which nodes there are.
+// A server tells of the sessions on its own node alone. In a cluster the page has links to mostNodes other nodes at most, and looks after each lookEvery ms which nodes
+// there are.
 const mostNodes = 32
 const lookEvery = 10_000
 const methodNotFound = -32601
