@@ -17,7 +17,7 @@ async def test_screen(server):
             assert screen["matched"] and (screen["rows"], screen["cols"]) == (10, 40)
             for n in range(3):
                 await shell.write(b"echo answer $((6 * %d))\n" % (n + 7))
-                screen = await shell.screen(wait_for=r"(?m)^answer %d$" % (6 * (n + 7)), timeout=60)
+                screen = await shell.screen(wait_for=r"answer %d\nready> ?$" % (6 * (n + 7)), timeout=60)
                 assert screen["matched"], screen["lines"]
             assert "answer 42" in screen["lines"]
             screen = await shell.screen(wait_for="never", timeout=0.05)
