@@ -28,6 +28,8 @@ func (e *URIError) Wire(code int) *Error {
 	return Errorf(KindParams, code, "%s", e.Text).Advise("%s", e.Advice)
 }
 
+var withoutBreaks = strings.NewReplacer("\t", "", "\n", "", "\r", "")
+
 // ParseFileURI returns the absolute, clean path named by a file URI on this host. Like a URL
 // parser, ParseFileURI ignores surrounding blanks, tabs and ends of lines, the case of the scheme and
 // the number of slashes after it; a backslash is a slash; dot segments are resolved, also if written
@@ -39,7 +41,7 @@ func ParseFileURI(s string) (string, error) {
 		return "", &URIError{Text: fmt.Sprintf("path URI of %d bytes: at most %d", len(s), maxFileURI), Advice: "use a shorter path"}
 	}
 	uri := strings.TrimFunc(s, func(r rune) bool { return r <= ' ' })
-	uri = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(uri)
+	uri = withoutBreaks.Replace(uri)
 	scheme, rest, ok := strings.Cut(uri, ":")
 	switch {
 	case !ok || !isScheme(scheme):
