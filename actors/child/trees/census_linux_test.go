@@ -2,6 +2,7 @@ package trees
 
 import (
 	"os"
+	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -126,5 +127,35 @@ func TestCloseEndsSearches(t *testing.T) {
 				t.Errorf("a search goes on: %v; empty: %v", w.searching, w.empty)
 			}
 		})
+	}
+}
+
+// A census leaves out the kernel's threads, which are found by their parent, and no program: not even if the parent that it asks is a program.
+func TestCensusWithoutKernelThreads(t *testing.T) {
+	for _, pid := range kernelThreads(kthreadd) {
+		if s, ok := readStat(pid); ok && !s.kernel {
+			t.Errorf("%s is no thread of the kernel", &s)
+		}
+	}
+	child := exec.Command("/bin/sleep", "1000")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer child.Wait()
+	defer child.Process.Kill()
+	if pids := kernelThreads(os.Getpid()); len(pids) > 0 {
+		t.Errorf("threads of the kernel below this program: %v", pids)
+	}
+	seen, err := takeCensus(0, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen.pid(child.Process.Pid) == nil || seen.pid(os.Getppid()) == nil {
+		t.Error("the census has no child or no parent of this program")
+	}
+	if s, ok := readStat(kthreadd); ok && s.kernel {
+		if threads := seen.those(func(s *stat) bool { return s.kernel }); len(threads) > 10 { // some may be new
+			t.Errorf("the census has %d threads of the kernel", len(threads))
+		}
 	}
 }

@@ -141,6 +141,9 @@ func (s *stat) String() string {
 	return fmt.Sprintf("%d (%s)", s.pid, bytes.TrimRight(s.name[:], "\x00"))
 }
 
+// same reports whether o is the same process.
+func (s *stat) same(o *stat) bool { return s.pid == o.pid && s.start == o.start }
+
 // readStat is lookStat, with ok instead of an error.
 func readStat(pid int) (s stat, ok bool) {
 	s, err := lookStat(pid)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -146,15 +147,15 @@ func takeCensus(since uint64, markers bool, tells func(*stat) bool) (*census, er
 	}
 	proc := os.NewFile(uintptr(fd), "/proc")
 	defer proc.Close()
+	threads := kernelThreads(kthreadd)
 	names, err := proc.Readdirnames(-1)
 	if err != nil {
 		return nil, err
 	}
-	self := os.Getpid()
-	all := make([]stat, 0, len(names))
+	self, all := os.Getpid(), make([]stat, 0, len(names))
 	for _, name := range names {
 		pid, ok := parsePID(name)
-		if !ok || pid == self {
+		if _, skip := slices.BinarySearch(threads, pid); !ok || skip || pid == self {
 			continue
 		}
 		s, err := lookStat(pid)
@@ -171,6 +172,29 @@ func takeCensus(since uint64, markers bool, tells func(*stat) bool) (*census, er
 		}
 	}
 	return newCensus(all), nil
+}
+
+// kthreadd is the parent of the kernel's threads, unless this program is in a container: then 2 is a program.
+const kthreadd = 2
+
+// kernelThreads returns the pids of the kernel's threads, sorted: the children of parent, if that is a thread of the kernel. To look at each of
+// them costs more than at all programs of many machines. None of these pids becomes a program's within a pass, because the kernel gives a pid again
+// only after all others. If the kernel lists no children, kernelThreads returns none.
+func kernelThreads(parent int) (pids []int) {
+	if s, ok := readStat(parent); !ok || !s.kernel {
+		return nil
+	}
+	list, err := kernel.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", parent)) // proc_tid_children(5)
+	if err != nil {
+		return nil
+	}
+	for name := range strings.FieldsSeq(string(list)) {
+		if pid, ok := parsePID(name); ok {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
 }
 
 // parsePID reads a directory name of /proc as a pid. ok is false if the name is no pid.

@@ -3,6 +3,7 @@ package trees
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -95,7 +96,7 @@ func (t *search) found(canWait bool) ([]*stat, error) {
 }
 
 func (t *search) empty(canWait bool) (bool, error) {
-	var ended map[int]uint64
+	var ended []*stat
 	reaped := t.reaped.Load()
 	for pass := range 2 { // twice: a process may fork while /proc is read
 		seen, err := t.scan(canWait)
@@ -111,8 +112,8 @@ func (t *search) empty(canWait bool) (bool, error) {
 		// taken some, means: look again.
 		before := ended
 		ended = t.zombies(seen)
-		for pid, start := range ended {
-			if pass > 0 && before[pid] != start {
+		for _, s := range ended {
+			if pass > 0 && !slices.ContainsFunc(before, s.same) {
 				return false, nil
 			}
 		}
@@ -135,12 +136,11 @@ func (t *search) marked(seen *census) (list []*stat) {
 	return list
 }
 
-// zombies returns the start by pid of the ended members that nobody has reaped.
-func (t *search) zombies(seen *census) map[int]uint64 {
-	ended := make(map[int]uint64)
+// zombies returns the ended members that nobody has reaped.
+func (t *search) zombies(seen *census) (ended []*stat) {
 	for _, s := range t.marked(seen) {
 		if s.zombie {
-			ended[s.pid] = s.start
+			ended = append(ended, s)
 		}
 	}
 	return ended
