@@ -67,7 +67,9 @@ func (p *process) start(trap, a1, a2, a3 uintptr) (pid uintptr, errno syscall.Er
 			goto failed
 		}
 	}
-	afterForkInChild() // no handler of this program runs in the child
+	if !p.cleared {
+		afterForkInChild() // no handler of this program runs in the child
+	}
 	if p.mounts {
 		step = StepMount
 		if pid, _, errno = syscall.RawSyscall(unix.SYS_OPEN_TREE, atCwd, uintptr(unsafe.Pointer(p.path)), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); errno != 0 {
@@ -261,6 +263,8 @@ type process struct {
 	caps      [2]unix.CapUserData
 	blocked   uint64
 
+	cleared bool // no handler of this program is the child's
+
 	status uintptr // a pipe for report; 0: the parent reads the shared memory
 
 	// The child writes these.
@@ -420,7 +424,9 @@ func (p *process) run(flags uintptr, cgroup int, share bool) (child int, err err
 	args := &cloneArgs{flags: uint64(flags), exitSignal: uint64(signal), parentTID: uint64(uintptr(unsafe.Pointer(p.slot)))}
 	trap, a1, a2, a3 := uintptr(unix.SYS_CLONE), flags|signal, uintptr(0), uintptr(unsafe.Pointer(p.slot))
 	if cgroup > 0 {
-		args.flags |= unix.CLONE_INTO_CGROUP
+		// One flag in place of a system call for each signal. Linux has it since 5.5, and CLONE_INTO_CGROUP since 5.7.
+		p.cleared = true
+		args.flags |= unix.CLONE_INTO_CGROUP | unix.CLONE_CLEAR_SIGHAND
 		args.cgroup = uint64(cgroup)
 	}
 	if cgroup > 0 || runtime.GOARCH == "s390x" { // there clone(2) has other arguments
