@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -11,6 +13,40 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	cmap "github.com/orcaman/concurrent-map"
 )
+
+const (
+	// garbagePercent is how much garbage a server makes until it is collected, in percent of the bytes that live (GOGC). Most memory belongs to
+	// idle programs and sessions, and streaming output makes little garbage. Compared with 100, an idle program costs 13.7 instead of 14.3 KiB and
+	// a session 25.2 instead of 28.0; output is as fast.
+	garbagePercent = 50
+	// garbageLeast is the least garbage to collect, in bytes. In a server of a few MiB, garbagePercent alone collects every 40 starts, and
+	// these collections are a sixth of the CPU of a start.
+	garbageLeast = 16 << 20
+)
+
+// collect has garbage collected as garbagePercent and garbageLeast say, unless the environment sets GOGC.
+func collect() {
+	if os.Getenv("GOGC") == "" {
+		new(pacer).collected(nil)
+	}
+}
+
+// A pacer sets GOGC after each collection. Its methods run one after the other, on the runtime's goroutine for finalizers.
+type pacer struct{ percent int }
+
+// A cycle is garbage at once: its finalizer tells of the next collection.
+type cycle struct{ _ *pacer }
+
+func (p *pacer) collected(*cycle) {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	percent := max(garbagePercent, int(100*garbageLeast/max(live[0].Value.Uint64(), garbageLeast/4)))
+	if off := percent - p.percent; off > p.percent/8 || off < -p.percent/8 { // to set it stops all goroutines
+		p.percent = percent
+		debug.SetGCPercent(percent)
+	}
+	runtime.SetFinalizer(&cycle{p}, p.collected)
+}
 
 const (
 	// unusedMost is how many bytes the heap may grow between two collections, counting garbage and
@@ -62,7 +98,7 @@ func collectLater() {
 	debug.SetMemoryLimit(min(most, int64(used[0].Value.Uint64())+calmMost))
 	time.AfterFunc(calm, func() {
 		debug.SetMemoryLimit(most)
-		setGC(gcPercent)
+		collect()
 	})
 }
 

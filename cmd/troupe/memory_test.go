@@ -5,8 +5,11 @@ package main
 import (
 	"log/slog"
 	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
@@ -33,6 +36,30 @@ func heapInUse() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// A large heap is collected when it has grown by half, and a small one later. Each collection decides anew.
+func TestPaceOfCollections(t *testing.T) {
+	t.Setenv("GOGC", "")
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	want := func(what string, right func(percent uint64) bool) {
+		t.Helper()
+		percent := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+		for end := time.Now().Add(time.Minute); ; {
+			runtime.GC()
+			if metrics.Read(percent); right(percent[0].Value.Uint64()) {
+				return
+			} else if time.Now().After(end) {
+				t.Fatalf("%s: GOGC is %d", what, percent[0].Value.Uint64())
+			}
+		}
+	}
+	collect()
+	large := make([]byte, 3*garbageLeast)
+	want("a large heap", func(percent uint64) bool { return percent == garbagePercent })
+	runtime.KeepAlive(large)
+	want("a small heap", func(percent uint64) bool { return percent > garbagePercent && percent <= 400 })
 }
 
 // BenchmarkNames spawns and stops actors, each with a name of its own, and reports the memory that the actor system keeps.
