@@ -6,6 +6,8 @@
 //
 //   - transport.go: the interface Conn
 //   - server.go, dial.go, tls.go: listening and dialling
+//   - given.go: the socket that a service manager has opened
+//   - handover.go: the bytes of a websocket that another node serves
 //   - pages.go: web pages of a server, and what they may do
 //   - websocket.go, frames.go, stdio.go, pipe.go: the kinds of connections
 //   - wire.go, direct_linux.go, quickack_linux.go: the socket below: deadlines, signs of life, system calls

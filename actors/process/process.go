@@ -16,6 +16,7 @@
 //   - traced.go: the spans of a start
 //   - place.go: the place among the running processes of its owner
 //   - end.go, trees.go: the end of the tree, and who waits for it
+//   - kept.go, revive.go: what outlives the server, and a process that an earlier server has left
 package process
 
 import (

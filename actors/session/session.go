@@ -9,6 +9,7 @@
 //   - end.go, lifetime: when the session ends, and why: lifetime decides
 //   - requests.go: requests about the session
 //   - new.go, audit.go: the supervisor; what the audit log has
+//   - revive.go: a session that an earlier server has left
 package session
 
 import (

@@ -1,5 +1,5 @@
 // Package watch has an actor with the state of all sessions and processes, for connections with a server/watch. Without such a connection the actor knows nothing, and
-// nobody tells the actor anything. Package mirror decides.
+// nobody tells the actor anything. Package mirror decides; the board of actors/internal/notices has the sessions and processes that have changed.
 package watch
 
 import (

@@ -11,6 +11,7 @@
 //   - stop.go, signal.go, restart.go, rm.go: what is to end, and to begin again
 //   - cp.go, ls.go, cat.go, stat.go, files.go, internal/transfer: files
 //   - internal/hold: troupe serve and its holder
+//   - holding.go, upgrade.go: what people are told about the holder; its upgrade
 //   - console.go, internal/webconsole: the console in a browser
 //   - operate.go, admin.go, internal/admin: for those who operate a server
 //   - internal/target, internal/pick: which server, and which process or session a name means

@@ -4,6 +4,16 @@
 //   - output.go: the chains of output and input
 //   - files.go: the files of owners
 //   - open_linux.go: the files of an estate at the holder, and the moves under way when the last server died
+//
+// # Where everything lies, and who goes on
+//
+//   - Records of sessions and processes: in the ledger, as fields under their names, written when a turn has changed them. session.Revive and
+//     process.Revive fill the records, and spawn the actors.
+//   - Output and stdin: in chains of the arena; bytes on their way are in a lane. Package actors/process goes on: restoreLog and restoreInput.
+//   - Streams, spool files, listening sockets: descriptors at the holder, under the name of a child or "". child.Host (held_linux.go),
+//     Estate.File and hold.Server take the descriptors.
+//   - How a child was started: a slot in shared memory, and a note at the holder. AdoptChild takes the child over; EndStrays kills children
+//     without a record.
 package estate
 
 import (

@@ -19,7 +19,7 @@ import (
 // the processes forked on it with Attr.DeathSignal; so processes die with a killed program.
 //
 // A fork copies the table of open files, and the exec closes the copies. With 6,000 processes, and
-// so 18,000 files, a start takes 4.3 ms, and 1.4 ms with a small table (docs/decisions/0009). So the thread has a
+// so 18,000 files, a start takes 4.3 ms, and 1.4 ms with a small table (docs/decisions/0012). So the thread has a
 // small table of its own, if the system permits a separate table (unshare(2), CLONE_FILES). Only the steps of a fork may run on the
 // thread: other threads cannot use a file opened there.
 type Thread struct {

@@ -7,6 +7,17 @@
 //   - timers.go, watch.go, workers.go: alarms, watches, and the threads that run actors
 //   - places.go: places within a handler where tests have an actor fail
 //   - users.go, jails.go, app.go: the rules about users, the processes that make calls about files, and the app-server
+//   - outbox.go: messages that wait for the record of their actor
+//   - tree.go: the list of all actors, for operators
+//
+// # Gate and guard
+//
+// Every actor stands behind a gate and a guard:
+//
+//   - protoactor loses the message over which an actor panics. The guard answers a request, and sends any other message again, up to five times.
+//   - A message is undelivered if the message arrives after Stopping, or reaches an actor that is gone. The gate answers a request
+//     (message.Answerable), and gives back the resources in a message (message.Holder).
+//   - No codec has checked a message of a host. The guard asks each message.Checked for mistakes.
 package env
 
 import (

@@ -2,6 +2,9 @@
 
 // Package admin answers those who operate a server: over HTTP on a unix socket, and without what changes or reveals anything on an address for Prometheus.
 // docs/OPERATIONS.md has all paths.
+//
+// Metrics are in internal/meters, and get their names in actors/metrics.go; levels of the log are in internal/loglevel; a drain is in
+// actors/registry/leave.go; the list of actors is in actors/internal/env/tree.go.
 package admin
 
 import (
