@@ -149,7 +149,7 @@ func (o *serveOptions) sections() (all []settings.Section) {
 	f = section("Limits of the server")
 	f.IntVar(&o.config.MaxConnections, "max-connections", 10_000, "how many connections may have a session; a limit on connections never keeps a client from resuming because of its own dead connections")
 	f.IntVar(&o.config.MaxSessions, "max-sessions", 10_000, "how many sessions there may be")
-	sizeVar(f, &o.config.Budget, "memory-budget", 1<<30, "`bytes` that clients may make the server hold; negative: no bound. Half is for output, a quarter for messages, requests and answers, an eighth for screens and for output that clients get only at a program's end, an eighth for arguments and environments. Of each process, connection, screen, such program and session, the first 64 KiB do not count")
+	sizeVar(f, &o.config.Budget, "memory-budget", 1<<30, "`bytes` that clients may make the server hold; negative: no bound. Half is for output, a quarter for messages, requests and answers, an eighth for screens and for output that clients get only at a program's end, an eighth for arguments and environments. The first 64 KiB of each process, program, connection, screen and session do not count")
 	f.BoolVar(&o.config.EvictForMemory, "evict-for-memory", false, "when --memory-budget is used up, end the session that has been without a connection the longest; default: programs wait")
 	sizeVar(f, &o.config.SpoolBudget, "spool-budget", 10<<30, "`bytes` that all programs together may spool")
 	f.StringVar(&o.config.SpoolDir, "spool-dir", "", "`directory` for output of programs whose client asked for a spool (default: the directory of temporary files)")
