@@ -66,7 +66,7 @@ func (o *serveOptions) sections() (all []settings.Section) {
 	f.StringVar(&o.credentials.tls.Key, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
 	f.BoolVar(&o.credentials.tls.AllowTLS12, "tls-1.2", false, "allow TLS 1.2 beside 1.3")
 	f.DurationVar(&o.exitWhenIdle, "exit-when-idle", 0, "end, with exit code 0, when for so long there was no connection, and no session had a program or the output of one; 0: serve until a signal comes")
-	f.Bool(hold.Flag, false, "programs and sessions end with this server; default: a small process, the holder, keeps them for the next server if this one is killed or upgraded, except on stdio") // see package hold
+	f.Bool(hold.Flag, false, "programs and sessions end with this server; default: except on stdio, a small process, the holder, keeps them if this server is killed or upgraded") // see package hold
 
 	f = section("Who may connect")
 	f.StringVar(&o.credentials.tokens, "auth-token-file", "", "accept the bearer tokens in `FILE`. A line is NAME TOKEN, or NAME sha256:HEX")
@@ -89,7 +89,7 @@ func (o *serveOptions) sections() (all []settings.Section) {
 
 	f = section("What identities may do")
 	f.StringVar(&o.users, "users-file", "", "as whom programs may run: lines of `FILE` are IDENTITY USER …, or IDENTITY default USER; the identity * is everybody, the user @server is this server's, and with @no-new-privs programs gain no privileges. Starts without a user and a default are refused. Calls about files are made as the default user. Needs a server that runs as root")
-	f.StringVar(&o.policy, "policy-file", "", "which programs, directories, files and variables identities may use: lines of `FILE` are IDENTITY WORD VALUE …, with the words run, never-run, cwd, read, write, hide and sandbox. Without a line for an identity, the lines of the identity * count; what no line allows is refused (docs/POLICY.md)")
+	f.StringVar(&o.policy, "policy-file", "", "which programs, directories, files and variables identities may use: lines of `FILE` are IDENTITY WORD VALUE …; what no line allows is refused (docs/POLICY.md)")
 	f.VarPF(&parsed{kind: "boolfunc", set: func(s string) (err error) {
 		o.config.CompleteSandbox = s == "complete"
 		if o.config.RequireSandbox = o.config.CompleteSandbox; o.config.RequireSandbox {
@@ -99,7 +99,7 @@ func (o *serveOptions) sections() (all []settings.Section) {
 			return errors.New("write --require-sandbox or --require-sandbox=complete")
 		}
 		return nil
-	}}, "require-sandbox", "", "refuse programs and calls about files without a sandbox that confines files, whatever a client asks for. With --default-sandbox, programs get that one if their client names none. --require-sandbox=complete also refuses sandboxes that lack something here, as in most containers (troupe doctor tells)").NoOptDefVal = "true"
+	}}, "require-sandbox", "", "refuse programs and calls about files without a sandbox that confines files, whatever a client asks for; programs whose client names none get --default-sandbox. --require-sandbox=complete also refuses sandboxes that lack something here, as in most containers (troupe doctor tells)").NoOptDefVal = "true"
 	f.Var(&parsed{kind: "string", set: func(s string) error {
 		m, err := mode.Parse(s)
 		o.config.DefaultSandbox = m.Sandbox
@@ -109,7 +109,7 @@ func (o *serveOptions) sections() (all []settings.Section) {
 	f.BoolVar(&o.config.AllowHTTP, "allow-http", false, "let clients send HTTP requests from this machine, to any address that it can reach")
 
 	f = section("Record and log")
-	f.StringVar(&o.audit.where, "audit", "", "record who connects, starts programs and changes files, a line of JSON each: in a `FILE`, or stderr, syslog or journald (default: no record)")
+	f.StringVar(&o.audit.where, "audit", "", "record who connects, starts programs and changes files: in a `FILE`, or stderr, syslog or journald (default: no record)")
 	f.BoolVar(&o.audit.argv, "audit-argv", true, "record all arguments of programs, which may hold secrets; --audit-argv=false: only the program")
 	f.StringVar(&o.audit.full, "audit-full", "refuse", "`what` happens while the record cannot be written: refuse (no program starts) or continue (the lines are counted)")
 	f.StringVar(&o.log.levels, "log-level", "", "which lines the log has: `LEVELS` is debug, info, warn or error, and may name packages, such as info,session=debug,transport=warn (default info; with debug the log has each event of sessions and processes)")
@@ -121,7 +121,7 @@ func (o *serveOptions) sections() (all []settings.Section) {
 	f.StringVar(&o.operate.metrics, "metrics-listen", "", "`URL` for Prometheus, http://IP:PORT: /metrics, /healthz and /readyz, for everybody who can connect (default: none; the admin socket has them, too)")
 
 	f.StringVar(&o.trace.endpoint, "trace-endpoint", "", "`URL` of a collector of OpenTelemetry (OTLP over HTTP), such as http://127.0.0.1:4318: it gets a span for each start, session and resume (default: nobody traces)")
-	f.Float64Var(&o.trace.ratio, "trace-ratio", 1, "which part of the traces is sent, from 0 to 1, unless a client has decided: a client that traces names its trace in the member trace of its requests")
+	f.Float64Var(&o.trace.ratio, "trace-ratio", 1, "which part of the traces is sent, from 0 to 1, unless a client has decided by the member trace of its request")
 
 	f = section("Cluster: several servers behind one address (docs/CLUSTER.md)")
 	f.StringVar(&o.cluster.members, "cluster", "", "`HOW` this node knows the others: etcd://HOST:PORT,HOST:PORT/PREFIX (etcds with TLS, by the certificate of the node), static:HOST:PORT,HOST:PORT, or dns:HOST:PORT with an address for each node (default: this server is alone)")
