@@ -8,7 +8,7 @@ const (
 
 // ClusterNodesResult has the nodes of the cluster, as the server knows them.
 type ClusterNodesResult struct {
-	Nodes []ClusterNode `json:"nodes"` // sorted by name
+	Nodes []ClusterNode `json:"nodes"` // sorted by ID
 	// Problem says why the server does not know whether other nodes join or leave: it goes on with what it knows. Absent: it knows.
 	Problem string `json:"problem,omitempty"`
 }

@@ -198,7 +198,7 @@ export interface ClusterNode {
 
 /** ClusterNodesResult has the nodes of the cluster, as the server knows them. */
 export interface ClusterNodesResult {
-  /** sorted by name */
+  /** sorted by `id` */
   nodes: ClusterNode[];
   /**
    * `problem` says why the server does not know whether other nodes join or leave: it goes on with what it knows.

@@ -418,7 +418,7 @@ class ClusterNode(_ClusterNode, total=False):
 
 
 class _ClusterNodesResult(TypedDict):
-    #: sorted by name
+    #: sorted by `id`
     nodes: List[ClusterNode]
 
 
