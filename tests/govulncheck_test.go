@@ -34,19 +34,22 @@ func TestGovulncheck(t *testing.T) {
 		io.WriteString(w, "welcome")
 	}))
 	defer fake.Close()
-	const theirs = "" // the database of the Go project
-	for _, c := range []struct{ name, database, proxy, says string }{
-		{"a call of a vulnerable function", vulnerable, "", "exit 3: calls websocket.Upgrader.Upgrade"},
-		{"no vulnerability", database("index/modules.json", "[]"), "", "exit 0: No vulnerabilities found"},
-		{"no network", theirs, "http://127.0.0.1:1", "exit 0: govulncheck: skipped: the network does not reach its database"},
-		{"another server", theirs, fake.URL, "exit 1: server gave HTTP response to HTTPS client"},
-		{"no database", "-db=file:///dev/null/database", "", "exit 1: not a directory"},
+	const (
+		theirs = ""                // the database of the Go project
+		small  = "./internal/fifo" // quick to read
+	)
+	for _, c := range []struct{ name, of, database, proxy, says string }{
+		{"a call of a vulnerable function", "./transport", vulnerable, "", "exit 3: calls websocket.Upgrader.Upgrade"},
+		{"no vulnerability", small, database("index/modules.json", "[]"), "", "exit 0: No vulnerabilities found"},
+		{"no network", small, theirs, "http://127.0.0.1:1", "exit 0: govulncheck: skipped: the network does not reach its database"},
+		{"another server", small, theirs, fake.URL, "exit 1: server gave HTTP response to HTTPS client"},
+		{"no database", small, "-db=file:///dev/null/database", "", "exit 1: not a directory"},
 	} {
 		var args []string
 		if c.database != theirs {
 			args = append(args, c.database)
 		}
-		cmd := exec.Command("../.ci/govulncheck", append(args, "./transport")...)
+		cmd := exec.Command("../.ci/govulncheck", append(args, c.of)...)
 		cmd.Env = append(os.Environ(), "HTTPS_PROXY="+c.proxy, "NO_PROXY=")
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
