@@ -29,7 +29,8 @@ func TestUpWaitsForViewers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(filepath.Join(dir, "web"), fmt.Sprintf(`n=0; more() { seq -f %%07.0f $((n+1)) $((n+%d)); n=$((n+%[1]d)); }
+	// The shell counts before it prints: the next signal may come as soon as the lines are there, and the trap runs at once, within more.
+	write(filepath.Join(dir, "web"), fmt.Sprintf(`n=0; more() { n=$((n+%d)); seq -f %%07.0f $((n-%[1]d+1)) $n; }
 trap more USR1; trap 'more; exit 3' TERM; echo $1; while :; do sleep 0.01; done`, block))
 	write(file, "name: slow-reader\nprocesses:\n  web: {command: exec sh web one}\n")
 	if out, err := troupe(t, "up", "--detach", file).CombinedOutput(); err != nil {
