@@ -5,25 +5,35 @@ import (
 	"encoding/binary"
 	"errors"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/mounts"
 )
 
 // mayHang reports whether a forked child could wait for a filesystem before its program runs: in
 // the change to dir, or in the exec of program or of its interpreter. A relative program starts at
 // dir. In doubt mayHang returns true. mayHang itself may hang.
 func mayHang(dir, program string) bool {
-	if dir != "" && !local("", dir) {
+	table, err := mounts.Now()
+	switch {
+	case err != nil:
+		return true
+	case !table.Foreign():
+		return false
+	case dir != "" && !local(dir):
 		return true
 	}
 	for range 5 { // the kernel follows scripts to this depth
-		if !local(dir, program) {
+		if !filepath.IsAbs(program) {
+			program = joinRaw(dir, program)
+		}
+		if !local(program) {
 			return true
 		}
-		interpreter, ok := interpreterOf(dir, program)
+		interpreter, ok := interpreterOf(program)
 		if !ok || interpreter == "" {
 			return !ok
 		}
@@ -32,108 +42,15 @@ func mayHang(dir, program string) bool {
 	return true
 }
 
-// local reports whether path and all directories and links on the way are on filesystems that need
-// no other program or machine. A relative path starts at dir.
-func local(dir, path string) bool {
-	if !filepath.IsAbs(path) {
-		path = joinRaw(dir, path)
-	}
-	// Most often the whole path is on one mount.
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
-	if fd, err := unix.Openat2(unix.AT_FDCWD, path, &how); err == nil {
-		defer unix.Close(fd)
-		return answers(fd)
-	}
-	at, err := unix.Open(first(path), unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer func() { unix.Close(at) }()
-	names := strings.Split(path, "/")
-	for links := 0; len(names) > 0; {
-		name := names[0]
-		names = names[1:]
-		if name == "" || name == "." {
-			continue
-		}
-		next, err := unix.Openat(at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return false
-		}
-		if !answers(next) {
-			unix.Close(next)
-			return false
-		}
-		target, isLink := readlink(next)
-		if !isLink {
-			unix.Close(at)
-			at = next
-			continue
-		}
-		unix.Close(next)
-		if links++; links > 40 {
-			return false
-		}
-		names = append(strings.Split(target, "/"), names...)
-		if filepath.IsAbs(target) {
-			root, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
-			if err != nil {
-				return false
-			}
-			unix.Close(at)
-			at = root
-		}
-	}
-	return answers(at)
-}
-
-// first is the directory where the look-up of path begins.
-func first(path string) string {
-	if filepath.IsAbs(path) {
-		return "/"
-	}
-	return "."
-}
-
-func readlink(fd int) (target string, ok bool) {
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
-		return "", false
-	}
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(fd, "", buf)
-	if err != nil {
-		return "", false
-	}
-	return string(buf[:n]), true
-}
-
-// localTypes are the filesystems that answer by themselves. All others, such as FUSE, NFS, SMB and
-// 9P, need another program or machine. (statfs(2))
-var localTypes = []uint32{
-	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
-	unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.SQUASHFS_MAGIC,
-	unix.EROFS_SUPER_MAGIC_V1, unix.ISOFS_SUPER_MAGIC, unix.MSDOS_SUPER_MAGIC, unix.EXFAT_SUPER_MAGIC,
-	unix.REISERFS_SUPER_MAGIC, unix.NILFS_SUPER_MAGIC, unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC,
-	0x2fc12fc1, // ZFS
-	0xca451a4e, // bcachefs
-}
-
-// answers reports whether the file is on a filesystem of localTypes.
-func answers(fd int) bool {
-	var st unix.Statfs_t
-	return unix.Fstatfs(fd, &st) == nil && slices.Contains(localTypes, uint32(st.Type))
-}
+// local reports whether all filesystems on the way of an absolute path answer by themselves.
+func local(path string) bool { return filepath.IsAbs(path) && mounts.Find(path, true) == "" }
 
 // heads are buffers for the beginnings of files: each start reads two.
 var heads = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 
 // interpreterOf returns the interpreter the kernel executes for a script or a dynamically linked
 // ELF file; "" if there is none. ok is false if the interpreter is unknown.
-func interpreterOf(dir, program string) (path string, ok bool) {
-	if !filepath.IsAbs(program) {
-		program = joinRaw(dir, program)
-	}
+func interpreterOf(program string) (path string, ok bool) {
 	fd, err := unix.Open(program, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return "", false

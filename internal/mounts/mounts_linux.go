@@ -30,6 +30,9 @@ type Table struct {
 	foreign bool              // a filesystem has another name than ""
 }
 
+// Foreign reports whether a filesystem needs another program or machine.
+func (t *Table) Foreign() bool { return t.foreign }
+
 // localTypes are the types of filesystems of a disk or of the kernel. Others, such as FUSE, NFS, SMB and 9P, need another program
 // or machine.
 var localTypes = map[string]bool{
