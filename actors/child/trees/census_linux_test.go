@@ -150,8 +150,8 @@ func TestCensusWithoutKernelThreads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seen.pid(child.Process.Pid) == nil || seen.pid(os.Getppid()) == nil {
-		t.Error("the census has no child or no parent of this program")
+	if seen.pid(child.Process.Pid) == nil {
+		t.Error("the census has no child of this program")
 	}
 	if s, ok := readStat(kthreadd); ok && s.kernel {
 		if threads := seen.those(func(s *stat) bool { return s.kernel }); len(threads) > 10 { // some may be new
