@@ -10,6 +10,15 @@
 //
 // The options are documented in package actors/config, and the messages in package actors/message.
 // docs/ARCHITECTURE.md draws the tree.
+//
+// # Where to look
+//
+//   - troupe.go: Start, Props and the top of the tree
+//   - connections.go, sessions.go: the actors of the error kernel below it
+//   - message.go, follow.go: what actors of a host send and get; Follow
+//   - metrics.go: the names of all metrics
+//   - retire.go: the end of a troupe that nobody uses any more
+//   - estate_linux.go: what outlives the server
 package actors
 
 import (

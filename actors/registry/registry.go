@@ -1,4 +1,11 @@
 // Package registry has the actor that knows all sessions and opens new ones.
+//
+// # Where to look
+//
+//   - registry.go: takes messages
+//   - openings.go: an Attach that is sent again opens nothing
+//   - room.go: which session ends when there are too many
+//   - leave.go: drain
 package registry
 
 import (

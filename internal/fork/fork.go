@@ -6,6 +6,12 @@
 // There are two ways. A process of Start shares the memory of this program until the exec, as with vfork(2): the cost does not grow
 // with the memory, and the thread of the caller waits. A process of Begin has a copy of the memory: copying takes a millisecond for
 // each few hundred MiB, and nobody waits for a process that hangs in its exec.
+//
+// # Where to look
+//
+//   - attr.go: what a process is started with
+//   - fork.go: the start; share_linux_*.s: the system call of a process that shares the memory
+//   - thread.go, desk.go: starts whose cost does not grow with the number of open files
 package fork
 
 import (

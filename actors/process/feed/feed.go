@@ -2,6 +2,13 @@
 // each viewer is, how far the owner is, and the entries that the log may drop. The
 // package is a pure machine: the caller passes the time and sends the deliveries. A
 // single goroutine at a time may use a Feed.
+//
+// # Where to look
+//
+//   - feed.go: viewers, their cursors and deliveries
+//   - owner.go: how far the owner is
+//   - read.go: process/read
+//   - trim.go: which entries the log may drop
 package feed
 
 import (
