@@ -377,12 +377,15 @@ processes:
 	s.write(`
 name: brief
 processes:
-  short: {command: "echo short; exit 5"}
-  long: {command: exec sleep 1000}
+  first: {command: exec sleep 1000}
+  short: {command: "exit $CODE"}
+  last: {command: exec sleep 1000}
 `)
-	up = s.troupe("up", "--abort-on-exit")
-	if code := up.exitCode(); code != 5 {
-		t.Errorf("with --abort-on-exit, the exit code is %d:\n%s%s", code, up.stdout, up.stderr)
+	for _, code := range []int{5, 0} {
+		s.env = append(s.env, fmt.Sprint("CODE=", code))
+		if up = s.troupe("up", "--abort-on-exit"); up.exitCode() != code {
+			t.Errorf("with --abort-on-exit, the exit code is %d, want %d:\n%s%s", up.exitCode(), code, up.stdout, up.stderr)
+		}
 	}
 }
 

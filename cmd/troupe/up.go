@@ -64,7 +64,7 @@ processes, or --namespace, only these and what they depend on are started.
 
 ^C stops the programs and exits with 130; ^C again kills them. If the terminal closes or
 the connection is lost, the programs go on: run troupe up again to see them, or troupe down to stop them.
-When all programs have ended, the exit code is that of the first that failed, else 0.
+When all programs have ended, the exit code is that of the first in the file that did not end with 0, else 0.
 The file is described in docs/UP.md; troupe config check explains one.`,
 		Example: `  troupe up
   troupe up web worker
@@ -147,6 +147,7 @@ type upper struct {
 		told bool        // that it cannot
 	}
 	stops  atomic.Bool         // this command ends its programs
+	aborts *unitView           // with --abort-on-exit: its end has stopped the others; nil: none yet
 	wanted []compose.Unit      // in start order
 	from   map[string]position // where to read on, by process; zero: from the begin
 	news   chan struct{}       // capacity 1: something has happened to a process

@@ -119,6 +119,9 @@ func (u *upper) follow(ctx context.Context, signals <-chan os.Signal) error {
 		return exitError{exitSignal + int(sig), nil}
 	}
 	for i, v := range views {
+		if u.aborts != nil && u.aborts != v {
+			continue // stopped because of that end
+		}
 		if st := v.status.Load(); st != nil && st.ExitCode != 0 {
 			return exitError{st.ExitCode, errors.New(show.Harmless(v.ID + ": " + (&client.ExitError{ProcessID: v.ID, Status: *st}).Error()))}
 		} else if st == nil && vain != nil && vain[i] != nil {
@@ -134,7 +137,6 @@ func (u *upper) partly() bool { return len(u.names)+len(u.namespaces) > 0 }
 // await returns when no process of the command runs or will run: each has left its group, or waits for a process that has left, which is
 // its error. Nil: the session has ended. With --abort-on-exit, the first end stops the others.
 func (u *upper) await(ctx context.Context, views []*unitView) []error {
-	aborted := false
 	var idle time.Time // since when nothing runs; zero: something does
 	var before []protocol.GroupMember
 	pause := upLook
@@ -164,8 +166,8 @@ func (u *upper) await(ctx context.Context, views []*unitView) []error {
 					told[i] = whyNot(m)
 					u.event(v.ID, "waiting: %s", told[i])
 				}
-			case u.abort && !aborted && !(v.Program.Ready != nil && v.Program.Ready.Exit && m.Ready): // it has not only done the work for its dependents
-				aborted = true
+			case u.abort && u.aborts == nil && !(v.Program.Ready != nil && v.Program.Ready.Exit && m.Ready): // it has not only done the work for its dependents
+				u.aborts = v
 				u.note("%s has ended: stopping the others", v.ID)
 				u.stopAll(ctx)
 			}
