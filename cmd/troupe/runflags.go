@@ -327,7 +327,11 @@ func (o *runFlags) retention(limits protocol.Limits) *protocol.Retention {
 // environment sets the environment of the program.
 func (o *runFlags) environment(cmd *client.Cmd) {
 	if o.local() && o.user == "" {
-		cmd.Env = append(os.Environ(), o.env...)
+		cmd.Env = os.Environ()
+		if o.cwd != "" {
+			cmd.Env = append(cmd.Env, "PWD="+cmd.Dir) // that of this command is another directory's
+		}
+		cmd.Env = append(cmd.Env, o.env...)
 		if o.umask == "" {
 			cmd.Umask = umask()
 		}

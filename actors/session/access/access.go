@@ -96,6 +96,7 @@ type Access struct {
 	owner   ID            `lost:"clients end with the server"` // zero: detached
 	clients map[ID]Client `lost:"clients end with the server"` // everybody attached, with the owner
 	former  map[ID]bool   `lost:"clients end with the server"` // clients that have lost the session, until they end
+	owned   bool          // there is an owner, or there was one when the last server died
 	last    audit.Who     // the owner, or the last one
 	// departure says how the owner leaves, or has left. "": it closes its connection.
 	departure string
@@ -273,13 +274,16 @@ func (a *Access) Revive(admit func(Share)) {
 		admit(s)
 	}
 	a.clients, a.former = make(map[ID]Client), make(map[ID]bool)
-	a.departure = leftReplaced
+	if a.owned {
+		a.departure = leftReplaced
+	}
 	a.Recount()
 }
 
 // Recount has the session tell the lifetime again who is attached.
 func (a *Access) Recount() {
-	n := Count{Owned: a.owner != ID{}}
+	a.owned = a.owner != ID{}
+	n := Count{Owned: a.owned}
 	for id, c := range a.clients {
 		if c.Guest == "" && id != a.owner {
 			n.Observers++

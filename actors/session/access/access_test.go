@@ -205,6 +205,16 @@ func TestDeparture(t *testing.T) {
 	if a.Departure() != "gone fishing" {
 		t.Errorf("it left: %q", a.Departure())
 	}
+	a.Gone(client("b"))
+	a.Revive(nil)
+	if a.Departure() != "gone fishing" {
+		t.Errorf("it left: %q, and then the server was replaced", a.Departure())
+	}
+	attach(t, a, alices("c", owner))
+	a.Revive(nil)
+	if a.Departure() != leftReplaced {
+		t.Errorf("it left: %q, when the server was replaced", a.Departure())
+	}
 }
 
 // An Attach without an answer, because the session failed, has not happened, but the old owner stays evicted. A client who was attached before

@@ -226,6 +226,9 @@ func (s *scanner) sequence(m string, on bool) string {
 func (s *scanner) restore() (b []byte) {
 	for _, m := range slices.Backward(s.set) {
 		b = append(b, s.sequence(m, false)...)
+		if m == "47" || m == "1047" { // unlike 1049, they leave the cursor where the program had it
+			b = append(b, "\x1b[999H\r\n"...)
+		}
 	}
 	return append(b, "\x1b[0m"...)
 }

@@ -53,6 +53,11 @@ func TestScannerModes(t *testing.T) {
 	if len(s.set) != 0 || s.alternateScreen() {
 		t.Errorf("left: %q", s.set)
 	}
+	s.feed(nil, []byte("\x1b[?47h"), false) // as attach draws a screen
+	if got, want := string(s.restore()), "\x1b[?47l\x1b[999H\r\n\x1b[0m"; got != want {
+		t.Errorf("restore %q, want %q: a line of its own for what the shell prints next", got, want)
+	}
+	s.feed(nil, []byte("\x1b[?47l"), false)
 	s.feed(nil, []byte("\x1b]4;1;#123\x07\x1b]4;2;#456\x1b\\\x1b]11;#123\x07\x1b]10;?\x07\x1b]2;4;1\x07\x1b[?69h"), false)
 	if got, want := string(s.restore()), "\x1b[?69l\x1b]111\x1b\\\x1b]104\x1b\\\x1b[0m"; got != want {
 		t.Errorf("restore %q, want %q", got, want)
