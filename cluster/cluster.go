@@ -216,8 +216,16 @@ func (c *Cluster) Join(own Own) error {
 // Socket is as that of a transport.Server, for the port for other nodes.
 func (c *Cluster) Socket(keep func(name string, fd int) error) error { return c.port.Socket(keep) }
 
-// Leave ends the membership and the port, and cuts the connections of clients to other nodes. Leave waits until all has ended.
+// drainHeard is how long it takes at most until all nodes have heard of a drain: those without a directory ask every half a second.
+const drainHeard = time.Second
+
+// Leave ends the membership and the port, and cuts the connections of clients to other nodes. Leave waits until all has ended. A node that was drained
+// stays until the others have heard of the drain: they would take a node that ends at once for lost.
 func (c *Cluster) Leave() {
+	if !c.own.Drained().IsZero() {
+		c.hurry()
+		time.Sleep(drainHeard)
+	}
 	c.stop()
 	c.port.Close()
 	c.cutIf(func(*cable, string) bool { return true })

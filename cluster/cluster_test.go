@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
@@ -9,10 +10,15 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cluster"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
 )
 
 // A session on another node works through a gateway as through its own: both encodings, output and input of megabytes, and the end.
@@ -207,4 +213,40 @@ func TestLostWithoutMembership(t *testing.T) {
 	if text := refusedAs(t, err, protocol.KindUnknownSession); !strings.Contains(text, b.ID()) {
 		t.Errorf("the answer does not name the node: %s", text)
 	}
+}
+
+// A node that is drained without a session ends at once. The others hear of the drain all the same, and do not call the node lost.
+func TestDrainedNodeIsNotLost(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	var mu sync.Mutex
+	var all []*cluster.Cluster
+	list := func(o *cluster.Options, _ *actors.Config, _ *transport.ServerOptions) {
+		o.Membership = func(c *cluster.Cluster) (cluster.Membership, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, c)
+			return cluster.Peers{Ask: c.Ask, Addresses: func(context.Context) (addresses []string, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, c := range all {
+					addresses = append(addresses, c.Address())
+				}
+				return addresses, nil
+			}}, nil
+		}
+	}
+	a, b := l.node("a", list), l.node("b", list)
+	a.knows(2)
+	b.troupe.Drain(time.Now())
+	<-b.troupe.Left()
+	b.end()
+	eventually(t, "a knows that b has ended", func() bool {
+		nodes := a.Members().Nodes
+		i := slices.IndexFunc(nodes, func(n protocol.ClusterNode) bool { return n.Name == "b" })
+		if nodes[i].Lost && !nodes[i].Draining {
+			t.Fatal("a takes b for lost")
+		}
+		return nodes[i].Lost
+	})
 }
