@@ -6,7 +6,7 @@
 // Server and jail exchange packets over a socket, each a JSON object of at most maxPacket bytes. A larger result comes as
 // a file in memory. A jail of the server's user sends an open file as a descriptor, and the server reads and writes that. A
 // jail of another user holds the file open, and reads and writes it itself. Otherwise the server, perhaps root, would write
-// beyond the quota of the user, keep set-group-ID bits that a write of the user clears, and read what files of /proc show to root.
+// beyond the quota of the user, keep set-group-ID bits although writes of the user clear them, and read files of /proc as root.
 package remote
 
 import (
