@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -49,13 +50,13 @@ func (p *process) treeSeen(ctx actor.Context, m treeSeen) {
 	switch {
 	case h == nil: // forgotten
 	case m.empty:
-		p.place.leave()
+		p.place.Leave()
 		if !p.life.Kills() {
 			p.forgetChild(h)
 		}
 	default:
 		if m.err == nil {
-			p.place.back()
+			p.place.Return()
 		}
 		p.trees.seek(p.place != nil)
 	}
@@ -142,7 +143,7 @@ func (r *processRecord) destroy() {
 		r.spool.Close()
 	}
 	if r.run.intake == nil { // there is no run yet
-		r.place.leave()
+		r.place.Leave()
 		return
 	}
 	if h, answered := r.run.intake.Leave(); answered {
@@ -156,7 +157,7 @@ func (r *processRecord) destroy() {
 		in := r.run.intake
 		r.outbox.Then(func() { r.finish(handle, in, r.place, r.kept.free) })
 	default:
-		r.place.leave()
+		r.place.Leave()
 		if unused { // else orphan closes the intake, or no run was asked for
 			r.run.intake.Close()
 		}
@@ -178,13 +179,13 @@ func (r *processRecord) orphan(h child.Handle, in *child.Intake) {
 
 // finish lets go of a child, and then of the intake of its run and of place; nil: none. Then finish calls done, unless done is nil or the child may go on.
 // Any goroutine.
-func (r *processRecord) finish(handle child.Handle, in *child.Intake, place *place, done func()) {
+func (r *processRecord) finish(handle child.Handle, in *child.Intake, place *quota.Place, done func()) {
 	log, name := r.env.Log, r.name
 	handle.Finish(func(err error) {
 		if in != nil {
 			in.Close()
 		}
-		place.leave()
+		place.Leave()
 		if err != nil {
 			log.Error("finish", "actor", name, "err", err)
 		} else if done != nil { // after an error the child may go on

@@ -121,7 +121,7 @@ func (p *process) healthNow() health.Now {
 		Runs:    p.life.Phase() == life.Running,
 		Ending:  p.life.Reason() != "",
 		Probing: p.health.isProbing(),
-		Least:   p.place.leastProbeEvery(),
+		Least:   p.leastProbeEvery(),
 	}
 	if now.Runs {
 		since, _ := p.run.intake.Starved()

@@ -111,7 +111,7 @@ func TestProbesAreNoWayAroundTheRate(t *testing.T) {
 			var count *atomic.Int64
 			params := protocol.ProcessStartParams{Liveness: &protocol.Liveness{Probe: &protocol.Probe{Argv: []string{"true"}, EveryMs: 10}}}
 			pid, _, _ := fakeProcessOf(params, spawn, func(r *processRecord) {
-				r.place = placeOf(places[0])
+				r.place = places[0]
 				count = probes(r, func(int) (int, error) { return 0, nil })
 			})
 			time.Sleep(10*time.Second + time.Millisecond)

@@ -183,7 +183,7 @@ func (p *process) heldBack(since time.Time, by child.Cause, pinned int64) protoc
 		w.For, w.Limit, w.Reason = protocol.WaitRate, "max-output-rate-each", fmt.Sprintf("max-output-rate-each is %d bytes a second here", p.env.MaxOutputRateEach)
 	case child.ByBudget:
 		w.For, w.Limit, w.Reason = protocol.WaitBudget, "memory-budget", "the server holds as much output as it may"
-		if share := p.place.memory(p.env); share != p.env.OutputBudget && !p.env.OutputBudget.Short() {
+		if share := p.memory(); share != p.env.OutputBudget && !p.env.OutputBudget.Short() {
 			w.Limit, w.Reason = "max-retained-each", fmt.Sprintf("max-retained-each is %d bytes here, and the programs of its owner use %d", p.env.MaxRetainedEach, share.Used())
 		}
 	default:
@@ -214,7 +214,7 @@ func (p *process) outputLimit(pinned int64) (limit, text string) {
 		return "spool-places", fmt.Sprintf("%s are on disk, and the list of their places has its most, %s of memory", show.Bytes(p.feed.Log.Spooled()), show.Bytes(child.SpoolOverhead))
 	case s.Full():
 		return "spool-limit", show.Bytes(s.Held()) + " are on disk, as much as it may spool"
-	case p.place.disk(p.env) != p.env.Disk && !p.env.Disk.Short():
+	case p.disk() != p.env.Disk && !p.env.Disk.Short():
 		return "max-spooled-each", "the programs of its owner have spooled as much as they may"
 	}
 	return "spool-budget", "all programs together have spooled as much as they may"

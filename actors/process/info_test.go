@@ -31,12 +31,12 @@ func TestOutputLimit(t *testing.T) {
 		limit, text string
 		pinned      int64
 		spool       *spool.File
-		place       *place
+		place       *quota.Place
 	}{
 		{"retention", "1.0 MiB", 1 << 20, nil, nil},
 		{"spool-limit", "10 B are on disk", 1 << 20, file(disk(), 10), nil},
 		{"spool-places", "1.0 MiB of memory", 1<<20 + child.SpoolOverhead, file(disk(), most), nil},
-		{"max-spooled-each", "of its owner", 1 << 20, file(share, most), &place{&quota.Place{Disk: share}}},
+		{"max-spooled-each", "of its owner", 1 << 20, file(share, most), &quota.Place{Disk: share}},
 		{"spool-budget", "all programs", 1 << 20, file(server, most), nil},
 	} {
 		if test.spool != nil {
@@ -56,7 +56,7 @@ func TestOutputLimit(t *testing.T) {
 			t.Errorf("want %s, got %+v", limit, w)
 		}
 	}
-	p.place = &place{&quota.Place{Memory: own.Share(most, nil)}}
+	p.place = &quota.Place{Memory: own.Share(most, nil)}
 	if w := p.heldBack(time.Now(), child.ByBudget, 0); w.Limit != "max-retained-each" {
 		t.Errorf("want max-retained-each, got %+v", w)
 	}

@@ -156,7 +156,7 @@ func (r *processRecord) keepSpool() {
 
 // reviveSpool goes on with the file of an earlier server. The process has its chain.
 func (r *processRecord) reviveSpool() error {
-	r.spool = spoolOf(r.env, r.place.disk(r.env), r.launch.Params.Retention)
+	r.spool = spoolOf(r.env, r.disk(), r.launch.Params.Retention)
 	r.keepSpool()
 	last, first := r.kept.last(), r.kept.first()
 	var pieces, unlogged []spool.Piece

@@ -57,7 +57,7 @@ func (p *process) now() life.Now {
 	}
 	switch p.life.Phase() { // the others cost something
 	case life.Restarting:
-		now.Full, now.Paced = p.full(), p.place.paced(now.Time)
+		now.Full, now.Paced = p.full(), p.place.Paced(now.Time)
 	case life.Closed:
 		keep := p.life.Keep()
 		now.Served = p.feed.Done(now.Time, p.life.ClosedAt().Add(keep), p.retention(), max(keep, life.StallTime))
@@ -216,7 +216,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 			p.happened(protocol.ServerEvent{Kind: protocol.ServerEvicted, Reason: a.Reason})
 		}
 	case life.LogClosed:
-		p.place.leave() // before a client is told; the server knows only later whether descendants live
+		p.place.Leave() // before a client is told; the server knows only later whether descendants live
 		if !p.launch.AfterEnd() {
 			p.launch.Forget()
 		}
@@ -306,7 +306,7 @@ func (p *process) spawn(ctx actor.Context, run int) {
 	p.run.sandbox.Begin()
 	p.renew(ctx)
 	if run > 1 { // the session has counted the first
-		p.place.restarted()
+		p.place.Restarted(time.Now())
 	}
 	r, in, traced := p.processRecord, p.run.intake, p.traceStart(run)
 	p.run.asked = run

@@ -81,13 +81,13 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 		gauge:        share{Gauge: o.Gauge},
 		display:      display,
 		events:       o.Events,
-		place:        placeOf(o.Place),
+		place:        o.Place,
 		created:      time.Now(),
 	}
 	if o.MaxChunk != nil {
 		record.feed.Log.MaxChunk = int(*o.MaxChunk)
 	}
-	record.spool = spoolOf(e, record.place.disk(e), what.Params.Retention)
+	record.spool = spoolOf(e, record.disk(), what.Params.Retention)
 	return record, nil
 }
 

@@ -49,7 +49,7 @@ func (p *process) holds() (retained, pinned int64) {
 // held drops the entries that go, and tells the pumps how much the log holds. Call held whenever the log may hold less.
 func (p *process) held() {
 	most := int64(math.MaxInt64)
-	if p.place.memory(p.env).Short() || p.feed.Log.Spooled() > 0 && p.spool.Short() {
+	if p.memory().Short() || p.feed.Log.Spooled() > 0 && p.spool.Short() {
 		most = child.ShortLog
 	}
 	p.feed.Trim(most)

@@ -34,7 +34,7 @@ func TestPlaceOfDescendants(t *testing.T) {
 			}
 		}
 		tree := make(chan struct{})
-		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.place = placeOf(places[0]) })
+		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.place = places[0] })
 		c.Mu.Lock()
 		c.Tree = tree
 		c.Mu.Unlock()
@@ -65,7 +65,7 @@ func searched(t *testing.T, test func(free func(want bool, when string), answers
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		q := quota.New(quota.Limits{Processes: 1}, nil, nil, nil)
 		places, _ := q.Start("alice", 1, time.Now())
-		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.place = placeOf(places[0]) })
+		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.place = places[0] })
 		answers := make(chan found)
 		defer close(answers)
 		c.Search = func() (bool, error) {
@@ -126,7 +126,7 @@ func TestPlaceOfTheStopped(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		q := quota.New(quota.Limits{Processes: 1}, nil, nil, nil)
 		places, _ := q.Start("alice", 1, time.Now())
-		pid, _, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.place = placeOf(places[0]) })
+		pid, _, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.place = places[0] })
 		system.Root.StopFuture(pid).Wait()
 		synctest.Wait()
 		if _, err := q.Start("alice", 1, time.Now()); err != nil {
@@ -142,7 +142,7 @@ func TestPlaceOfAFailedStart(t *testing.T) {
 		places, _ := q.Start("alice", 1, time.Now())
 		told := 0
 		fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
-			r.place = placeOf(places[0])
+			r.place = places[0]
 			r.env.StartChild = func(_ child.Spec, _ *child.Intake, done func(child.Handle, error)) { done(nil, exec.ErrNotFound) }
 			r.session, _ = system.ProcessRegistry.Add(hears(func(m any) {
 				if _, ok := m.(message.ProcessStarted); !ok {

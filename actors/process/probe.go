@@ -29,7 +29,7 @@ var errProbe = errors.New("the server cannot probe")
 
 // probeReady probes until a run is ready.
 func (p *process) probeReady(ctx actor.Context, probe *protocol.Probe) {
-	every := max(orDefault(probe.EveryMs, defaultReadyEvery), p.place.leastProbeEvery())
+	every := max(orDefault(probe.EveryMs, defaultReadyEvery), p.leastProbeEvery())
 	if probe.HTTP != "" {
 		look, limit := health.LookAtURL(probe.HTTP), orDefault(probe.TimeoutMs, defaultProbeTime)
 		p.lookout(ctx, delayed(probe.DelayMs, func(ctx context.Context) error {

@@ -14,7 +14,7 @@
 //   - screen.go: the screen of its PTY, which package actors/screen keeps
 //   - health.go, probe.go, health: readiness and liveness: health is a pure machine
 //   - traced.go: the spans of a start
-//   - place.go: the place among the running processes of its owner
+//   - place.go: what the place among the running processes of its owner bounds
 //   - end.go, trees.go: the end of the tree, and who waits for it
 //   - kept.go, revive.go: what outlives the server, and a process that an earlier server has left
 package process
@@ -28,6 +28,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/journal"
+	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
@@ -75,7 +76,7 @@ type processRecord struct {
 	traced       *traced         `lost:"of this server"` // the start under way; nil: nobody traces, or its first output has come
 	counted      string          `lost:"counted again"`  // its state in Meters.Processes; "": none yet; uncounted: no more
 	noticed      noticed         `lost:"of this server"` // what the board of notices has
-	place        *place          `lost:"taken again"`    // among the running processes of the owner key; nil: none is counted
+	place        *quota.Place    `lost:"taken again"`    // among the running processes of the owner key; nil: none is counted
 	created      time.Time
 	ownIntensity bool // its own restart.intensity counts: it has no group, or an independent one
 
@@ -267,13 +268,13 @@ func (p *process) start(ctx actor.Context) {
 // newIntake returns the intake of a run. The intake tells the actor when it has facts.
 func (p *process) newIntake(ctx actor.Context) *child.Intake {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	in := child.NewIntake(p.feed.Retention, p.place.memory(p.env), p.spool, func() { root.Send(self, factsReady{}) })
+	in := child.NewIntake(p.feed.Retention, p.memory(), p.spool, func() { root.Send(self, factsReady{}) })
 	if n := p.feed.Log.MaxChunk; n > 0 {
 		in.MaxChunk = n
 	}
 	in.Chain, in.Input, in.Waits = p.kept.chain, p.kept.input, &p.env.Meters.Waits
 	if p.place != nil {
-		in.Share(p.place.in.Output)
+		in.Share(p.place.Output)
 	}
 	return in
 }
@@ -302,7 +303,7 @@ func (p *process) announce(ctx actor.Context) {
 	case err == nil:
 		return // not known yet
 	default:
-		p.place.leave() // before the client is told, which may start another process at once
+		p.place.Leave() // before the client is told, which may start another process at once
 	}
 	ctx.Send(p.session, message.ProcessStarted{ID: p.id, Name: p.name, Ref: p.ref(ctx), Err: wireerr.From(err), Sandbox: p.run.sandbox.Type()})
 	// A failed session may have missed how things stand.

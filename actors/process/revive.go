@@ -28,12 +28,12 @@ func Revive(e *env.Env, from estate.Reviver, o Options) (_ message.SpawnRequest,
 	if err := r.launch.Revive(e, o.Request); err != nil {
 		return message.SpawnRequest{}, "", fmt.Errorf("process %s: %s", r.id, err.Message)
 	}
-	r.env, r.session, r.group, r.gauge, r.events, r.place = e, o.Session, o.Group, share{Gauge: o.Gauge}, o.Events, placeOf(o.Place)
+	r.env, r.session, r.group, r.gauge, r.events, r.place = e, o.Session, o.Group, share{Gauge: o.Gauge}, o.Events, o.Place
 	if o.MaxChunk != nil {
 		r.feed.Log.MaxChunk = int(*o.MaxChunk)
 	}
 	if r.life.Phase() >= life.Closed {
-		r.place.leave()
+		r.place.Leave()
 	}
 	r.health.watcher = newWatcher(r.launch.Params)
 	if r.kept.chain, r.kept.input = e.Estate.Chains(r.kept.Number); r.kept.chain == nil {

@@ -9,7 +9,7 @@ import (
 // restartNow is process/restart.
 func (p *process) restartNow() *protocol.Error {
 	if p.life.Phase() == life.Closed && p.launch.AfterEnd() {
-		if err := p.place.again(); err != nil { // a process that stops now gives the place back when its actor stops
+		if err := p.place.TryReturn(); err != nil { // a process that stops now gives the place back when its actor stops
 			return err
 		}
 	}

@@ -517,10 +517,10 @@ var mutants = []mutant{
 `, new: ``, breaks: "unused credit is given back to the rate", run: "^TestIntakesShareARate$"},
 	{file: "actors/child/stdin.go", old: `part[:s.rate.Take(len(part))]`, new: `part[:]`, breaks: "stdin is held to its rate", run: "^TestStdin$/^a_rate"},
 	{file: "internal/budget/output.go", old: `n = b.whole.Take(least, n, w)`, new: `_ = b.whole`, breaks: "a share has no more than the whole has left"},
-	{file: "actors/process/place.go", old: `		p.in.Return()`, new: ``, breaks: "descendants that live keep the place of their process"},
+	{file: "actors/process/end.go", old: `			p.place.Return()`, new: ``, breaks: "descendants that live keep the place of their process"},
 	{file: "actors/process/end.go", old: `		if m.err == nil {
-			p.place.back()`, new: `		if true {
-			p.place.back()`, breaks: "a search without an answer takes no place"},
+			p.place.Return()`, new: `		if true {
+			p.place.Return()`, breaks: "a search without an answer takes no place"},
 	{file: "actors/process/process.go", old: `if !p.life.Kills() && m.run`, new: `if m.run`, breaks: "a search that began before the tree was killed takes no place"},
 	{file: "actors/child/trees/search_tree_linux.go", old: `return false, errReaped`, new: `return false, nil`, breaks: "orphans of other trees are no descendants", run: "^TestSearchAmongReapedStrangers$"},
 	{file: "transport/frames.go", old: `answer(refusal(err))`, new: `_ = answer`, breaks: "a refused client of frames is told why"},

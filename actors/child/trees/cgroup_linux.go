@@ -131,6 +131,8 @@ func (l *leaf) killLeftovers(log *slog.Logger) {
 	}
 }
 
+func (c *cgroups) endAll() { c.kin.endAll() }
+
 // endLost is searches.endLost, and removes the cgroups of children that have no tree.
 func (c *cgroups) endLost() {
 	c.kin.endLost()
@@ -250,9 +252,8 @@ func (l *leaf) closeFD() {
 	}
 }
 
-func (*leaf) pins() bool  { return false }
-func (*leaf) cheap() bool { return false }
-func (*leaf) soon() bool  { return false } // rmdir waits for a lock shared by the whole system
+func (*leaf) pins() bool { return false }
+func (*leaf) soon() bool { return false } // rmdir waits for a lock shared by the whole system
 
 func (l *leaf) empty(canWait bool) (bool, error) {
 	if vacant, err := l.vacant(); !vacant {

@@ -22,10 +22,6 @@ func (ts *Trees) newContainment(cfg Config) (containment, error) {
 	if cfg.Subreaper {
 		c.isStranger = ts.isStranger
 	}
-	ts.endAll = c.endAll
-	if ts.holder != nil {
-		ts.endLost = c.endLost
-	}
 	if c.tags.off {
 		log.Info("RLIMIT_LOCKS is in use: descendants are found without a tag", "reason", "another server of ours started this one, or a limit is set")
 	}
@@ -33,9 +29,6 @@ func (ts *Trees) newContainment(cfg Config) (containment, error) {
 	case ContainCgroup, "":
 		groups, err := newCgroups(c, ts.holder != nil, cfg.Subreaper, log)
 		if err == nil {
-			if ts.holder != nil {
-				ts.endLost = groups.endLost
-			}
 			c.mode = ContainCgroup
 			if ts.holder == nil {
 				c.killLeftovers()

@@ -19,6 +19,9 @@ type containment interface {
 	tree(name string, limits protocol.ProcessLimits) (tree, error)
 	// adopt returns the tree of a running child.
 	adopt(trace Trace, pid int) tree
+	// endLost is Trees.EndLost, and endAll is Trees.EndAll.
+	endLost()
+	endAll()
 	close() error
 }
 
@@ -38,8 +41,6 @@ type tree interface {
 	// pins reports whether the tree recognizes members by the child's pid. The child must then stay
 	// unreaped until the tree is empty, because reaping frees the pid for other processes.
 	pins() bool
-	// cheap reports whether empty returns without blocking.
-	cheap() bool
 	// soon reports whether to call empty at the child's exit. If false, empty is called only when
 	// somebody wants to know.
 	soon() bool

@@ -64,8 +64,7 @@ func (t *search) running() {
 // no other process gets this pid while the founder's zombie exists.
 func (t *search) pins() bool { return t.mode == ContainGroup }
 
-func (*search) cheap() bool { return false }
-func (*search) soon() bool  { return true }
+func (*search) soon() bool { return true }
 
 // heads are the members recognized without their parents: by pid, tag, marker, group or session.
 func (t *search) heads(seen *census) (heads []*stat) {

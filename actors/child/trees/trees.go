@@ -63,8 +63,6 @@ type Trees struct {
 	room        room
 	fence       *fence
 	stopReaper  func() error
-	endAll      func()         // see searches.endAll
-	endLost     func()         // see EndLost
 	looking     sync.WaitGroup // goroutines that search for descendants
 	begun       chan struct{}  // capacity 1; full: a child was started
 	reaped      atomic.Int64   // strangers, by the reaper
@@ -103,7 +101,7 @@ type Holder interface {
 
 // New kills the processes left behind by dead servers of this machine in the same kind of containment.
 func New(cfg Config) (*Trees, error) {
-	ts := &Trees{log: cfg.Log, holder: cfg.Holder, runs: cmp.Or(cfg.Runs, &runs), endLost: func() {}, begun: make(chan struct{}, 1), unborn: make(map[int]struct{}), live: make(map[*Tree]struct{})}
+	ts := &Trees{log: cfg.Log, holder: cfg.Holder, runs: cmp.Or(cfg.Runs, &runs), begun: make(chan struct{}, 1), unborn: make(map[int]struct{}), live: make(map[*Tree]struct{})}
 	var err error
 	// newExits makes the runtime open its poller; newSpare needs an open poller.
 	if ts.exits, err = newExits(); err != nil {
@@ -126,7 +124,7 @@ func New(cfg Config) (*Trees, error) {
 
 // EndLost kills what dead servers have left, and what earlier servers of the holder have started and no tree has. Meanwhile no tree is made.
 func (ts *Trees) EndLost() {
-	ts.endLost()
+	ts.containment.endLost()
 	ts.hasBegun() // earlier servers may have left orphans
 }
 
@@ -146,7 +144,7 @@ func (ts *Trees) hasBegun() {
 }
 
 // EndAll begins the end of all trees: from now on no search waits for its share of the time, and nobody asks whose a stray is.
-func (ts *Trees) EndAll() { ts.endAll() }
+func (ts *Trees) EndAll() { ts.containment.endAll() }
 
 // Unborn are the pids of the children that have not executed their program yet.
 func (ts *Trees) Unborn() []int {
@@ -359,13 +357,8 @@ func (t *Tree) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Empty reports whether the child was reaped and no descendant is left. If finding out
-// takes a search, Empty reports the result of the last search, and starts another search.
+// Empty reports whether the child was reaped and no descendant is left, as of the last search. If there were some, Empty starts another search.
 func (t *Tree) Empty() bool {
-	if t.tree.cheap() {
-		empty, _ := t.Search(true)
-		return empty
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.status != nil && !t.empty && !t.searching {

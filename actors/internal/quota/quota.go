@@ -389,6 +389,9 @@ func (p *Place) Restarted(now time.Time) {
 
 // Return takes the place again after Leave, even beyond the limit.
 func (p *Place) Return() {
+	if p == nil {
+		return
+	}
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	p.take()
@@ -396,6 +399,9 @@ func (p *Place) Return() {
 
 // TryReturn takes the place again after Leave, or says why there is no room.
 func (p *Place) TryReturn() *protocol.Error {
+	if p == nil {
+		return nil
+	}
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	if p.left {
