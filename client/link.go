@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -778,7 +777,7 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 	case protocol.NotifySessionExpiring:
 		return decoded(wire, m, func(n *protocol.SessionExpiringNotification) {
 			if c.opts.Expiring != nil {
-				c.opts.Expiring(time.Duration(min(n.InMs, uint64(math.MaxInt64/time.Millisecond)))*time.Millisecond, n.Reason)
+				c.opts.Expiring(protocol.FromMillis(n.InMs), n.Reason)
 			}
 		})
 	case protocol.NotifySessionEvicted:

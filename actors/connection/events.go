@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/journal"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -42,7 +41,7 @@ func (c *connection) readEvents(ctx actor.Context, in inbound, p protocol.Server
 	q.AfterUs = result.NextUs
 	c.pending[c.token] = pending{asked: in.asked, events: &eventsWait{
 		question: q,
-		timer:    time.AfterFunc(env.FromMillis(p.WaitMs), due),
+		timer:    time.AfterFunc(protocol.FromMillis(p.WaitMs), due),
 		cancel:   c.env.Journal.Wait(q, due),
 	}}
 }

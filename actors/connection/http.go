@@ -9,7 +9,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/connection/queue"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/budget"
@@ -133,7 +132,7 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound, p protocol.HTTPR
 	if t := p.TimeoutMs; t == nil || *t == 0 {
 		call.ctx, call.cancel = context.WithCancel(h.ctx)
 	} else {
-		call.ctx, call.cancel = context.WithTimeoutCause(h.ctx, env.FromMillis(*t), fmt.Errorf("it took more than the %d ms of timeoutMs", *t))
+		call.ctx, call.cancel = context.WithTimeoutCause(h.ctx, protocol.FromMillis(*t), fmt.Errorf("it took more than the %d ms of timeoutMs", *t))
 		call.due = context.AfterFunc(call.ctx, c.later(ctx, func(c *connection, ctx actor.Context) { c.httpDue(ctx, call) }))
 	}
 	if call.streamed {

@@ -2,7 +2,6 @@ package connection
 
 import (
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -28,7 +27,7 @@ func (c *connection) watchServer(ctx actor.Context, in inbound, p protocol.Serve
 	}
 	w := &c.watch
 	w.serial, w.on, w.asked = w.serial+1, every > 0, false
-	ctx.Request(c.troupe, message.WatchServer{Who: c.about.Identity, Every: env.FromMillis(every), Serial: w.serial})
+	ctx.Request(c.troupe, message.WatchServer{Who: c.about.Identity, Every: protocol.FromMillis(every), Serial: w.serial})
 	c.respond(in, protocol.Empty{})
 	c.pullPiece(ctx)
 }

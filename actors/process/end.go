@@ -6,7 +6,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -19,7 +18,7 @@ var errUnseen = errors.New("its programs are being killed, and were not yet seen
 func (p *process) terminate(m protocol.ProcessTerminateParams) {
 	grace := time.Duration(0)
 	if m.GraceMs != nil {
-		grace = env.FromMillis(*m.GraceMs)
+		grace = protocol.FromMillis(*m.GraceMs)
 	}
 	p.life.Terminate(p.now(), grace, m.Tree)
 }

@@ -31,10 +31,10 @@ func (p *process) lifeConfig() life.Config {
 		c.KillGrace, c.ShutdownGrace = 0, c.KillGrace
 	}
 	if g := p.launch.Params.KillGraceMs; g != nil {
-		c.KillGrace = env.FromMillis(*g)
+		c.KillGrace = protocol.FromMillis(*g)
 	}
 	if t := p.launch.Params.TimeoutMs; t != nil {
-		c.Timeout = env.FromMillis(*t)
+		c.Timeout = protocol.FromMillis(*t)
 	}
 	return c
 }

@@ -61,7 +61,7 @@ func (p *process) held() {
 // awaitHolder has the log hold everything until a viewer with Hold comes, for the time that the client has asked for.
 func (p *process) awaitHolder() {
 	if r := p.launch.Params.Retention; r != nil && r.HoldMs != nil {
-		p.feed.Await(time.Now(), env.FromMillis(*r.HoldMs))
+		p.feed.Await(time.Now(), protocol.FromMillis(*r.HoldMs))
 	}
 }
 

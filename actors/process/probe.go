@@ -73,7 +73,7 @@ func delayed(ms *uint64, look func(context.Context) error) func(context.Context)
 		once.Do(func() {
 			select {
 			case <-ctx.Done():
-			case <-time.After(env.FromMillis(*ms)):
+			case <-time.After(protocol.FromMillis(*ms)):
 			}
 		})
 		return look(ctx)
@@ -91,7 +91,7 @@ func orDefault(ms uint64, d time.Duration) time.Duration {
 	if ms == 0 {
 		return d
 	}
-	return env.FromMillis(ms)
+	return protocol.FromMillis(ms)
 }
 
 // probe probes once whether the run lives; n is the number of the probe.

@@ -66,7 +66,7 @@ func (p *process) park(ctx actor.Context, r *parked, ms *uint64) {
 		return
 	}
 	if ms != nil {
-		r.until = time.Now().Add(env.FromMillis(*ms))
+		r.until = time.Now().Add(protocol.FromMillis(*ms))
 	}
 	p.reads.waiting = append(p.reads.waiting, r)
 }

@@ -304,7 +304,7 @@ func atMost(member string, ms *uint64, limit time.Duration, flag string) (time.D
 	if ms == nil {
 		return max(limit, 0), nil
 	}
-	d := env.FromMillis(*ms)
+	d := protocol.FromMillis(*ms)
 	if limit > 0 && (d == 0 || d > limit) {
 		return 0, wireerr.BadTime(member, *ms, limit, flag)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/screen"
 	"github.com/b6f6fdd7/troupe/internal/show"
@@ -45,7 +44,7 @@ func (d *display) ask(ctx actor.Context, m message.ScreenAsk) {
 		d.heardAt = m.HeardAt
 	}
 	params := m.Of.Params.(protocol.ProcessScreenParams)
-	w := &wait{from: ctx.Sender(), token: m.Of.Token, params: params, upTo: m.UpTo, came: now, until: now.Add(min(env.FromMillis(params.WaitMs), math.MaxInt64/2))}
+	w := &wait{from: ctx.Sender(), token: m.Of.Token, params: params, upTo: m.UpTo, came: now, until: now.Add(min(protocol.FromMillis(params.WaitMs), math.MaxInt64/2))}
 	if d.full != nil {
 		d.reply(ctx, w, nil, d.full)
 		return
@@ -98,7 +97,7 @@ func (d *display) look(ctx actor.Context) {
 			d.answer(ctx, w, nil)
 			return true
 		}
-		quietAt := d.heardAt.Add(env.FromMillis(p.QuietMs))
+		quietAt := d.heardAt.Add(protocol.FromMillis(p.QuietMs))
 		holds := d.shown > p.AfterSeq || p.AfterSeq == 0
 		if holds && p.QuietMs > 0 && quietAt.After(now) {
 			holds = false

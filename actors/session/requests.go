@@ -212,7 +212,7 @@ func (s *session) share(r request, p protocol.SessionShareParams) (any, *protoco
 	}
 	lasts := min(defaultShareTime, book.Longest)
 	if p.ExpiresInMs != nil {
-		if lasts = env.FromMillis(*p.ExpiresInMs); lasts == 0 || lasts > book.Longest {
+		if lasts = protocol.FromMillis(*p.ExpiresInMs); lasts == 0 || lasts > book.Longest {
 			return nil, wireerr.BadTime("expiresInMs", *p.ExpiresInMs, book.Longest, "max-share-time")
 		}
 	}
@@ -278,7 +278,7 @@ func DetachedTTL(e *env.Env, member string, ms *uint64) (time.Duration, *protoco
 	if ms == nil {
 		return e.DetachedTTL, nil
 	}
-	ttl := env.FromMillis(*ms)
+	ttl := protocol.FromMillis(*ms)
 	if ttl == 0 {
 		ttl = -1
 	}

@@ -201,8 +201,7 @@ func (w *wire) notified(name string, decode func(any) error) error {
 		})
 	case protocol.NotifyRestarted:
 		return take(decode, func(n *protocol.RestartedNotification) {
-			delay := time.Duration(min(n.DelayMs, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond
-			w.push(n.ProcessID, now(outlog.Entry{Seq: n.Seq, Kind: outlog.Restarted, Restart: &outlog.Restart{Run: n.Run, Reason: n.Reason, Delay: delay, StdinLost: n.StdinLostBytes}}))
+			w.push(n.ProcessID, now(outlog.Entry{Seq: n.Seq, Kind: outlog.Restarted, Restart: &outlog.Restart{Run: n.Run, Reason: n.Reason, Delay: protocol.FromMillis(n.DelayMs), StdinLost: n.StdinLostBytes}}))
 		})
 	case protocol.NotifyReady:
 		return take(decode, func(n *protocol.ReadyNotification) {

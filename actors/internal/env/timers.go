@@ -1,16 +1,10 @@
 package env
 
 import (
-	"math"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
-
-// FromMillis converts milliseconds of the wire. A number too large for a Duration becomes the longest Duration.
-func FromMillis(ms uint64) time.Duration {
-	return time.Duration(min(ms, uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond
-}
 
 // After sends m to the actor itself after d. If the actor has stopped by then, nothing is sent: protoactor would log m.
 func After(ctx actor.Context, d time.Duration, m any) *time.Timer {

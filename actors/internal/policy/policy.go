@@ -5,7 +5,6 @@ package policy
 import (
 	"time"
 
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -58,7 +57,7 @@ func ParseRestart(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 		if g.Count > maxRestarts {
 			return nil, protocol.WrongParams("restart.giveUp.count is %d, the limit is %d", g.Count, maxRestarts)
 		}
-		s.GiveUp = supervision.Deaths{ExitCodes: g.ExitCodes, Signals: g.Signals, Count: int(g.Count), Period: env.FromMillis(g.PeriodMs)}
+		s.GiveUp = supervision.Deaths{ExitCodes: g.ExitCodes, Signals: g.Signals, Count: int(g.Count), Period: protocol.FromMillis(g.PeriodMs)}
 	}
 	return s, nil
 }
@@ -83,6 +82,6 @@ func ParseIntensity(name string, in *protocol.Intensity) (supervision.Intensity,
 // setMillis sets d to ms, unless the client has left ms out.
 func setMillis(d *time.Duration, ms *uint64) {
 	if ms != nil {
-		*d = env.FromMillis(*ms)
+		*d = protocol.FromMillis(*ms)
 	}
 }

@@ -12,7 +12,6 @@ package health
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -144,7 +143,7 @@ func (h *Health) Begin(now Now) {
 	h.ready, h.failures, h.granted, h.ours = false, 0, 0, nil
 	h.heard, h.held = now.Time, now.Held
 	if h.keeps != nil && h.keeps.SilenceMs > 0 {
-		h.silenceAt = now.Time.Add(millis(h.keeps.SilenceMs))
+		h.silenceAt = now.Time.Add(protocol.FromMillis(h.keeps.SilenceMs))
 	}
 	r := h.wants
 	switch {
@@ -154,7 +153,7 @@ func (h *Health) Begin(now Now) {
 	case r.Exit:
 		return
 	case r.DelayMs != nil:
-		h.readyAt = now.Time.Add(millis(*r.DelayMs))
+		h.readyAt = now.Time.Add(protocol.FromMillis(*r.DelayMs))
 		return
 	case r.Line != "":
 		h.lines.begin(r.Stream)
@@ -169,7 +168,7 @@ func (h *Health) Begin(now Now) {
 // limit returns how long a run may take to be ready; 0: no limit.
 func (h *Health) limit() time.Duration {
 	if h.wants.TimeoutMs != nil {
-		return millis(*h.wants.TimeoutMs)
+		return protocol.FromMillis(*h.wants.TimeoutMs)
 	}
 	return readyTime
 }
@@ -233,7 +232,7 @@ func (h *Health) isReady(now Now) {
 	h.ready, h.lines, h.readyAt = true, lines{}, time.Time{}
 	h.do(Say{Logged: h.wants != nil})
 	if l := h.keeps; l != nil && l.Probe != nil && l.Probe.DelayMs != nil {
-		h.probeAt = now.Time.Add(millis(*l.Probe.DelayMs))
+		h.probeAt = now.Time.Add(protocol.FromMillis(*l.Probe.DelayMs))
 		return
 	}
 	h.probeLater(now)
@@ -293,7 +292,7 @@ func (h *Health) probeLater(now Now) {
 	if h.keeps != nil && h.keeps.Probe != nil {
 		every := defaultProbeEvery
 		if ms := h.keeps.Probe.EveryMs; ms > 0 {
-			every = millis(ms)
+			every = protocol.FromMillis(ms)
 		}
 		h.probeAt = now.Time.Add(max(every, now.Least))
 	}
@@ -342,17 +341,12 @@ func (h *Health) silent(now Now) {
 	if !now.Lives {
 		return
 	}
-	limit := millis(h.keeps.SilenceMs)
+	limit := protocol.FromMillis(h.keeps.SilenceMs)
 	if left := limit - (now.Time.Sub(h.heard) - (now.Held - h.held)); left > 0 {
 		h.silenceAt = now.Time.Add(left)
 		return
 	}
 	h.do(Blame{fmt.Sprintf("no output for %v", limit)})
-}
-
-// millis converts milliseconds of the wire. A number too large for a Duration becomes the longest Duration.
-func millis(ms uint64) time.Duration {
-	return time.Duration(min(ms, uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
 
 func orDefault(n, or uint64) uint64 {

@@ -40,7 +40,7 @@ func clipArgv(argv []string) []string {
 
 // GraceError refuses a grace, in milliseconds, over maxKillGrace.
 func GraceError(what string, ms *uint64) *protocol.Error {
-	if ms != nil && env.FromMillis(*ms) > maxKillGrace {
+	if ms != nil && protocol.FromMillis(*ms) > maxKillGrace {
 		return protocol.WrongParams("%s is %d, the limit is %d", what, *ms, maxKillGrace.Milliseconds())
 	}
 	return nil
