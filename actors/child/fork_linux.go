@@ -156,16 +156,13 @@ func attrOf(b *birth) (*fork.Attr, error) {
 	a := &fork.Attr{
 		Path: b.path, Dir: spec.Dir, Argv: b.argv, Env: spec.Env, Files: b.theirs,
 		Session: true, Terminal: spec.TTY, DeathSignal: true,
-		Umask: -1, NoNewPrivs: spec.NoNewPrivs, Nice: spec.Limits.Nice,
+		Umask: -1, NoNewPrivs: spec.NoNewPrivs, Nice: spec.Limits.Nice, User: spec.User.ids(),
 	}
 	if spec.dir != nil {
 		a.DirFile = int(spec.dir.Fd())
 	}
 	if spec.Umask != nil {
 		a.Umask = int(*spec.Umask)
-	}
-	if u := spec.User; u != nil {
-		a.User = &fork.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
 	}
 	if trees.ScoresItself(spec.Limits) {
 		a.OOMScoreAdj = spec.Limits.OOMScoreAdj

@@ -10,6 +10,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/child/confine"
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 )
 
@@ -82,15 +83,9 @@ func planOf(b *birth) (*jail.Plan, error) {
 	if plan.Dir, err = spec.fullDir(); err != nil {
 		return nil, err
 	}
-	if u := spec.User; u != nil {
-		plan.User = &jail.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
-	}
-	limits, err := trees.Limits(spec.Limits)
-	if err != nil {
+	plan.User = spec.User.ids()
+	if plan.Limits, err = trees.Limits(spec.Limits); err != nil {
 		return nil, err
-	}
-	for _, l := range limits {
-		plan.Limits = append(plan.Limits, jail.Rlimit{Resource: l.Resource, Cur: l.Limit.Cur, Max: l.Limit.Max})
 	}
 	if spec.Limits.NoFile == nil { // the runtime of the jail raises its own
 		now := noFileOfChildren()
@@ -106,7 +101,7 @@ func planOf(b *birth) (*jail.Plan, error) {
 				return nil, err
 			}
 		}
-		plan.Limits = append(plan.Limits, jail.Rlimit{Resource: unix.RLIMIT_NOFILE, Cur: min(now.Cur, most), Max: min(now.Max, most)})
+		plan.Limits = append(plan.Limits, fork.Limit{Resource: unix.RLIMIT_NOFILE, Limit: unix.Rlimit{Cur: min(now.Cur, most), Max: min(now.Max, most)}})
 	}
 	return plan, nil
 }

@@ -65,6 +65,14 @@ func mayBecome(u *User) error {
 	return nil
 }
 
+// ids is u for a fork; nil: the user of the server.
+func (u *User) ids() *fork.User {
+	if u == nil {
+		return nil
+	}
+	return &fork.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
+}
+
 // LookAs calls look with the file permissions of u. A nil u has the permissions of the server.
 //
 // Only the thread of look changes. The thread ends with look, and no other goroutine runs on it. Its real

@@ -12,8 +12,8 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/account"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/internal/audit"
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/rules"
-	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -93,7 +93,7 @@ func fileUser(name string) (*remote.User, error) {
 	if err != nil {
 		return nil, wireerr.From(err)
 	}
-	return &remote.User{User: jail.User{UID: a.UID, GID: a.GID, Groups: a.Groups}, Name: name}, nil
+	return &remote.User{User: fork.User{UID: a.UID, GID: a.GID, Groups: a.Groups}, Name: name}, nil
 }
 
 const (

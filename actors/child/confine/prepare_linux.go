@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/kernel"
-	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 )
 
 // prepare sets what a jail and its program have from outside.
@@ -45,7 +45,7 @@ func (j *Jail) prepare(pid int) error {
 }
 
 // mapIDs gives the user namespace of a jail the ids of the user; nil: of this program.
-func mapIDs(pid int, user *jail.User) error {
+func mapIDs(pid int, user *fork.User) error {
 	uid, gid, groups, deny := uint32(os.Geteuid()), uint32(os.Getegid()), []uint32(nil), true
 	if u := user; u != nil {
 		uid, gid, groups, deny = u.UID, u.GID, u.Groups, false

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
-	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -427,7 +427,7 @@ func TestHeldFileKeepsItsJail(t *testing.T) {
 func TestUsersShareNoJail(t *testing.T) {
 	keys := make(map[string]bool)
 	of := func(uid, gid uint32, groups ...uint32) *User {
-		return &User{User: jail.User{UID: uid, GID: gid, Groups: groups}}
+		return &User{User: fork.User{UID: uid, GID: gid, Groups: groups}}
 	}
 	views := []*View{NewView(nil, new(sandbox.Policy), nil)}
 	for _, u := range []*User{of(1, 1), of(2, 1), of(1, 2), of(1, 1, 3), of(1, 1, 3, 4)} {
@@ -465,7 +465,7 @@ func TestJailsOfAUserAreBounded(t *testing.T) {
 	inPool(t, func(t *testing.T, f *fakes, p *Pool) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		of := func(uid uint32) *View { return AsUser(&User{User: jail.User{UID: uid}, Name: "u"}) }
+		of := func(uid uint32) *View { return AsUser(&User{User: fork.User{UID: uid}, Name: "u"}) }
 		call := func(uid uint32) chan error {
 			done := make(chan error, 1)
 			go func() {

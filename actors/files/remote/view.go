@@ -7,8 +7,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
-	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -23,7 +23,7 @@ type View struct {
 
 // User is another user than the server's.
 type User struct {
-	jail.User
+	fork.User
 	Name string // for errors
 }
 

@@ -13,13 +13,13 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/remote"
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/needs"
-	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // alice has a group beside her own. Nobody else has her ids.
-var alice = &remote.User{User: jail.User{UID: 54321, GID: 54322, Groups: []uint32{54330}}, Name: "alice"}
+var alice = &remote.User{User: fork.User{UID: 54321, GID: 54322, Groups: []uint32{54330}}, Name: "alice"}
 
 // asAlice returns the calls of alice about files, and a directory with h, the home of alice, b, the closed home of another user, and
 // r, a directory of root.

@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 )
 
@@ -48,9 +49,9 @@ type Plan struct {
 	DirDev uint64 `json:"dirDev,omitempty"`
 	DirIno uint64 `json:"dirIno,omitempty"`
 
-	Umask  *uint32  `json:"umask,omitempty"`  // nil: that of the server
-	User   *User    `json:"user,omitempty"`   // nil: the user of the jail
-	Limits []Rlimit `json:"limits,omitempty"` // for the program alone
+	Umask  *uint32      `json:"umask,omitempty"`  // nil: that of the server
+	User   *fork.User   `json:"user,omitempty"`   // nil: the user of the jail
+	Limits []fork.Limit `json:"limits,omitempty"` // for the program alone
 
 	oldProc bool // as Report.OldProc; enter sets it
 }
@@ -108,20 +109,6 @@ func toStrings(all [][]byte) []string {
 		s[i] = string(b)
 	}
 	return s
-}
-
-// User is the user of a program that is not the user of the server.
-type User struct {
-	UID    uint32   `json:"uid"`
-	GID    uint32   `json:"gid"`
-	Groups []uint32 `json:"groups"`
-}
-
-// Rlimit is a limit of setrlimit(2), for the program alone.
-type Rlimit struct {
-	Resource int    `json:"resource"`
-	Cur      uint64 `json:"cur"`
-	Max      uint64 `json:"max"`
 }
 
 // Report is what a jail tells the server. The first says that the program runs, or why it does not. The second says how

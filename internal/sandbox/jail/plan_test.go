@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 )
 
@@ -12,7 +13,7 @@ func TestPlanKeepsEveryByte(t *testing.T) {
 	mask := uint32(0o27)
 	for _, p := range []*Plan{
 		{Program: "/bin/\xff", Argv: []string{"", "\xfe\n"}, Env: []string{"A=\x01", "B=" + string([]byte{0x80})}, Dir: "/\xc3", Umask: &mask, TTY: true},
-		{Policy: sandbox.Policy{Files: true, Root: sandbox.Read}, Argv: []string{"a"}, Env: []string{}, User: &User{UID: 1, GID: 2, Groups: []uint32{3}}},
+		{Policy: sandbox.Policy{Files: true, Root: sandbox.Read}, Argv: []string{"a"}, Env: []string{}, User: &fork.User{UID: 1, GID: 2, Groups: []uint32{3}}},
 		{Serve: true, Argv: []string{}, Env: []string{}},
 	} {
 		text, err := json.Marshal(p)

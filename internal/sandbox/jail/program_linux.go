@@ -14,10 +14,7 @@ import (
 
 // start starts the program, in the session and the process group of this process.
 func start(plan *Plan) (pid int, err error) {
-	attr := &fork.Attr{Path: plan.Program, Argv: plan.Argv, Env: plan.Env, Umask: -1}
-	for _, l := range plan.Limits {
-		attr.Limits = append(attr.Limits, fork.Limit{Resource: l.Resource, Limit: unix.Rlimit{Cur: l.Cur, Max: l.Max}})
-	}
+	attr := &fork.Attr{Path: plan.Program, Argv: plan.Argv, Env: plan.Env, Umask: -1, Limits: plan.Limits}
 	if pid, err = fork.Start(attr); err == nil {
 		return pid, nil
 	}
@@ -50,7 +47,7 @@ func replace(plan *Plan) error {
 	}
 	for _, l := range plan.Limits {
 		// No raw prlimit64(2): package syscall would restore the old RLIMIT_NOFILE at the exec.
-		if err := syscall.Setrlimit(l.Resource, &syscall.Rlimit{Cur: l.Cur, Max: l.Max}); err != nil {
+		if err := syscall.Setrlimit(l.Resource, &syscall.Rlimit{Cur: l.Limit.Cur, Max: l.Limit.Max}); err != nil {
 			return failed(fmt.Sprintf("%s %d", StageLimit, l.Resource), err)
 		}
 	}
