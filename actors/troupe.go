@@ -144,7 +144,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 		return nil, nil, err
 	}
 	go trim(e, t.stopped)
-	e.Host, e.StartChild, e.AdoptChild = host, host.Start, host.AdoptNamed
+	e.Host, e.StartChild, e.AdoptChild = host, host.Start, host.Adopt
 	e.Info, e.Started = env.EnvironmentInfo(e.Config), time.Now()
 	e.App = env.AppOf(e.Info)
 	e.Workers = env.NewWorkers(t.stopped)

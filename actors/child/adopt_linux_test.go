@@ -32,7 +32,10 @@ func leave(t *testing.T, h *Host, spec Spec) (b Born) {
 func adopt(t *testing.T, h *Host, b Born) *watched {
 	t.Helper()
 	w := newWatched(t, 1<<20)
-	w.Handle = h.Adopt(b, w.in, nil)
+	if h.found[b.Name] == nil { // the host has no holder that knows b
+		h.found[b.Name] = &found{b, h.trees.Adopt(b.Trace, b.PID)}
+	}
+	w.Handle = h.Adopt(b.Name, w.in, nil)
 	go w.take()
 	return w
 }

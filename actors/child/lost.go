@@ -7,8 +7,9 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// AdoptNamed takes over the child with a name that an earlier program has left at the holder. The Handle is nil if there is none.
-func (h *Host) AdoptNamed(name string, in *Intake, rate *pace.Meter) Handle {
+// Adopt takes over the child with a name that an earlier program has left at the holder. Everything of the child that nobody has read reaches in.
+// rate is as Spec.StdinRate. The Handle is nil if there is no such child.
+func (h *Host) Adopt(name string, in *Intake, rate *pace.Meter) Handle {
 	f := h.takeFound(name)
 	if f == nil {
 		return nil

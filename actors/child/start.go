@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
-	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
@@ -240,19 +239,6 @@ func (h *Host) bear(ctx context.Context, t *turn, after time.Duration, spec *Spe
 	b.PID, b.Jail, b.SandboxLevel = pid, f.jail, f.level
 	kept.born(&b)
 	return b, tree, nil
-}
-
-// Adopt takes over a child that an earlier start has left, also one of Found. Everything of the child that nobody has read reaches in. rate is as
-// Spec.StdinRate.
-func (h *Host) Adopt(b Born, in *Intake, rate *pace.Meter) Handle {
-	f := h.takeFound(b.Name)
-	if f == nil {
-		f = &found{b, h.trees.Adopt(b.Trace, b.PID)}
-	}
-	p := h.adopt(f.Born, f.tree, in, rate)
-	h.openSpool(b.Name, in)
-	p.watch()
-	return p
 }
 
 // openSpool opens the spool of the adopted child with a name. The child lives on without one.

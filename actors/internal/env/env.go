@@ -55,7 +55,7 @@ type Env struct {
 	Host *child.Host
 	// StartChild is Host.Start, or the double of a test.
 	StartChild func(child.Spec, *child.Intake, func(child.Handle, error))
-	// AdoptChild is Host.AdoptNamed, or the double of a test.
+	// AdoptChild is Host.Adopt, or the double of a test.
 	AdoptChild func(name string, in *child.Intake, rate *pace.Meter) child.Handle
 
 	// OutputBudget bounds the output held by processes, in bytes: half of Config.Budget.
