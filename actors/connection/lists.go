@@ -36,17 +36,12 @@ type listRequest struct {
 // pending is how many requests wait for a listing.
 func (ls *listings) pending() int { return len(ls.waiting) }
 
-func (c *connection) listProcesses(ctx actor.Context, in inbound, p protocol.ProcessListParams) {
-	c.listFor(ctx, in, p)
-}
-
-func (c *connection) listSessions(ctx actor.Context, in inbound, p protocol.SessionListParams) {
-	c.listFor(ctx, in, p)
-}
-
-func (c *connection) listFor(ctx actor.Context, in inbound, params any) {
-	c.lists.waiting = append(c.lists.waiting, listRequest{in, params})
-	c.list(ctx)
+// listing returns the handler of a method that lists.
+func listing[P any]() Handler {
+	return handles(optional[P], func(c *connection, ctx actor.Context, in inbound, p P) {
+		c.lists.waiting = append(c.lists.waiting, listRequest{in, p})
+		c.list(ctx)
+	})
 }
 
 // list begins the next listing, unless one is under way.

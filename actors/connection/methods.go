@@ -27,14 +27,14 @@ var methods = []Section{
 	}},
 	{Family: ExecFamily, About: "session", Methods: []Method{
 		{Name: protocol.MethodSessionInfo, Handler: ofSession(ignored[message.SessionInfoRequest]).Gives(protocol.SessionInfoResult{}), Observer: Reads, Guests: anyGuest},
-		{Name: protocol.MethodSessionList, Handler: handles(optional, (*connection).listSessions).Gives(protocol.SessionListResult{}, protocol.SessionProcessesResult{}, protocol.SessionDetailsResult{}), Observer: Reads, Guests: anyGuest, Server: true},
+		{Name: protocol.MethodSessionList, Handler: listing[protocol.SessionListParams]().Gives(protocol.SessionListResult{}, protocol.SessionProcessesResult{}, protocol.SessionDetailsResult{}), Observer: Reads, Guests: anyGuest, Server: true},
 		{Name: protocol.MethodSessionClose, Handler: handles(optional[protocol.SessionCloseParams], (*connection).closeSession).Gives(protocol.Empty{}), Repeat: repeatBySession, Server: true},
 		{Name: protocol.MethodSessionUpdate, Handler: ofSession(Params[protocol.SessionUpdateParams]).Gives(protocol.Empty{}), Server: true},
 		{Name: protocol.MethodSessionAck, Handler: handles(Params, (*connection).acknowledge), Notification: true, Record: Unrecorded},
 		{Name: protocol.MethodSessionShare, Handler: ofSession(Params[protocol.SessionShareParams]).Gives(protocol.SessionShareResult{}), Repeat: repeatsAnew, Server: true, Record: ByHandler},
 		{Name: protocol.MethodSessionShares, Handler: ofSession(ignored[message.SharesRequest]).Gives(protocol.SessionSharesResult{}), Observer: ownerReads, Server: true},
 		{Name: protocol.MethodSessionUnshare, Handler: ofSession(Params[protocol.SessionUnshareParams]).Gives(protocol.SessionUnshareResult{}), Repeat: repeatByShare, Server: true, Record: ByHandler},
-		{Name: protocol.MethodProcessList, Handler: handles(optional, (*connection).listProcesses).Gives(protocol.ProcessListResult{}), Observer: Reads, Guests: anyGuest},
+		{Name: protocol.MethodProcessList, Handler: listing[protocol.ProcessListParams]().Gives(protocol.ProcessListResult{}), Observer: Reads, Guests: anyGuest},
 		{Name: protocol.MethodGroupList, Handler: ofSession(ignored[message.GroupListRequest]).Gives(protocol.GroupListResult{}), Observer: Reads, Guests: anyGuest},
 	}},
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/google/uuid"
 )
 
@@ -33,3 +34,16 @@ func ConnectionOf(pid *actor.PID) string {
 
 // ConnectionPrefix begins the name of each actor of a connection.
 const ConnectionPrefix = "c-"
+
+// FromFuture returns why the sender of a message can be neither attached nor a viewer; nil: it can. protoactor's futures
+// (RequestFuture) send no Terminated when they go.
+func FromFuture(ctx actor.ReceiverContext, sender *actor.PID) *protocol.Error {
+	if sender.Address != ctx.Self().Address {
+		return nil
+	}
+	process, ok := ctx.ActorSystem().ProcessRegistry.GetLocal(sender.Id)
+	if _, lives := process.(*actor.ActorProcess); lives || !ok {
+		return nil
+	}
+	return protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "the sender %s is a future, which is gone with the answer: send the message with Request from an actor", sender.Id)
+}

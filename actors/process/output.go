@@ -82,7 +82,7 @@ func (p *process) notYet(seq uint64) *protocol.Error {
 }
 
 func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
-	if p.refuses(ctx, cmp.Or(m.Wrong(), env.FromFuture(ctx, ctx.Sender()))) {
+	if p.refuses(ctx, cmp.Or(m.Wrong(), message.FromFuture(ctx, ctx.Sender()))) {
 		return
 	}
 	if !m.Now && !m.Acked && p.life.Phase() < life.Retired && p.refuses(ctx, p.notYet(m.After)) {

@@ -148,17 +148,13 @@ func (p *proxy) attach(ctx actor.Context, m message.Attach) {
 
 // elsewhere refuses an Attach that no other node could answer.
 func elsewhere(ctx actor.Context, m message.Attach) *protocol.Error {
-	process, ok := ctx.ActorSystem().ProcessRegistry.GetLocal(ctx.Sender().Id)
-	_, lives := process.(*actor.ActorProcess)
 	switch {
 	case m.From != "" || m.Identity.Name != "":
 		return unsupported("Attach has From or Identity, and the other node knows who asks by its connection: leave both out")
 	case m.SessionID == "" && m.Role != "" && m.Role != protocol.RoleOwner:
 		return protocol.WrongParams("the role is %s, and no SessionID names a session: only an owner opens one", m.Role)
-	case ok && !lives && ctx.Sender().Address == ctx.Self().Address:
-		return protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "the sender %s is a future, which is gone with the answer: send the message with Request from an actor", ctx.Sender().Id)
 	}
-	return nil
+	return message.FromFuture(ctx, ctx.Sender())
 }
 
 // unsupported refuses a request for something within a node only.

@@ -106,7 +106,7 @@ func refused(ctx actor.ReceiverContext, env *actor.MessageEnvelope) bool {
 	}
 	err := m.Wrong()
 	if _, attaches := m.(message.Attach); attaches && err == nil {
-		err = FromFuture(ctx, env.Sender)
+		err = message.FromFuture(ctx, env.Sender)
 	}
 	if err == nil {
 		return false

@@ -6,7 +6,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/message"
-	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // protoactor logs each message to a stopped actor at INFO, and a Terminated, Stop or Unwatch is such a message. Two
@@ -21,19 +20,6 @@ func (s *Env) Watch(ctx actor.Context, pid *actor.PID) {
 	} else {
 		ctx.Watch(pid)
 	}
-}
-
-// FromFuture returns why the sender of a message can be neither attached nor a viewer; nil: it can. protoactor's futures
-// (RequestFuture) send no Terminated when they go.
-func FromFuture(ctx actor.ReceiverContext, sender *actor.PID) *protocol.Error {
-	if sender.Address != ctx.Self().Address {
-		return nil
-	}
-	process, ok := ctx.ActorSystem().ProcessRegistry.GetLocal(sender.Id)
-	if _, lives := process.(*actor.ActorProcess); lives || !ok {
-		return nil
-	}
-	return protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "the sender %s is a future, which is gone with the answer: send the message with Request from an actor", sender.Id)
 }
 
 // Unwatch ends a Watch of an actor of the host. A watcher that stops calls Unwatch: the host's actor would send
