@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,9 +30,9 @@ var errProbe = errors.New("the server cannot probe")
 
 // probeReady probes until a run is ready.
 func (p *process) probeReady(ctx actor.Context, probe *protocol.Probe) {
-	every := max(orDefault(probe.EveryMs, defaultReadyEvery), p.leastProbeEvery())
+	every := max(cmp.Or(protocol.FromMillis(probe.EveryMs), defaultReadyEvery), p.leastProbeEvery())
 	if probe.HTTP != "" {
-		look, limit := health.LookAtURL(probe.HTTP), orDefault(probe.TimeoutMs, defaultProbeTime)
+		look, limit := health.LookAtURL(probe.HTTP), probeTime(probe)
 		p.lookout(ctx, delayed(probe.DelayMs, func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
@@ -40,7 +41,7 @@ func (p *process) probeReady(ctx actor.Context, probe *protocol.Probe) {
 		return
 	}
 	h, s, spec := &p.health, p.env, p.probeSpec(probe)
-	name, limit, busy := fmt.Sprintf("%s.ready%d", p.name, p.life.Run()), orDefault(probe.TimeoutMs, defaultProbeTime), &h.probing
+	name, limit, busy := fmt.Sprintf("%s.ready%d", p.name, p.life.Run()), probeTime(probe), &h.probing
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	p.lookout(ctx, delayed(probe.DelayMs, func(ctx context.Context) error {
 		if ctx.Err() != nil {
@@ -61,6 +62,11 @@ func (p *process) probeReady(ctx actor.Context, probe *protocol.Probe) {
 		}
 		return nil
 	}), pace{every, every})
+}
+
+// probeTime is how long a probe may take.
+func probeTime(probe *protocol.Probe) time.Duration {
+	return cmp.Or(protocol.FromMillis(probe.TimeoutMs), defaultProbeTime)
 }
 
 // delayed returns look, which waits before its first look.
@@ -87,13 +93,6 @@ func (p *process) probeSpec(probe *protocol.Probe) child.Spec {
 	return spec
 }
 
-func orDefault(ms uint64, d time.Duration) time.Duration {
-	if ms == 0 {
-		return d
-	}
-	return protocol.FromMillis(ms)
-}
-
 // probe probes once whether the run lives; n is the number of the probe.
 func (p *process) probe(ctx actor.Context, n int) {
 	h, probe := &p.health, p.launch.Params.Liveness.Probe
@@ -103,7 +102,7 @@ func (p *process) probe(ctx actor.Context, n int) {
 	h.probes = n
 	spec := p.probeSpec(probe)
 	spec.Name = fmt.Sprintf("%s.probe%d", p.name, n)
-	watched, limit := h.watched, orDefault(probe.TimeoutMs, defaultProbeTime)
+	watched, limit := h.watched, probeTime(probe)
 	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.life.Run(), held: p.run.intake.HeldBack()}, p.env
 	h.probing.Store(true)
 	s.Run(root, self, "probe", func() {

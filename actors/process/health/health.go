@@ -11,6 +11,7 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -279,7 +280,7 @@ func (h *Health) Probed(now Now, fault string, ours error, held time.Duration) {
 	case fault == "":
 		h.failures = 0
 	default:
-		if h.failures++; h.failures >= orDefault(h.keeps.Probe.Failures, defaultProbeFailures) {
+		if h.failures++; h.failures >= cmp.Or(h.keeps.Probe.Failures, defaultProbeFailures) {
 			h.do(Blame{fmt.Sprintf("its probe failed %d times: %s", h.failures, fault)})
 			return
 		}
@@ -290,10 +291,7 @@ func (h *Health) Probed(now Now, fault string, ours error, held time.Duration) {
 // probeLater sets the time of the next probe, if there are any.
 func (h *Health) probeLater(now Now) {
 	if h.keeps != nil && h.keeps.Probe != nil {
-		every := defaultProbeEvery
-		if ms := h.keeps.Probe.EveryMs; ms > 0 {
-			every = protocol.FromMillis(ms)
-		}
+		every := cmp.Or(protocol.FromMillis(h.keeps.Probe.EveryMs), defaultProbeEvery)
 		h.probeAt = now.Time.Add(max(every, now.Least))
 	}
 }
@@ -347,11 +345,4 @@ func (h *Health) silent(now Now) {
 		return
 	}
 	h.do(Blame{fmt.Sprintf("no output for %v", limit)})
-}
-
-func orDefault(n, or uint64) uint64 {
-	if n == 0 {
-		return or
-	}
-	return n
 }
