@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/mounts"
 	"github.com/b6f6fdd7/troupe/internal/paths"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -117,10 +118,10 @@ func (t fakeTree) ReadDir(path string, each func(string, fs.FileMode) error) err
 }
 
 // Mounts takes a node with a text `mount TYPE` for a mount.
-func (t fakeTree) Mounts() (list []Mount, err error) {
+func (t fakeTree) Mounts() (list []mounts.Mount, err error) {
 	for path, n := range t {
 		if kind, ok := strings.CutPrefix(n.text, "mount "); ok {
-			list = append(list, Mount{path, kind, 9})
+			list = append(list, mounts.Mount{Dir: path, Type: kind, Device: 9})
 		}
 	}
 	return list, nil

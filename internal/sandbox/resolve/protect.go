@@ -34,27 +34,27 @@ func (r *resolver) hide() error {
 // hideKernel hides mounts of kernel filesystems outside of /proc, /sys and /dev, such as those of a chroot(8): another /proc
 // leads to the files of all processes, and in a writable directory root could change settings of the kernel.
 func (r *resolver) hideKernel() error {
-	mounts, err := r.tree.Mounts()
+	mounted, err := r.tree.Mounts()
 	if err != nil {
 		return systemError("mounts of the kernel", "%w", err)
 	}
-	for _, m := range mounts {
+	for _, m := range mounted {
 		access := sandbox.Read
 		if m.Type == "proc" {
 			access = sandbox.Deny
 		}
-		real, entry, ok := r.above(access, m.Path)
-		if isPrivate(m.Path, m.Path) || !ok && r.access(m.Path) <= access {
+		real, entry, ok := r.above(access, m.Dir)
+		if isPrivate(m.Dir, m.Dir) || !ok && r.access(m.Dir) <= access {
 			continue
 		}
-		info, err := r.lstat(m.Path)
-		if err != nil || info.Dev != m.Dev {
+		info, err := r.lstat(m.Dir)
+		if err != nil || info.Dev != m.Device {
 			continue // something else is mounted over it, or the server may not enter
 		}
 		if ok {
 			return policyError(entry.from, "%s is in a filesystem of the kernel (%s), which no sandbox permits to use: leave the entry out", quote(real), m.Type)
 		}
-		r.rules[m.Path] = rule{access, info, "mounts of the kernel"}
+		r.rules[m.Dir] = rule{access, info, "mounts of the kernel"}
 	}
 	return nil
 }

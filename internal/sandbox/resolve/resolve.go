@@ -5,7 +5,7 @@
 // # Where to look
 //
 //   - resolve.go, wants.go: from the entries of a client to wants, and to the Policy
-//   - place.go, tree*.go, mounts_linux.go: where a path leads, through links and mounts
+//   - place.go, tree*.go: where a path leads, through links and mounts
 //   - glob.go, carve.go: globs, and the holes that a narrower entry cuts into a wider one
 //   - protect.go: files that stay as they are in writable directories, and files of the server that are hidden
 package resolve

@@ -1,6 +1,10 @@
 package resolve
 
-import "io/fs"
+import (
+	"io/fs"
+
+	"github.com/b6f6fdd7/troupe/internal/mounts"
+)
 
 // Tree is a filesystem. All paths are absolute and clean. Only the last name of a path may be a link: a link before it has
 // been put there meanwhile, and is an error. Errors are errnos, perhaps wrapped.
@@ -13,14 +17,7 @@ type Tree interface {
 	// ReadDir calls each with every name of a directory, in any order, until each fails.
 	ReadDir(path string, each func(name string, kind fs.FileMode) error) error
 	// Mounts returns the mounted filesystems whose files are not of a disk, but of the kernel.
-	Mounts() ([]Mount, error)
-}
-
-// Mount is a mounted filesystem.
-type Mount struct {
-	Path string
-	Type string // such as proc
-	Dev  uint64
+	Mounts() ([]mounts.Mount, error)
 }
 
 // kernelTypes are the types of filesystems whose files show or change the state of the kernel.

@@ -4,10 +4,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/kernel"
+	"github.com/b6f6fdd7/troupe/internal/mounts"
 )
 
 // machine is the Tree of this machine.
@@ -95,4 +97,12 @@ func (m machine) ReadDir(path string, each func(name string, kind fs.FileMode) e
 			return err
 		}
 	}
+}
+
+func (machine) Mounts() ([]mounts.Mount, error) {
+	table, err := mounts.Now()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(table.All), func(m mounts.Mount) bool { return !kernelTypes[m.Type] }), nil
 }

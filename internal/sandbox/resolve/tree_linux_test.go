@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/mounts"
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/internal/testroot"
@@ -174,10 +175,10 @@ func TestMounts(t *testing.T) {
 	must(t, err)
 	var stat syscall.Stat_t
 	must(t, syscall.Lstat("/proc", &stat))
-	if !slices.Contains(list, Mount{"/proc", "proc", uint64(stat.Dev)}) {
+	if !slices.Contains(list, mounts.Mount{Dir: "/proc", Type: "proc", Device: uint64(stat.Dev)}) {
 		t.Errorf("no /proc of device %d in %v", stat.Dev, list)
 	}
-	if slices.ContainsFunc(list, func(m Mount) bool { return m.Path == "/" }) {
+	if slices.ContainsFunc(list, func(m mounts.Mount) bool { return m.Dir == "/" }) {
 		t.Errorf("the root is not of the kernel: %v", list)
 	}
 }
