@@ -1,4 +1,3 @@
-// Package mounts knows the mounted filesystems without asking any of them. (proc_pid_mountinfo(5))
 package mounts
 
 import (
@@ -12,13 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// Mount is a mounted filesystem.
-type Mount struct {
-	Dir    string // the mount point, without links
-	Type   string // such as proc
-	Device uint64
-}
 
 // Table has the mounts of a moment. It does not change.
 type Table struct {

@@ -1,6 +1,5 @@
 //go:build !linux
 
-// Package mounts knows the mounted filesystems on Linux.
 package mounts
 
 // Find returns "": elsewhere than on Linux, no filesystem is told from others.

@@ -79,7 +79,6 @@ func (*spare) close()              {}
 type mark struct{}
 
 func (ts *Trees) newContainment(cfg Config) (containment, error) {
-	ts.endAll = func() {}
 	if cfg.Containment != "" && cfg.Containment != ContainGroup {
 		return nil, fmt.Errorf("containment %q is not available on this system: use %q", cfg.Containment, ContainGroup)
 	}
@@ -110,6 +109,8 @@ func (groups) kind() Containment                                 { return Contai
 func (groups) tree(string, protocol.ProcessLimits) (tree, error) { return &group{}, nil }
 func (groups) adopt(_ Trace, pid int) tree                       { return &group{leader: pid} }
 func (groups) close() error                                      { return nil }
+func (groups) endAll()                                           {}
+func (groups) endLost()                                          {}
 
 func (groups) allows(limits protocol.ProcessLimits) error {
 	if limits != (protocol.ProcessLimits{}) {
@@ -127,7 +128,6 @@ func (g *group) started(pid int)          { g.leader = pid }
 func (*group) mark() mark                 { return mark{} }
 func (*group) running()                   {}
 func (*group) pins() bool                 { return false }
-func (*group) cheap() bool                { return true }
 func (*group) soon() bool                 { return false }
 func (*group) usage(bool) *protocol.Usage { return nil }
 func (*group) oomKilled() bool            { return false }

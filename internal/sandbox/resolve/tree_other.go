@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/b6f6fdd7/troupe/internal/mounts"
 )
 
 var errNoLinux = fmt.Errorf("sandboxes need Linux: %w", errors.ErrUnsupported)
@@ -18,4 +20,4 @@ func (machine) Readlink(string) (string, error)                       { return "
 func (machine) ReadFile(string, int) ([]byte, error)                  { return nil, errNoLinux }
 func (machine) ReadDir(string, func(string, fs.FileMode) error) error { return errNoLinux }
 
-func (machine) Mounts() ([]Mount, error) { return nil, errNoLinux }
+func (machine) Mounts() ([]mounts.Mount, error) { return nil, errNoLinux }
