@@ -292,7 +292,7 @@ var mutants = []mutant{
 		told`, new: `		told`, breaks: "a call that waits for a filesystem holds no thread"},
 	{file: "actors/internal/turns/turns.go", old: `turn.pool.tell(turn.pool.at[name], turn.pool.half)`, new: `_ = name`, breaks: "a call that ends while it waits leaves its place to another"},
 	{file: "actors/internal/turns/turns.go", old: `if turn.over || `, new: `if `, breaks: "a turn that has ended enters no filesystem"},
-	{file: "internal/mounts/way_linux.go", old: `return err != unix.EXDEV`, new: `return true`, breaks: "the filesystem of a path is found through links"},
+	{file: "internal/mounts/way_linux.go", old: `return err != unix.EXDEV`, new: `return err != unix.ENOTDIR`, breaks: "the filesystem of a path is found through links"},
 	{file: "internal/mounts/way_linux.go", old: `len(w.rest) == 0 && !w.follow`, new: `false`, breaks: "a link at the end of a path is followed only if asked"},
 	{file: "internal/mounts/mounts_linux.go", old: `if m.Dir == "/" {`, new: `if false {`, breaks: "the filesystem of the root has no bound of its own"},
 	{file: "actors/files/view.go", old: `err := v.visited(path, true); err != nil {
