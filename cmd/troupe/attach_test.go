@@ -7,14 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -25,76 +23,23 @@ import (
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/console"
 	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/internal/testrelay"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// A swallower is a TCP proxy. While silent is set, the proxy passes nothing on and closes nothing, like a network
+// swallow returns the URL of a relay to a server. While silent is set, the relay passes nothing on and closes nothing, like a network
 // dropping packets. A connection stays silent after a loss of bytes.
-type swallower struct {
-	net.Listener
-	silent atomic.Bool
-	dials  atomic.Int32
-}
-
-func newSwallower(t *testing.T, url string) *swallower {
+func swallow(t *testing.T, url string) (relayed string, silent *atomic.Bool) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &swallower{Listener: l}
-	var conns sync.WaitGroup
-	var mu sync.Mutex
-	var open []net.Conn
-	conns.Go(func() {
-		for {
-			down, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s.dials.Add(1)
-			up, err := net.Dial("tcp", strings.TrimPrefix(url, "ws://"))
-			if err != nil {
-				down.Close()
-				continue
-			}
-			mu.Lock()
-			open = append(open, up, down)
-			mu.Unlock()
-			dead := new(atomic.Bool)
-			for _, way := range [][2]net.Conn{{up, down}, {down, up}} {
-				conns.Go(func() {
-					defer way[0].Close()
-					buf := make([]byte, 64<<10)
-					for {
-						n, err := way[1].Read(buf)
-						if s.silent.Load() {
-							dead.Store(true)
-						}
-						if err != nil {
-							return
-						}
-						if !dead.Load() {
-							way[0].Write(buf[:n])
-						}
-					}
-				})
-			}
+	silent = new(atomic.Bool)
+	relay := testrelay.New(t, "tcp", strings.TrimPrefix(url, "ws://"), func(_ *testrelay.Link, n int, _ bool) (int, testrelay.How) {
+		if silent.Load() {
+			return 0, testrelay.Silence
 		}
+		return n, testrelay.Open
 	})
-	t.Cleanup(func() {
-		l.Close()
-		mu.Lock()
-		for _, c := range open {
-			c.Close()
-		}
-		mu.Unlock()
-		conns.Wait()
-	})
-	return s
+	return "ws://" + relay.Addr(), silent
 }
-
-func (s *swallower) url() string { return "ws://" + s.Addr().String() }
 
 // A desk is a terminal with a troupe command.
 type desk struct {
@@ -190,12 +135,12 @@ func (d *desk) hint(text string) []string {
 func TestSilentLink(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t)
-	proxy := newSwallower(t, url)
-	d := atDesk(t, 30, 100, "run", "--url", proxy.url(), "--name", "reader", "--", "sh", "-c", `stty -echo; echo ready; while read l; do echo "got $l"; done`)
+	relayed, silent := swallow(t, url)
+	d := atDesk(t, 30, 100, "run", "--url", relayed, "--name", "reader", "--", "sh", "-c", `stty -echo; echo ready; while read l; do echo "got $l"; done`)
 	d.want(t, "ready")
 	d.enter("before\r")
 	d.want(t, "got before")
-	proxy.silent.Store(true)
+	silent.Store(true)
 	d.want(t, "connection lost, reconnecting (")
 	d.enter("\x03\x03")
 	code, rest := d.exit()
@@ -203,7 +148,7 @@ func TestSilentLink(t *testing.T) {
 		t.Errorf("exit code %d, want 130: %q", code, rest)
 	}
 	args := d.hint(rest)
-	proxy.silent.Store(false)
+	silent.Store(false)
 	d = atDesk(t, 30, 100, args...)
 	d.enter("after\r")
 	d.want(t, "got after")
@@ -220,9 +165,9 @@ func TestSilentLink(t *testing.T) {
 func TestSilentLinkSignals(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t)
-	proxy := newSwallower(t, url)
-	cmd, stderr := runOn(t, proxy.url(), `echo ready; exec sleep 1000`)
-	proxy.silent.Store(true)
+	relayed, silent := swallow(t, url)
+	cmd, stderr := runOn(t, relayed, `echo ready; exec sleep 1000`)
+	silent.Store(true)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for {
