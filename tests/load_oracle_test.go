@@ -500,13 +500,18 @@ func findingsIn(t *testing.T, file string) (all []loadFinding) {
 
 // A loadResult is a part of the JSON of troupe load.
 type loadResult struct {
-	Counts          map[string]int64
-	Problems, Notes []string
-	Servers         []struct{ URL string }
-	Hosts           []struct{ Name string }
-	Plan            struct{ Program string }
-	Findings        []loadFinding
-	Latency         map[string]struct{ Count int64 }
+	Counts, Errors           map[string]int64
+	Problems, Notes, LeftOut []string
+	Servers                  []struct{ URL string }
+	Plan                     struct{ Program string }
+	SLOs                     []struct {
+		SLO string
+		Met bool
+	}
+	Latency map[string]struct {
+		Count   int64
+		Buckets [][2]int64
+	}
 }
 
 func loadResultIn(t *testing.T, file string) (r loadResult) {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -166,7 +165,7 @@ func TestSilentLinkSignals(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t)
 	relayed, silent := swallow(t, url)
-	cmd, stderr := runOn(t, relayed, `echo ready; exec sleep 1000`)
+	cmd, stderr := runOn(t, relayed, `echo up; exec sleep 1000`)
 	silent.Store(true)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -213,9 +212,7 @@ func TestLeave(t *testing.T) {
 func TestLeavePipes(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t)
-	if out, err := troupe(t, "run", "--detach", "--url", url, "--name", "loop", "--", "sh", "-c", `echo ready; while :; do sleep 1; done`).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	does(t, "run", "--detach", "--url", url, "--name", "loop", "--", "sh", "-c", `echo ready; while :; do sleep 1; done`)
 	for _, flags := range [][]string{{}, {"--read-only"}, {"--no-stdin"}} {
 		d := atDesk(t, 30, 100, append([]string{"attach", "--url", url, "loop"}, flags...)...)
 		d.want(t, "ready")
@@ -230,17 +227,14 @@ func TestLeavePipes(t *testing.T) {
 func TestAttachOrder(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t)
-	if out, err := troupe(t, "run", "--detach", "--url", url, "--name", "both", "--", "sh", "-c",
-		`for i in $(seq 40); do echo o$i.; sleep 0.01; echo e$i. >&2; sleep 0.01; done; exec sleep 1000`).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	does(t, "run", "--detach", "--url", url, "--name", "both", "--", "sh", "-c",
+		`for i in $(seq 40); do echo o$i.; sleep 0.01; echo e$i. >&2; sleep 0.01; done; exec sleep 1000`)
 	var logs string
-	for deadline := time.Now().Add(patience); !strings.Contains(logs, "o40.") || !strings.Contains(logs, "e40."); time.Sleep(50 * time.Millisecond) {
+	await(t, func() (bool, any) {
 		out, _ := troupe(t, "logs", "--url", url, "both").Output()
-		if logs = string(out); time.Now().After(deadline) {
-			t.Fatalf("output is missing: %q", logs)
-		}
-	}
+		logs = string(out)
+		return strings.Contains(logs, "o40.") && strings.Contains(logs, "e40."), logs
+	})
 	d := atDesk(t, 30, 100, "attach", "--url", url, "both")
 	logs = strings.TrimSuffix(logs, "\n")
 	d.want(t, logs[strings.LastIndexByte(logs, '\n')+1:])
@@ -367,15 +361,11 @@ func TestStopped(t *testing.T) {
 	fmt.Fscan(stdout, &pid)
 	state := func(pid int, want string) {
 		t.Helper()
-		for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		await(t, func() (bool, any) {
 			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			if _, rest, ok := bytes.Cut(stat, []byte(") ")); ok && strings.Contains(want, string(rest[:1])) {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("process %d is not in state %s: %s", pid, want, stat)
-			}
-		}
+			_, rest, ok := strings.Cut(string(stat), ") ")
+			return ok && strings.Contains(want, rest[:1]), fmt.Sprintf("state %s of %s", want, stat)
+		})
 	}
 	for range 2 {
 		cmd.Process.Signal(syscall.SIGTSTP)
@@ -413,12 +403,8 @@ func TestAttachBeginsWithTheScreen(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t)
 	const script = `stty -echo; for i in $(seq 60); do echo "old $i."; done; printf '\033[2J\033[Hscreen'; while read l; do echo "got $l"; done`
-	if out, err := troupe(t, "run", "--detach", "--tty", "--name", "p", "--url", url, "--", "sh", "-c", script).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if out, err := troupe(t, "screen", "--url", url, "--wait-for", "^screen", "p").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	does(t, "run", "--detach", "--tty", "--name", "p", "--url", url, "--", "sh", "-c", script)
+	does(t, "screen", "--url", url, "--wait-for", "^screen", "p")
 	for _, tt := range []struct {
 		flags []string
 		old   int // how often an old line comes
@@ -456,9 +442,7 @@ func TestWatchedScreenStays(t *testing.T) {
 	}
 	reader := atDesk(t, 10, 40, "attach", "--read-only", "--url", url, "prog")
 	reader.want(t, "around the cursor")
-	if out, err := troupe(t, "send", "--enter", "--url", url, "prog", "it").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	does(t, "send", "--enter", "--url", url, "prog", "it")
 	code, rest := reader.exit()
 	_, after, ok := strings.Cut(rest, "\x1b[?1049l")
 	if after = strings.ReplaceAll(after, "\r", ""); code != 3 || !ok || !strings.Contains(after, "asks\ngot it\n") {

@@ -333,14 +333,10 @@ func TestLoadInterrupted(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		if all, _ := os.ReadDir(dir); len(all) == 2 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the commands did not start")
-		}
-	}
+	await(t, func() (bool, any) {
+		all, _ := os.ReadDir(dir) // one for each command
+		return len(all) == 2, all
+	})
 	cmd.Process.Signal(syscall.SIGINT)
 	var exit *exec.ExitError
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 130 || !strings.Contains(out.String(), "stopped") {
