@@ -2,15 +2,12 @@ package tests
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,7 +34,6 @@ type liar struct {
 	bytes    int64 // of output, until now
 	next     int64 // the byte of output to tamper with
 	exits    int   // until now
-	stray    *exec.Cmd
 }
 
 // A victim is a process of a client.
@@ -45,8 +41,6 @@ type victim struct {
 	session, process string
 	run              int
 	last             int64            // the last seq
-	got              int64            // the last seq that the client has certainly read
-	closed           bool             // process/closed has passed: the client may no longer look at what comes again
 	at               map[string]int64 // the number of bytes until now, by stream
 	changed          map[int64]change // events, by seq
 	gaps             map[int64]bool   // events that a gap replaces, by seq
@@ -67,9 +61,6 @@ type lie struct {
 	loadFinding
 	orElse string   // a kind that names the lie, too
 	also   []string // kinds of further findings about the process
-	pid    int      // must be named; 0: none
-	repeat bool     // run and offset are those of the newest event
-	unread bool     // nothing shows that the client has read the lie: it may have given the connection up before
 }
 
 // every is how many bytes of output pass from lie to lie.
@@ -90,34 +81,20 @@ func startLiar(t *testing.T, server, fault string, seed uint64, cuts bool) *liar
 			return
 		}
 		defer from.Close()
-		c := &lyingConn{liar: l, passed: map[string]int64{}, pings: map[string]map[string]int64{}}
+		c := &lyingConn{liar: l}
 		join(to, from)
-		c.listen(to, from)
 		var up sync.WaitGroup
 		defer up.Wait()
 		defer from.Close()
 		up.Go(func() {
 			defer to.Close()
-			pass(to, from, func(data []byte) [][]byte {
-				changed := c.heard(data)
-				if changed == nil {
-					return nil
-				}
-				if strings.HasSuffix(fault, " repeat") && bytes.Contains(data, []byte(`"resumeFrom"`)) {
-					time.Sleep(100 * time.Millisecond) // the old connection still brings events: the new one brings them again
-				}
-				return [][]byte{changed}
-			})
+			pass(to, from, func(data []byte) [][]byte { return [][]byte{c.heard(data)} })
 		})
 		pass(from, to, c.tell)
 	}))
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
-		if l.stray != nil {
-			l.stray.Process.Kill()
-			l.stray.Wait()
-		}
 	})
 	l.url = "ws" + strings.TrimPrefix(s.URL, "http")
 	return l
@@ -159,35 +136,7 @@ func pass(to, from *websocket.Conn, change func([]byte) [][]byte) {
 type lyingConn struct {
 	*liar
 	session string // its name; "": unknown so far
-	lied    *lie   // about a repeat; nil: none
 	held    map[string][]byte
-	passed  map[string]int64            // the last seq on this connection, by process
-	pings   map[string]map[string]int64 // passed at each Ping of the server without a Pong, by payload
-}
-
-// listen learns from Pongs what the client has read. A client that opens another connection may never read the last events of this one:
-// what then comes is no repeat for the client.
-func (c *lyingConn) listen(server, client *websocket.Conn) {
-	ping, pong := server.PingHandler(), client.PongHandler()
-	server.SetPingHandler(func(data string) error {
-		c.mu.Lock()
-		c.pings[data] = maps.Clone(c.passed)
-		c.mu.Unlock()
-		return ping(data)
-	})
-	client.SetPongHandler(func(data string) error {
-		c.mu.Lock()
-		for process, seq := range c.pings[data] {
-			v := c.victim(process)
-			v.got = max(v.got, seq)
-			if c.lied != nil && c.lied.Process == process && c.lied.Seq <= seq && !v.closed {
-				c.lied.unread = false
-			}
-		}
-		delete(c.pings, data)
-		c.mu.Unlock()
-		return pong(data)
-	})
 }
 
 // victim returns a process of the session.
@@ -209,7 +158,7 @@ func (c *lyingConn) lie(v *victim, kind string, f loadFinding, also ...string) *
 	return said
 }
 
-// heard returns what the server gets instead of a message of the client; nil: nothing.
+// heard returns what the server gets instead of a message of the client.
 func (c *lyingConn) heard(data []byte) []byte {
 	var m struct {
 		Method string         `json:"method"`
@@ -217,7 +166,7 @@ func (c *lyingConn) heard(data []byte) []byte {
 		Params map[string]any `json:"params"`
 	}
 	interesting := func(method string) bool { return bytes.Contains(data, []byte(`"`+method+`"`)) }
-	if !interesting("initialize") && !interesting("process/start") && !interesting("process/write") && !interesting("process/signal") || json.Unmarshal(data, &m) != nil {
+	if !interesting("initialize") && !interesting("process/write") || json.Unmarshal(data, &m) != nil {
 		return data
 	}
 	c.mu.Lock()
@@ -229,24 +178,6 @@ func (c *lyingConn) heard(data []byte) []byte {
 		} else if s, ok := m.Params["session"].(obj); ok {
 			c.session = s["name"].(string)
 			c.session = c.session[strings.LastIndexByte(c.session, ' ')+1:]
-		}
-	case "process/start":
-		env, _ := m.Params["env"].(obj)
-		run, ok := env["TROUPE_LOAD"].(string)
-		if c.fault != "leave" || c.stray != nil || !ok {
-			break
-		}
-		c.stray = exec.Command("sleep", "60")
-		c.stray.Env = []string{"TROUPE_LOAD=" + run}
-		if err := c.stray.Start(); err != nil {
-			c.t.Error(err)
-			break
-		}
-		c.told = append(c.told, &lie{loadFinding: loadFinding{Kind: "left", Server: c.url}, pid: c.stray.Process.Pid})
-	case "process/signal":
-		if c.fault == "mute signal" && !c.tool() {
-			c.lie(c.victim(m.Params["processId"].(string)), "answer", loadFinding{}).Run = 0
-			return nil
 		}
 	case "process/write":
 		var w struct {
@@ -337,13 +268,6 @@ func (c *lyingConn) tell(data []byte) [][]byte {
 	v, seq := c.victim(id), int64(m.Params["seq"].(float64))
 	again := seq <= v.last
 	v.last = max(v.last, seq)
-	c.passed[id] = seq
-	// The client remembers 64 events.
-	v.closed = v.closed || m.Method == "process/closed"
-	if again && seq <= v.got && !v.closed && c.lied == nil && v.last-seq < 32 && c.changeRepeat(v, m.Method, m.Params, seq) {
-		data, _ = json.Marshal(m)
-		return [][]byte{data}
-	}
 	switch m.Method {
 	case "process/output":
 		var o struct {
@@ -415,26 +339,6 @@ func (c *lyingConn) tell(data []byte) [][]byte {
 	return as
 }
 
-// changeRepeat changes an event that comes again, and reports whether it has.
-func (c *lyingConn) changeRepeat(v *victim, method string, params map[string]any, seq int64) bool {
-	f := loadFinding{Seq: seq}
-	switch {
-	case c.fault == "short repeat" && method == "process/output":
-		p, _ := base64.StdEncoding.DecodeString(params["chunk"].(string))
-		if len(p) < 2 {
-			return false
-		}
-		params["chunk"], f.Stream = p[:len(p)-1], params["stream"].(string)
-	case c.fault == "other code in a repeat" && method == "process/exited":
-		params["exitCode"] = 1 + params["exitCode"].(float64)
-	default:
-		return false
-	}
-	c.lied = c.lie(v, "order", f)
-	c.lied.repeat, c.lied.unread = true, true
-	return true
-}
-
 // output takes output of v, and decides whether to change it.
 func (c *lyingConn) output(v *victim, p []byte, stream string, seq int64) {
 	if v.awaited != nil {
@@ -483,15 +387,8 @@ func TestLoadFindsALie(t *testing.T) {
 func loadWithLies(t *testing.T, profile, fault string, seed uint64, cuts bool) {
 	s := startServer(t)
 	chaos := "none"
-	switch {
-	case strings.HasSuffix(fault, " repeat"):
-		chaos = "takeover=8/s"
-	case cuts:
+	if cuts {
 		chaos = "fin=2/s,rst=2/s,mid-frame=1/s,handshake=1/s,resume=1/s"
-	}
-	within := "1m"
-	if fault == "mute signal" {
-		within = "5s"
 	}
 	var (
 		l    *liar
@@ -504,10 +401,10 @@ func loadWithLies(t *testing.T, profile, fault string, seed uint64, cuts bool) {
 		l, dir = startLiar(t, s.url, fault, seed, cuts), t.TempDir()
 		file := filepath.Join(dir, "result.json")
 		load = startTroupe(t, nil, "load", "--url", l.url, "--encoding", "json", "--sessions", "2", "--processes", "2", "--profile", profile,
-			"--duration", fmt.Sprint(duration), "--answer-within", within, "--chaos", chaos, "--seed", fmt.Sprint(seed), "--findings", dir, "--json", file, "--quiet")
+			"--duration", fmt.Sprint(duration), "--answer-within", "1m", "--chaos", chaos, "--seed", fmt.Sprint(seed), "--findings", dir, "--json", file, "--quiet")
 		code, r = load.exitCode(), loadResultIn(t, file)
 		l.mu.Lock()
-		if duration > factTimeout || (fault == "none" || slices.ContainsFunc(l.told, func(said *lie) bool { return !said.unread })) && (!cuts || r.Counts["cuts"] > 0) {
+		if duration > factTimeout || (fault == "none" || len(l.told) > 0) && (!cuts || r.Counts["cuts"] > 0) {
 			break
 		}
 		l.mu.Unlock()
@@ -525,14 +422,14 @@ func loadWithLies(t *testing.T, profile, fault string, seed uint64, cuts bool) {
 	}
 	wantLies(t, l, found)
 	t.Logf("%d lies in %d bytes of output, %d findings, %d cuts", len(l.told), l.bytes, len(found), r.Counts["cuts"])
-	if len(found) == 0 || strings.HasSuffix(fault, " repeat") { // the events of a finding do not have what came the first time
+	if len(found) == 0 {
 		return
 	}
 
-	// What the program did and what is left are not in the events of a finding.
+	// What the program did is not in the events of a finding.
 	replayable := 0
 	for _, f := range found {
-		if f.Kind != "stdin" && f.Kind != "left" && f.Kind != "answer" {
+		if f.Kind != "stdin" {
 			replayable++
 		}
 	}
@@ -551,7 +448,7 @@ func loadWithLies(t *testing.T, profile, fault string, seed uint64, cuts bool) {
 func wantLies(t *testing.T, l *liar, found []loadFinding) {
 	t.Helper()
 	for _, said := range l.told {
-		if !said.unread && !slices.ContainsFunc(found, said.is) {
+		if !slices.ContainsFunc(found, said.is) {
 			t.Errorf("%+v: found only %.3000s", said, fmt.Sprintf("%+v", found))
 		}
 	}
@@ -573,12 +470,7 @@ type loadFinding struct {
 func (l *lie) is(f loadFinding) bool {
 	want := l.loadFinding
 	want.Detail = f.Detail
-	switch {
-	case l.pid != 0 && !strings.HasSuffix(f.Detail, fmt.Sprintf("with the pids [%d]", l.pid)):
-		return false
-	case l.repeat:
-		want.Run, want.Offset = f.Run, f.Offset
-	case f.Kind == l.orElse:
+	if f.Kind == l.orElse {
 		want.Kind, want.Seq = f.Kind, f.Seq
 	}
 	return f == want
@@ -608,13 +500,18 @@ func findingsIn(t *testing.T, file string) (all []loadFinding) {
 
 // A loadResult is a part of the JSON of troupe load.
 type loadResult struct {
-	Counts          map[string]int64
-	Problems, Notes []string
-	Servers         []struct{ URL string }
-	Hosts           []struct{ Name string }
-	Plan            struct{ Program string }
-	Findings        []loadFinding
-	Latency         map[string]struct{ Count int64 }
+	Counts, Errors           map[string]int64
+	Problems, Notes, LeftOut []string
+	Servers                  []struct{ URL string }
+	Plan                     struct{ Program string }
+	SLOs                     []struct {
+		SLO string
+		Met bool
+	}
+	Latency map[string]struct {
+		Count   int64
+		Buckets [][2]int64
+	}
 }
 
 func loadResultIn(t *testing.T, file string) (r loadResult) {

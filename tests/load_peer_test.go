@@ -315,19 +315,7 @@ func TestLoadOnAPeer(t *testing.T) {
 					flags = append(flags, "--encoding", "json", "--duration", "1s")
 				}
 				load := startTroupe(t, nil, append(flags, args...)...)
-				code := load.exitCode()
-				text, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatalf("exit code %d: %v\n%s\n%s", code, err, load.stdout, load.stderr)
-				}
-				var r struct {
-					Counts            map[string]int64
-					LeftOut, Problems []string
-					Errors            map[string]int64
-				}
-				if err := json.Unmarshal(text, &r); err != nil {
-					t.Fatal(err)
-				}
+				code, r := load.exitCode(), loadResultIn(t, file)
 				if code != 0 || r.Counts["wrong"] > 0 || len(r.Errors) > 0 || r.Counts["starts"] < 4 || name != "command" && r.Counts["checked bytes"]+r.Counts["stdin bytes"] == 0 {
 					t.Errorf("exit code %d, errors %v:\n%s", code, r.Errors, load.stdout)
 				}

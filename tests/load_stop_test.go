@@ -3,9 +3,7 @@
 package tests
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -26,26 +24,7 @@ func TestLoadSeesAStopOfTheServer(t *testing.T) {
 		"--sessions", "2", "--processes", "2", "--profile", "echo", "--rate", fmt.Sprint(rate), "--arrival", "even", "--duration", "6s",
 		"--chaos", "stop=0.4/s,stall-for=1s", "--seed", "5", "--json", file, "--quiet",
 		"--slo", "stops>=1", "--slo", "wrong=0", "--slo", "echo.p99.9>700ms", "--slo", "echo.p99.9<100ms")
-	code := load.exitCode()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v; exit code %d; the report:\n%s\n%s", err, code, load.stdout, load.stderr)
-	}
-	var r struct {
-		Counts  map[string]int64
-		Latency map[string]struct {
-			Count   int64
-			Buckets [][2]int64
-		}
-		SLOs []struct {
-			SLO string
-			Met bool
-			Got float64
-		}
-	}
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
+	code, r := load.exitCode(), loadResultIn(t, file)
 	if code != 1 || len(r.SLOs) != 4 {
 		t.Errorf("exit code %d, SLOs %+v", code, r.SLOs)
 	}

@@ -13,19 +13,19 @@ import (
 func TestTypingOverACut(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t)
-	proxy := newSwallower(t, url)
-	d := atDesk(t, 30, 100, "run", "--url", proxy.url(), "--", "sh", "-c", `stty -echo; echo ready; while read l; do echo "<$l>"; done`)
+	relayed, silent := swallow(t, url)
+	d := atDesk(t, 30, 100, "run", "--url", relayed, "--", "sh", "-c", `stty -echo; echo ready; while read l; do echo "<$l>"; done`)
 	d.want(t, "ready")
 	var want strings.Builder
 	for i := range 20 {
 		if i == 5 {
-			proxy.silent.Store(true)
+			silent.Store(true)
 		}
 		if i == 10 {
 			d.want(t, "connection lost, reconnecting (")
 		}
 		if i == 15 {
-			proxy.silent.Store(false)
+			silent.Store(false)
 		}
 		d.enter(fmt.Sprintf("line %d\r", i))
 		fmt.Fprintf(&want, "<line %d>\r\n", i)

@@ -3,18 +3,15 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -25,76 +22,23 @@ import (
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/console"
 	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/internal/testrelay"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// A swallower is a TCP proxy. While silent is set, the proxy passes nothing on and closes nothing, like a network
+// swallow returns the URL of a relay to a server. While silent is set, the relay passes nothing on and closes nothing, like a network
 // dropping packets. A connection stays silent after a loss of bytes.
-type swallower struct {
-	net.Listener
-	silent atomic.Bool
-	dials  atomic.Int32
-}
-
-func newSwallower(t *testing.T, url string) *swallower {
+func swallow(t *testing.T, url string) (relayed string, silent *atomic.Bool) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &swallower{Listener: l}
-	var conns sync.WaitGroup
-	var mu sync.Mutex
-	var open []net.Conn
-	conns.Go(func() {
-		for {
-			down, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s.dials.Add(1)
-			up, err := net.Dial("tcp", strings.TrimPrefix(url, "ws://"))
-			if err != nil {
-				down.Close()
-				continue
-			}
-			mu.Lock()
-			open = append(open, up, down)
-			mu.Unlock()
-			dead := new(atomic.Bool)
-			for _, way := range [][2]net.Conn{{up, down}, {down, up}} {
-				conns.Go(func() {
-					defer way[0].Close()
-					buf := make([]byte, 64<<10)
-					for {
-						n, err := way[1].Read(buf)
-						if s.silent.Load() {
-							dead.Store(true)
-						}
-						if err != nil {
-							return
-						}
-						if !dead.Load() {
-							way[0].Write(buf[:n])
-						}
-					}
-				})
-			}
+	silent = new(atomic.Bool)
+	relay := testrelay.New(t, "tcp", strings.TrimPrefix(url, "ws://"), func(_ *testrelay.Link, n int, _ bool) (int, testrelay.How) {
+		if silent.Load() {
+			return 0, testrelay.Silence
 		}
+		return n, testrelay.Open
 	})
-	t.Cleanup(func() {
-		l.Close()
-		mu.Lock()
-		for _, c := range open {
-			c.Close()
-		}
-		mu.Unlock()
-		conns.Wait()
-	})
-	return s
+	return "ws://" + relay.Addr(), silent
 }
-
-func (s *swallower) url() string { return "ws://" + s.Addr().String() }
 
 // A desk is a terminal with a troupe command.
 type desk struct {
@@ -190,12 +134,12 @@ func (d *desk) hint(text string) []string {
 func TestSilentLink(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t)
-	proxy := newSwallower(t, url)
-	d := atDesk(t, 30, 100, "run", "--url", proxy.url(), "--name", "reader", "--", "sh", "-c", `stty -echo; echo ready; while read l; do echo "got $l"; done`)
+	relayed, silent := swallow(t, url)
+	d := atDesk(t, 30, 100, "run", "--url", relayed, "--name", "reader", "--", "sh", "-c", `stty -echo; echo ready; while read l; do echo "got $l"; done`)
 	d.want(t, "ready")
 	d.enter("before\r")
 	d.want(t, "got before")
-	proxy.silent.Store(true)
+	silent.Store(true)
 	d.want(t, "connection lost, reconnecting (")
 	d.enter("\x03\x03")
 	code, rest := d.exit()
@@ -203,7 +147,7 @@ func TestSilentLink(t *testing.T) {
 		t.Errorf("exit code %d, want 130: %q", code, rest)
 	}
 	args := d.hint(rest)
-	proxy.silent.Store(false)
+	silent.Store(false)
 	d = atDesk(t, 30, 100, args...)
 	d.enter("after\r")
 	d.want(t, "got after")
@@ -220,9 +164,9 @@ func TestSilentLink(t *testing.T) {
 func TestSilentLinkSignals(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t)
-	proxy := newSwallower(t, url)
-	cmd, stderr := runOn(t, proxy.url(), `echo ready; exec sleep 1000`)
-	proxy.silent.Store(true)
+	relayed, silent := swallow(t, url)
+	cmd, stderr := runOn(t, relayed, `echo up; exec sleep 1000`)
+	silent.Store(true)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for {
@@ -268,9 +212,7 @@ func TestLeave(t *testing.T) {
 func TestLeavePipes(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t)
-	if out, err := troupe(t, "run", "--detach", "--url", url, "--name", "loop", "--", "sh", "-c", `echo ready; while :; do sleep 1; done`).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	does(t, "run", "--detach", "--url", url, "--name", "loop", "--", "sh", "-c", `echo ready; while :; do sleep 1; done`)
 	for _, flags := range [][]string{{}, {"--read-only"}, {"--no-stdin"}} {
 		d := atDesk(t, 30, 100, append([]string{"attach", "--url", url, "loop"}, flags...)...)
 		d.want(t, "ready")
@@ -285,17 +227,14 @@ func TestLeavePipes(t *testing.T) {
 func TestAttachOrder(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t)
-	if out, err := troupe(t, "run", "--detach", "--url", url, "--name", "both", "--", "sh", "-c",
-		`for i in $(seq 40); do echo o$i.; sleep 0.01; echo e$i. >&2; sleep 0.01; done; exec sleep 1000`).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	does(t, "run", "--detach", "--url", url, "--name", "both", "--", "sh", "-c",
+		`for i in $(seq 40); do echo o$i.; sleep 0.01; echo e$i. >&2; sleep 0.01; done; exec sleep 1000`)
 	var logs string
-	for deadline := time.Now().Add(patience); !strings.Contains(logs, "o40.") || !strings.Contains(logs, "e40."); time.Sleep(50 * time.Millisecond) {
+	await(t, func() (bool, any) {
 		out, _ := troupe(t, "logs", "--url", url, "both").Output()
-		if logs = string(out); time.Now().After(deadline) {
-			t.Fatalf("output is missing: %q", logs)
-		}
-	}
+		logs = string(out)
+		return strings.Contains(logs, "o40.") && strings.Contains(logs, "e40."), logs
+	})
 	d := atDesk(t, 30, 100, "attach", "--url", url, "both")
 	logs = strings.TrimSuffix(logs, "\n")
 	d.want(t, logs[strings.LastIndexByte(logs, '\n')+1:])
@@ -422,15 +361,11 @@ func TestStopped(t *testing.T) {
 	fmt.Fscan(stdout, &pid)
 	state := func(pid int, want string) {
 		t.Helper()
-		for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		await(t, func() (bool, any) {
 			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			if _, rest, ok := bytes.Cut(stat, []byte(") ")); ok && strings.Contains(want, string(rest[:1])) {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("process %d is not in state %s: %s", pid, want, stat)
-			}
-		}
+			_, rest, ok := strings.Cut(string(stat), ") ")
+			return ok && strings.Contains(want, rest[:1]), fmt.Sprintf("state %s of %s", want, stat)
+		})
 	}
 	for range 2 {
 		cmd.Process.Signal(syscall.SIGTSTP)
@@ -468,12 +403,8 @@ func TestAttachBeginsWithTheScreen(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t)
 	const script = `stty -echo; for i in $(seq 60); do echo "old $i."; done; printf '\033[2J\033[Hscreen'; while read l; do echo "got $l"; done`
-	if out, err := troupe(t, "run", "--detach", "--tty", "--name", "p", "--url", url, "--", "sh", "-c", script).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if out, err := troupe(t, "screen", "--url", url, "--wait-for", "^screen", "p").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	does(t, "run", "--detach", "--tty", "--name", "p", "--url", url, "--", "sh", "-c", script)
+	does(t, "screen", "--url", url, "--wait-for", "^screen", "p")
 	for _, tt := range []struct {
 		flags []string
 		old   int // how often an old line comes
@@ -511,9 +442,7 @@ func TestWatchedScreenStays(t *testing.T) {
 	}
 	reader := atDesk(t, 10, 40, "attach", "--read-only", "--url", url, "prog")
 	reader.want(t, "around the cursor")
-	if out, err := troupe(t, "send", "--enter", "--url", url, "prog", "it").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	does(t, "send", "--enter", "--url", url, "prog", "it")
 	code, rest := reader.exit()
 	_, after, ok := strings.Cut(rest, "\x1b[?1049l")
 	if after = strings.ReplaceAll(after, "\r", ""); code != 3 || !ok || !strings.Contains(after, "asks\ngot it\n") {

@@ -5,7 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -58,9 +58,7 @@ func TestRunOutlivesItsTerminal(t *testing.T) {
 		if shown := d.before + d.text; strings.Contains(shown, "got SIG") || strings.Contains(shown, "the end") {
 			t.Errorf("the program was told of the terminal: %q", shown)
 		}
-		if out, err := troupe(t, "kill", "--url", url, "work").CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		does(t, "kill", "--url", url, "work")
 		d.exit()
 	}
 }
@@ -101,15 +99,10 @@ func TestRunOutlivesItsClient(t *testing.T) {
 		}
 		time.Sleep(200 * time.Millisecond) // as above
 		left := map[syscall.Signal]string{syscall.SIGHUP: "ago: the terminal is gone\n", syscall.SIGKILL: "ago: the connection was lost\n"}[sig]
-		for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) { // the server may notice the end late
-			out, err := troupe(t, "ps", "--url", url).CombinedOutput()
-			if err != nil || time.Now().After(deadline) {
-				t.Fatalf("%v: %q, %v, want %q", sig, out, err, left)
-			}
-			if strings.HasSuffix(string(out), left) {
-				break
-			}
-		}
+		await(t, func() (bool, any) { // the server may notice the end late
+			out := does(t, "ps", "--url", url)
+			return strings.HasSuffix(out, left), fmt.Sprintf("%v: %q, want %q", sig, out, left)
+		})
 		if out, err := troupe(t, "stop", "--url", url, name).CombinedOutput(); err != nil || string(out) != name+" has ended: SIGTERM\n" {
 			t.Errorf("%v: %q, %v", sig, out, err)
 		}
@@ -117,31 +110,25 @@ func TestRunOutlivesItsClient(t *testing.T) {
 }
 
 // awaitSession waits until the only session of a server is as ok asks for, and returns for how long it stays without its client.
-func awaitSession(t *testing.T, url string, ok func(protocol.SessionSummary) bool) time.Duration {
+func awaitSession(t *testing.T, url string, ok func(*protocol.SessionDetails) bool) (stays time.Duration) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		out, err := troupe(t, "sessions", "list", "--json", "--url", url).Output()
-		if err != nil {
-			t.Fatal(err)
+	await(t, func() (bool, any) {
+		list := sessionsOn(t, url)
+		if len(list) != 1 || !ok(&list[0]) {
+			return false, list
 		}
-		var list []protocol.SessionSummary
-		if err := json.Unmarshal(out, &list); err != nil || time.Now().After(deadline) {
-			t.Fatalf("%s: %v", out, err)
-		}
-		if len(list) == 1 && ok(list[0]) {
-			return time.Duration(list[0].EndsAtMs-list[0].DetachedAtMs) * time.Millisecond
-		}
-	}
+		stays = time.Duration(list[0].EndsAtMs-list[0].DetachedAtMs) * time.Millisecond
+		return true, nil
+	})
+	return stays
 }
 
 // The session of run --detach stays for a day after the end of its program.
 func TestDetachedStays(t *testing.T) {
 	t.Parallel()
 	url, _ := startServer(t, "--detached-ttl", "100ms")
-	if out, err := troupe(t, "run", "--detach", "--name", "work", "--url", url, "--", "true").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	ended := func(s protocol.SessionSummary) bool { return s.EndsAtMs != 0 } // has its program
+	does(t, "run", "--detach", "--name", "work", "--url", url, "--", "true")
+	ended := func(s *protocol.SessionDetails) bool { return s.EndsAtMs != 0 } // has its program
 	if stays := awaitSession(t, url, ended); stays < keptFor {
 		t.Errorf("the session stays for %v, want %v at least", stays, keptFor)
 	}
@@ -155,7 +142,7 @@ func TestRunEphemeralEnds(t *testing.T) {
 	startUp(t, cmd)
 	cmd.Process.Kill()
 	cmd.Wait()
-	left := func(s protocol.SessionSummary) bool { return s.State == protocol.SessionDetached }
+	left := func(s *protocol.SessionDetails) bool { return s.State == protocol.SessionDetached }
 	if stays := awaitSession(t, url, left); stays != endsFor {
 		t.Errorf("the session stays for %v, want %v", stays, endsFor)
 	}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -72,7 +73,6 @@ func (o *loadFlags) loadByWorkers(ctx context.Context, p plan.Plan, own *loadSer
 	if err != nil {
 		return nil, err
 	}
-	stderr = &locked{to: stderr}
 	note := o.noteTo(stderr)
 	var workers []*loadWorker
 	for i, part := range p.Deal() {
@@ -464,34 +464,20 @@ func (o *loadFlags) endWorkers(workers []*loadWorker) {
 // nodesOf returns the nodes of the workers, as in "a-1 (2), b-1"; "": they are on no nodes.
 func nodesOf(workers []*loadWorker) string {
 	count := make(map[string]int)
-	var nodes []string
 	for _, w := range workers {
-		if w.node == "" {
-			return ""
-		}
-		if count[w.node]++; count[w.node] == 1 {
-			nodes = append(nodes, w.node)
-		}
+		count[w.node]++
 	}
-	slices.Sort(nodes)
-	for i, node := range nodes {
+	if count[""] > 0 {
+		return ""
+	}
+	var nodes []string
+	for _, node := range slices.Sorted(maps.Keys(count)) {
 		if n := count[node]; n > 1 {
-			nodes[i] += fmt.Sprintf(" (%d)", n)
+			node += fmt.Sprintf(" (%d)", n)
 		}
+		nodes = append(nodes, node)
 	}
 	return strings.Join(nodes, ", ")
-}
-
-// locked is a Writer for several goroutines.
-type locked struct {
-	mu sync.Mutex
-	to io.Writer
-}
-
-func (l *locked) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.to.Write(p)
 }
 
 // prefixed writes whole lines, each with a prefix and harmless for a terminal. Any goroutine may call any method.

@@ -199,66 +199,55 @@ func TestPrefixed(t *testing.T) {
 	}
 }
 
-// processOfWorker waits until a worker runs on a server, and returns its pid.
-func processOfWorker(t *testing.T, url string, name string) int {
+// sessionsOn returns the sessions of a server, with their processes.
+func sessionsOn(t *testing.T, url string) []protocol.SessionDetails {
 	t.Helper()
 	c, err := client.Dial(t.Context(), url, &client.Options{Ephemeral: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		list, err := c.Sessions(t.Context(), protocol.DetailProcesses)
-		if err != nil {
-			t.Fatal(err)
-		}
+	list, err := c.Sessions(t.Context(), protocol.DetailProcesses)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// processOfWorker waits until a worker runs on a server, and returns its pid.
+func processOfWorker(t *testing.T, url string, name string) (pid int) {
+	t.Helper()
+	await(t, func() (bool, any) {
+		list := sessionsOn(t, url)
 		for _, s := range list {
-			if s.Name == name && len(s.List) == 1 && s.List[0].PID != 0 {
-				return s.List[0].PID
+			if s.Name == name && len(s.List) == 1 {
+				pid = s.List[0].PID
 			}
 		}
-	}
-	t.Fatalf("%s does not run", name)
-	return 0
+		return pid != 0, list
+	})
+	return pid
 }
 
 // awaitLoad waits until programs of a load run on a server.
 func awaitLoad(t *testing.T, url string, programs int) {
 	t.Helper()
-	c, err := client.Dial(t.Context(), url, &client.Options{Ephemeral: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		list, err := c.Sessions(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := 0
+	await(t, func() (bool, any) {
+		n, list := 0, sessionsOn(t, url)
 		for _, s := range list {
 			if strings.HasPrefix(s.Name, "load ") && strings.HasSuffix(s.Name, " s0") {
 				n += s.Processes
 			}
 		}
-		if n >= programs {
-			return
-		}
-	}
-	t.Fatalf("the load has not %d programs", programs)
+		return n >= programs, list
+	})
 }
 
 // wantNoSessions fails the test if a server has sessions.
 func wantNoSessions(t *testing.T, url string) {
 	t.Helper()
-	c, err := client.Dial(t.Context(), url, &client.Options{Ephemeral: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	list, err := c.Sessions(t.Context(), "")
-	if err != nil || len(list) > 0 {
-		t.Errorf("%v: the server has the sessions %+v", err, list)
+	if list := sessionsOn(t, url); len(list) > 0 {
+		t.Errorf("the server has the sessions %+v", list)
 	}
 }
 
@@ -287,19 +276,14 @@ func TestLoadWorkers(t *testing.T) {
 	}
 	wantNoSessions(t, url)
 	// Other tests copy binaries to such places, too, and remove them.
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	await(t, func() (bool, any) {
 		left, _ := filepath.Glob("/tmp/troupe-load-*/troupe")
 		left = slices.DeleteFunc(left, func(path string) bool {
 			info, err := os.Stat(path)
 			return err != nil || !info.Mode().IsRegular() || info.ModTime().Before(begun)
 		})
-		if len(left) == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("left are %q", left)
-		}
-	}
+		return len(left) == 0, left
+	})
 }
 
 // A worker that is killed is a problem of the report, with what the other one has counted. ^C ends the workers, and the report comes.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -106,11 +105,8 @@ func manPage(cmd *cobra.Command, date time.Time) string {
 			if takes != "" {
 				out(" \\fI%s\\fR", takes)
 			}
-			if !slices.Contains([]string{"", "0", "0s", "false", "[]"}, f.DefValue) {
-				text += " (default " + f.DefValue + ")"
-			}
 			out("\n")
-			lines(text)
+			lines(text + defaultOf(f))
 		})
 	}
 	options("OPTIONS", cmd.NonInheritedFlags())
@@ -124,6 +120,15 @@ func manPage(cmd *cobra.Command, date time.Time) string {
 		out(".SH SEE ALSO\n\\fB%s\\fR(1)\n", pageName(cmd.Parent()))
 	}
 	return b.String()
+}
+
+// defaultOf returns the default of a flag in parentheses, after a space; "": the flag has no default that says something.
+func defaultOf(f *pflag.Flag) string {
+	switch f.DefValue {
+	case "", "0", "0s", "false", "[]":
+		return ""
+	}
+	return " (default " + f.DefValue + ")"
 }
 
 // roff escapes the characters that have a meaning in a page, or that man would replace by typographic ones.

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -33,17 +31,7 @@ of its sessions, memory and descriptors.`,
   troupe nodes --json | jq '.nodes[] | select(.draining)'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return untilSignal(cmd, func(ctx context.Context) error {
-				for first := true; ; first = false {
-					begun := time.Now()
-					if err := listNodes(ctx, t, cmd.OutOrStdout(), asJSON, watch && !first); err != nil || !watch {
-						return err
-					}
-					if sleep(ctx, max(watchTime, 9*time.Since(begun))); ctx.Err() != nil {
-						return nil
-					}
-				}
-			})
+			return listing(cmd, watch, func(ctx context.Context, out show.Out) error { return listNodes(ctx, t, out, asJSON) })
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: all that is known of each node")
@@ -51,8 +39,7 @@ of its sessions, memory and descriptors.`,
 	return cmd
 }
 
-// listNodes lists the nodes once. again: after another list.
-func listNodes(ctx context.Context, t *target.Flags, w io.Writer, asJSON, again bool) error {
+func listNodes(ctx context.Context, t *target.Flags, out show.Out, asJSON bool) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	c, err := t.Control(ctx)
@@ -65,20 +52,12 @@ func listNodes(ctx context.Context, t *target.Flags, w io.Writer, asJSON, again 
 		return err
 	}
 	if asJSON {
-		return show.JSON(w, result)
+		return show.JSON(out, result)
 	}
-	out, text := show.To(w), new(bytes.Buffer)
-	if again && out.Width > 0 && os.Getenv("TERM") != "dumb" {
-		text.WriteString("\x1b[H\x1b[2J") // clear
+	err = nodesTable(result.Nodes, time.Now()).Write(out)
+	if err == nil && result.Problem != "" {
+		_, err = fmt.Fprintln(out, "which nodes there are is as of the last news:", show.Harmless(result.Problem))
 	}
-	out.Writer = text
-	if err := nodesTable(result.Nodes, time.Now()).Write(out); err != nil {
-		return err
-	}
-	if result.Problem != "" {
-		fmt.Fprintln(text, "which nodes there are is as of the last news:", show.Harmless(result.Problem))
-	}
-	_, err = w.Write(text.Bytes())
 	return err
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"time"
@@ -19,7 +18,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// watchTime is the time between two tables of ps --watch, unless the server is slow.
+// watchTime is the time between two tables of --watch, unless the server is slow.
 const watchTime = 2 * time.Second
 
 // psFlags are the flags of troupe ps.
@@ -48,7 +47,7 @@ WHY says what a process waits for, or how it ended. In a cluster, @ and the name
   troupe ps --json | jq '.[] | select(.state == "running") | .processId'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return untilSignal(cmd, func(ctx context.Context) error { return o.run(ctx, cmd.OutOrStdout()) })
+			return listing(cmd, o.watch, o.list)
 		},
 	}
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "also list processes that have ended")
@@ -58,25 +57,25 @@ WHY says what a process waits for, or how it ended. In a cluster, @ and the name
 	return cmd
 }
 
-func (o *psFlags) run(ctx context.Context, w io.Writer) error {
-	if !o.watch {
-		return o.list(ctx, show.To(w))
-	}
-	for ctx.Err() == nil {
-		begun, out, text := time.Now(), show.To(w), new(bytes.Buffer)
-		if out.Width > 0 && os.Getenv("TERM") != "dumb" {
-			text.WriteString("\x1b[H\x1b[2J") // clear
+// listing prints what list writes; with watch again and again until a signal, on a terminal each list in place of the last.
+func listing(cmd *cobra.Command, watch bool, list func(context.Context, show.Out) error) error {
+	return untilSignal(cmd, func(ctx context.Context) error {
+		for w := cmd.OutOrStdout(); ctx.Err() == nil; {
+			begun, out, text := time.Now(), show.To(w), new(bytes.Buffer)
+			if watch && out.Width > 0 && os.Getenv("TERM") != "dumb" {
+				text.WriteString("\x1b[H\x1b[2J") // clear
+			}
+			out.Writer = text
+			if err := list(ctx, out); err != nil {
+				return err
+			}
+			if _, err := w.Write(text.Bytes()); err != nil || !watch {
+				return err
+			}
+			sleep(ctx, max(watchTime, 9*time.Since(begun)))
 		}
-		out.Writer = text
-		if err := o.list(ctx, out); err != nil {
-			return err
-		}
-		if _, err := w.Write(text.Bytes()); err != nil {
-			return err
-		}
-		sleep(ctx, max(watchTime, 9*time.Since(begun)))
-	}
-	return nil
+		return nil
+	})
 }
 
 // list lists the processes once.

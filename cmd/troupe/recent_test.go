@@ -167,20 +167,16 @@ func own(t *testing.T, url string, change func(*client.Cmd), argv ...string) (*c
 }
 
 // awaitInfo waits until the description of a process has what ok asks for, and returns it.
-func awaitInfo(t *testing.T, p *client.Process, ok func(*protocol.ProcessInfoResult) bool) protocol.ProcessInfoResult {
+func awaitInfo(t *testing.T, p *client.Process, ok func(*protocol.ProcessInfoResult) bool) (info protocol.ProcessInfoResult) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		info, err := p.Info(t.Context())
-		if err != nil {
+	await(t, func() (bool, any) {
+		var err error
+		if info, err = p.Info(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if ok(&info) {
-			return info
-		}
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %+v", patience, info)
-		}
-	}
+		return ok(&info), info
+	})
+	return info
 }
 
 // What troupe info may not read, it leaves out, also of a server that is older. Any other failure is told.
@@ -255,11 +251,10 @@ func TestInfoReadsLittle(t *testing.T) {
 		{"bar", `"outputBytes": 8388608`, " …#####", 3 << 20},
 		{"loop", `"state": "closed"`, " given up: ", 512 << 10},
 	} {
-		for end := time.Now().Add(patience); !strings.Contains(m.info(0, "--json", c.name), c.ready); time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s: no %s: %s", c.name, c.ready, m.info(0, "--json", c.name))
-			}
-		}
+		await(t, func() (bool, any) {
+			out := m.info(0, "--json", c.name)
+			return strings.Contains(out, c.ready), out
+		})
 		before := m.read.Load()
 		out := m.info(0, c.name)
 		if read := m.read.Load() - before; !strings.Contains(out, c.want) || read > c.most || len(out) > 20_000 {

@@ -19,10 +19,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
-	"github.com/b6f6fdd7/troupe/internal/needs"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // With asMain in its environment, the test binary runs as troupe.
@@ -80,6 +81,30 @@ func troupe(t *testing.T, args ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), asMain+"=1")
 	cmd.WaitDelay = patience
 	return cmd
+}
+
+// does runs a command that must succeed, and returns all that it prints.
+func does(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := troupe(t, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("troupe %q: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// await waits until done reports true. A failure tells what was seen last.
+func await(t *testing.T, done func() (ok bool, seen any)) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		ok, seen := done()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %v", patience, seen)
+		}
+	}
 }
 
 // startServer starts a server and returns its URL.
@@ -203,18 +228,12 @@ func (s *screen) want(t *testing.T, text string) {
 	}
 }
 
-// runOn runs a script on a server, and returns once the script has printed a line.
+// runOn runs a script on a server, and returns once the script has said that it is up.
 func runOn(t *testing.T, url, script string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
 	cmd, stderr = troupe(t, "run", "--url", url, "--", "sh", "-c", script), new(bytes.Buffer)
-	stdout, _ := cmd.StdoutPipe()
 	cmd.Stderr = stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	startUp(t, cmd)
 	return cmd, stderr
 }
 
@@ -222,7 +241,7 @@ func runOn(t *testing.T, url, script string) (cmd *exec.Cmd, stderr *bytes.Buffe
 func TestRunInterruptedWhileLost(t *testing.T) {
 	t.Parallel()
 	url, server := startServer(t, "--no-holder")
-	cmd, stderr := runOn(t, url, `trap '' INT; echo ready; exec sleep 1000`)
+	cmd, stderr := runOn(t, url, `trap '' INT; echo up; exec sleep 1000`)
 	server.Process.Kill()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -286,14 +305,10 @@ func TestSecondSignal(t *testing.T) {
 			}
 			defer troupe(t, "sessions", "close", name).Run()
 			const full = 64 << 10 // bytes that a pipe holds
-			for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-				if n, err := unix.IoctlGetInt(int(stdout.(*os.File).Fd()), toBeRead); err == nil && n == full {
-					break
-				} else if time.Now().After(deadline) {
-					run.Process.Kill()
-					t.Fatalf("%d bytes of output, %v", n, err)
-				}
-			}
+			await(t, func() (bool, any) {
+				n, err := unix.IoctlGetInt(int(stdout.(*os.File).Fd()), toBeRead)
+				return err == nil && n == full, fmt.Sprintf("%d bytes of output, %v", n, err)
+			})
 			ended := make(chan error, 1)
 			go func() { ended <- run.Wait() }()
 			for deadline := time.Now().Add(patience); ; {

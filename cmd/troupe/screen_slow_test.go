@@ -90,9 +90,7 @@ func TestAttachFromAnotherSize(t *testing.T) {
 	if out, err := start.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if out, err := troupe(t, "screen", "--url", url, "--wait-for", "a line of text", "--timeout", "5m", "ed").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	does(t, "screen", "--url", url, "--wait-for", "a line of text", "--timeout", "5m", "ed")
 	for _, size := range []struct{ name, cols, rows string }{{"larger", "132", "50"}, {"smaller", "60", "15"}} {
 		reference := exec.Command(vim, editor[1:]...)
 		reference.Env = []string{"TERM=screen", "LC_ALL=C.UTF-8"}
@@ -171,13 +169,8 @@ func (p *panes) wantNotShown(name string, texts ...string) {
 
 func (p *panes) until(name string, holds func(string) bool, texts []string) {
 	p.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	await(p.t, func() (bool, any) {
 		shown := p.tmux("capture-pane", "-p", "-t", name)
-		if holds(shown) {
-			return
-		}
-		if time.Now().After(deadline) {
-			p.t.Fatalf("%s shows\n%s\nbut %q was awaited", name, shown, texts)
-		}
-	}
+		return holds(shown), fmt.Sprintf("%s shows\n%s\nbut %q was awaited", name, shown, texts)
+	})
 }

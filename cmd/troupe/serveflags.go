@@ -219,11 +219,7 @@ func printFlag(w io.Writer, f *pflag.Flag) {
 		takes = "N"
 	}
 	fmt.Fprintf(w, "  --%s\n", strings.TrimSpace(f.Name+" "+takes))
-	switch f.DefValue {
-	case "", "0", "0s", "false", "[]":
-	default:
-		text += fmt.Sprintf(" (default %s)", f.DefValue)
-	}
+	text += defaultOf(f)
 	const indent = "        "
 	line := indent
 	for word := range strings.FieldsSeq(text) {

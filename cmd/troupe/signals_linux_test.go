@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/internal/hangfs"
@@ -39,26 +38,21 @@ func TestSignalWhileFilesHang(t *testing.T) {
 			go fs.Stat(c.FS(hanging[i%2].Dir), fmt.Sprintf("hang-%d-%d", i, j))
 		}
 	}
-	eventually := func(what string, ok func() bool) {
-		t.Helper()
-		for begun := time.Now(); !ok(); time.Sleep(time.Millisecond) {
-			if time.Since(begun) > patience {
-				t.Fatalf("not within %v: %s", patience, what)
-			}
-		}
-	}
-	eventually("all calls hang", func() bool { return hanging[0].Hanging()+hanging[1].Hanging() >= clients*calls })
+	await(t, func() (bool, any) {
+		n := hanging[0].Hanging() + hanging[1].Hanging()
+		return n >= clients*calls, fmt.Sprintf("%d calls hang", n)
+	})
 	call, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", holder.ServerOf(server.Process.Pid))) // of the main thread
 	if err == nil && !strings.HasPrefix(string(call), fmt.Sprint(unix.SYS_FUTEX, " ")) {
 		t.Errorf("the main thread does not wait for the others: it is in the system call %s", call)
 	}
 	server.Process.Signal(syscall.SIGTERM)
-	eventually("the server drains, or has ended", func() bool {
+	await(t, func() (bool, any) {
 		answer, err := http.Get(strings.Replace(url, "ws:", "http:", 1) + "/readyz")
 		if err == nil {
 			answer.Body.Close()
 		}
-		return err != nil || answer.StatusCode != http.StatusOK
+		return err != nil || answer.StatusCode != http.StatusOK, "the server neither drains nor has ended"
 	})
 	free()
 	if code := exitCode(t, server.Wait()); code != 0 {

@@ -33,9 +33,7 @@ func TestUpWaitsForViewers(t *testing.T) {
 	write(filepath.Join(dir, "web"), fmt.Sprintf(`n=0; more() { n=$((n+%d)); seq -f %%07.0f $((n-%[1]d+1)) $n; }
 trap more USR1; trap 'more; exit 3' TERM; echo $1; while :; do sleep 0.01; done`, block))
 	write(file, "name: slow-reader\nprocesses:\n  web: {command: exec sh web one}\n")
-	if out, err := troupe(t, "up", "--detach", file).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	does(t, "up", "--detach", file)
 	viewer := troupe(t, "logs", "-f", "slow-reader/web")
 	out, err := viewer.StdoutPipe()
 	if err != nil {
@@ -50,25 +48,18 @@ trap more USR1; trap 'more; exit 3' TERM; echo $1; while :; do sleep 0.01; done`
 	if !shown.Scan() || !strings.HasSuffix(shown.Text(), "one") {
 		t.Fatalf("logs shows %q: %s", shown.Text(), stderr.String())
 	}
-	await := func(done func(*psEntry) bool) {
-		for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	awaitWeb := func(done func(*psEntry) bool) {
+		await(t, func() (bool, any) {
 			out, err := troupe(t, "info", "--json", "slow-reader/web").Output()
 			var found []psEntry
-			if json.Unmarshal(out, &found) == nil && len(found) == 1 && done(&found[0]) {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s, %v", out, err)
-			}
-		}
+			return json.Unmarshal(out, &found) == nil && len(found) == 1 && done(&found[0]), fmt.Sprintf("%s, %v", out, err)
+		})
 	}
 	var first psEntry
 	for full := false; !full; { // until the viewer takes no more
 		had := first.OutputBytes
-		if out, err := troupe(t, "signal", "slow-reader/web", "USR1").CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		await(func(p *psEntry) bool {
+		does(t, "signal", "slow-reader/web", "USR1")
+		awaitWeb(func(p *psEntry) bool {
 			first = *p
 			lags := slices.ContainsFunc(p.Viewers, func(v protocol.Viewer) bool { return v.LagBytes > 0 })
 			full = lags && p.QuietMs > 300
@@ -84,7 +75,7 @@ trap more USR1; trap 'more; exit 3' TERM; echo $1; while :; do sleep 0.01; done`
 		replaced <- other.Wait()
 		close(replaced)
 	}()
-	await(func(p *psEntry) bool { return p.OutputBytes > first.OutputBytes || p.Instance != first.Instance })
+	awaitWeb(func(p *psEntry) bool { return p.OutputBytes > first.OutputBytes || p.Instance != first.Instance })
 	select {
 	case <-replaced: // too early: lines are missing
 	case <-time.After(time.Second):

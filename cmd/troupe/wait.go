@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,10 +82,5 @@ func wait(ctx context.Context, t *target.Flags, names []string, tell func(*named
 	if errs != nil {
 		return exitFailed, errs
 	}
-	for _, c := range codes {
-		if c != 0 {
-			return c, nil
-		}
-	}
-	return 0, nil
+	return cmp.Or(codes...), nil
 }

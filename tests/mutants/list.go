@@ -813,26 +813,26 @@ var mutants = []mutant{
 	k.done(`, new: `	k.done(`, breaks: "a request without an answer is found"},
 	{file: "cmd/troupe/internal/load/run/calls.go", old: `ok && r.ProcessID != k.process() {`, new: `ok && false {`, breaks: "the answer to a start names the process"},
 	{file: "cmd/troupe/internal/load/profile/process.go", old: `		case <-unanswered:
-			return p.terminate()
+			return p.terminate(true)
 `, new: ``, breaks: "nobody waits for the end of a program after a request without an answer"},
 	{file: "cmd/troupe/internal/load/command/command.go", old: `return peak <= serversPeak })`, new: `return false })`, breaks: "the peak memory of a command is its own"},
 	{file: "cmd/troupe/internal/load/result/compare.go", old: `max(hist.Precision*max(a, b), threshold*b)`, new: `hist.Precision * max(a, b)`, breaks: "a comparison has a threshold"},
 	{file: "cmd/troupe/internal/load/result/result.go", old: `!r.TooManyMissed() && `, new: ``, breaks: "missed operations make a run no success"},
-	{file: "cmd/troupe/internal/load/figures/figures.go", old: `	s.histogram(name).Miss(n)
+	{file: "cmd/troupe/internal/load/figures/figures.go", old: `	hist.Of(s.latency, name).Miss(n)
 `, new: ``, breaks: "missed operations are in the percentiles"},
 	{file: "cmd/troupe/internal/load/run/seats.go", old: `			until = until.Add(e.beginWithin)
 `, new: ``, breaks: "an operation due just before the end of its phase may begin"},
 	{file: "cmd/troupe/internal/load/hist/hist.go", old: `	if every <= 0 {
 		return`, new: `	if true {
 		return`, breaks: "a histogram corrects coordinated omission"},
-	{file: "cmd/troupe/internal/load/figures/figures.go", old: `s.histogram(name).RecordCorrected(d, every)`, new: `s.histogram(name).Record(d)`, breaks: "latencies of a closed run are corrected"},
+	{file: "cmd/troupe/internal/load/figures/figures.go", old: `hist.Of(s.latency, name).RecordCorrected(d, every)`, new: `hist.Of(s.latency, name).Record(d)`, breaks: "latencies of a closed run are corrected"},
 	{file: "cmd/troupe/internal/load/figures/figures.go", old: `	r.Add(result.Wrong, 1)
 `, new: ``, breaks: "each finding counts"},
 	{file: "cmd/troupe/internal/load/figures/limit.go", old: `	case isOften(own):`, new: `	case false:`, breaks: "a run says that the load generator was the limit"},
 	{file: "cmd/troupe/internal/load/result/slo.go", old: `	if missing != "" {
 		return v`, new: `	if v.Met = missing != ""; v.Met {
 		return v`, breaks: "an SLO about a figure that is missing is not met"},
-	{file: "cmd/troupe/internal/load/result/merge.go", old: `		m.Latency[name].Merge(h)
+	{file: "cmd/troupe/internal/load/result/merge.go", old: `		hist.Of(m.Latency, name).Merge(h)
 `, new: `		_ = h
 `, breaks: "the latencies of all runs count"},
 	{file: "cmd/troupe/internal/load/result/merge.go", old: `	m.Findings = append(m.Findings, r.Findings...)

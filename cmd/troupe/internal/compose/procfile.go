@@ -2,6 +2,7 @@ package compose
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -47,9 +48,7 @@ func (r *reader) readProcfile(data []byte) *Project {
 		program := newProgram(m[1], i+1)
 		program.Argv = []string{"sh", "-c", m[2]}
 		program.Port = port + portStep*len(p.Programs)
-		for k, v := range env {
-			program.Env[k] = v
-		}
+		maps.Copy(program.Env, env)
 		program.Env["PORT"] = strconv.Itoa(program.Port)
 		p.Programs = append(p.Programs, program)
 	}

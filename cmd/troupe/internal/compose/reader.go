@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/yamlfile"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -45,14 +46,6 @@ func (r *reader) sorted() error {
 	return r.errs
 }
 
-// alias returns the node an alias stands for.
-func alias(n *yaml.Node) *yaml.Node {
-	for n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	return n
-}
-
 // A member is a key of a mapping, with its value.
 type member struct{ key, value *yaml.Node }
 
@@ -61,12 +54,12 @@ const mostMerges = 50
 
 // members returns the members of a mapping, including the members of a merged mapping (<<).
 func (r *reader) members(n *yaml.Node, what string) []member {
-	n = alias(n)
-	if isNull(n) {
+	n = yamlfile.Target(n)
+	if yamlfile.IsNull(n) {
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
-		r.fault(n, "%s is %s, expected a mapping of names to values", what, kind(n))
+		r.fault(n, "%s is %s, expected a mapping of names to values", what, yamlfile.Kind(n))
 		return nil
 	}
 	if r.merges++; r.merges > mostMerges {
@@ -82,12 +75,12 @@ func (r *reader) members(n *yaml.Node, what string) []member {
 			continue
 		}
 		from := []*yaml.Node{value}
-		if list := alias(value); list.Kind == yaml.SequenceNode {
+		if list := yamlfile.Target(value); list.Kind == yaml.SequenceNode {
 			from = list.Content
 		}
 		for _, one := range from {
-			if alias(one).Kind != yaml.MappingNode {
-				r.fault(one, "<< merges mappings, and this is %s", kind(alias(one)))
+			if yamlfile.Target(one).Kind != yaml.MappingNode {
+				r.fault(one, "<< merges mappings, and this is %s", yamlfile.Kind(yamlfile.Target(one)))
 				continue
 			}
 			merged = append(merged, r.members(one, what)...)
@@ -195,7 +188,7 @@ type form interface {
 // value reads a node into a field, and reports whether it has no fault. With a fault, a pointer stays nil.
 func (r *reader) value(n *yaml.Node, what string, f field) bool {
 	before := len(r.errs)
-	n = alias(n)
+	n = yamlfile.Target(n)
 	if f.value.Kind() == reflect.Pointer {
 		pointer, to := f.value, reflect.New(f.value.Type().Elem())
 		if f.value = to.Elem(); r.value(n, what, f) {
@@ -235,25 +228,11 @@ func (r *reader) value(n *yaml.Node, what string, f field) bool {
 
 func quote(s string) string { return strconv.Quote(s) }
 
-func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
-
-func kind(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case isNull(n):
-		return "empty"
-	}
-	return quote(n.Value)
-}
-
 // scalar returns the text of a value, with its variables replaced.
 func (r *reader) scalar(n *yaml.Node, what string) (string, bool) {
-	n = alias(n)
-	if n.Kind != yaml.ScalarNode || isNull(n) {
-		r.fault(n, "%s is %s, expected a value", what, kind(n))
+	n = yamlfile.Target(n)
+	if n.Kind != yaml.ScalarNode || yamlfile.IsNull(n) {
+		r.fault(n, "%s is %s, expected a value", what, yamlfile.Kind(n))
 		return "", false
 	}
 	text, err := substitute(n.Value, r.lookup)
@@ -357,13 +336,13 @@ func (r *reader) size(n *yaml.Node, what string) uint64 {
 
 // list reads a list of texts. With single, a text counts as a list with this text.
 func (r *reader) list(n *yaml.Node, what string, single bool) (all []string, ok bool) {
-	n = alias(n)
-	if n.Kind == yaml.ScalarNode && single && !isNull(n) {
+	n = yamlfile.Target(n)
+	if n.Kind == yaml.ScalarNode && single && !yamlfile.IsNull(n) {
 		s, ok := r.scalar(n, what)
 		return []string{s}, ok
 	}
 	if n.Kind != yaml.SequenceNode {
-		r.fault(n, "%s is %s, expected a list", what, kind(n))
+		r.fault(n, "%s is %s, expected a list", what, yamlfile.Kind(n))
 		return nil, false
 	}
 	ok = true

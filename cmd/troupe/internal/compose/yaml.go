@@ -19,12 +19,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/sig"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/yamlfile"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
-
-// maxFile is how large a file may be, in bytes.
-const maxFile = 1 << 20
 
 // Read reads and checks a file. lookup finds the variables for ${VAR}; nil: the variables of this process. All faults
 // of the file come as Errors.
@@ -36,16 +34,7 @@ func Read(path string, lookup func(string) (string, bool)) (*Project, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(full)
-	switch {
-	case err != nil:
-		return nil, err
-	case info.IsDir():
-		return nil, fmt.Errorf("%s is a directory: name a file in it", path)
-	case info.Size() > maxFile:
-		return nil, fmt.Errorf("%s has %d bytes, the limit is %d", path, info.Size(), maxFile)
-	}
-	data, err := os.ReadFile(full)
+	data, err := yamlfile.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -91,21 +80,13 @@ func projectName(dir string) string {
 	return name
 }
 
-var (
-	programName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
-	yamlLine    = regexp.MustCompile(`^yaml: (?:unmarshal errors:\n)?\s*line (\d+): `)
-)
+var programName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 func (r *reader) readYAML(data []byte) *Project {
 	p := new(Project)
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
-		text, line := err.Error(), 0
-		if m := yamlLine.FindStringSubmatch(text); m != nil {
-			line, _ = strconv.Atoi(m[1])
-			text = text[len(m[0]):]
-		}
-		text = strings.TrimPrefix(text, "yaml: ")
+		line, text := yamlfile.Fault(err)
 		if lines := bytes.Split(data, []byte{'\n'}); line > 0 && line <= len(lines) && bytes.HasPrefix(bytes.TrimLeft(lines[line-1], " "), []byte{'\t'}) {
 			text = "the line begins with a tab, and YAML wants spaces"
 		}
@@ -306,7 +287,7 @@ func (p *processes) read(_ *reader, n *yaml.Node, _ string) { p.Node = n }
 // read reads a text for a shell, or a list: a program and its arguments.
 func (c *command) read(r *reader, n *yaml.Node, what string) {
 	*c = command{""} // the key is there, whatever its fault
-	if n.Kind == yaml.ScalarNode && !isNull(n) {
+	if n.Kind == yaml.ScalarNode && !yamlfile.IsNull(n) {
 		if s, ok := r.scalar(n, what); ok && strings.TrimSpace(s) == "" {
 			r.fault(n, "%s is empty", what)
 		} else if ok {
@@ -348,7 +329,7 @@ func (v *variables) read(r *reader, n *yaml.Node, what string) {
 		return
 	}
 	for _, m := range r.members(n, what) {
-		if isNull(alias(m.value)) {
+		if yamlfile.IsNull(yamlfile.Target(m.value)) {
 			set(m.key, m.key.Value, "", false)
 		} else if s, ok := r.scalar(m.value, what+"."+m.key.Value); ok {
 			set(m.key, m.key.Value, s, true)

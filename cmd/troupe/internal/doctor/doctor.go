@@ -6,6 +6,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/b6f6fdd7/troupe/internal/show"
@@ -111,12 +112,7 @@ func Check(f Facts) []Line {
 
 // Failed reports whether a line is a failure.
 func Failed(lines []Line) bool {
-	for _, l := range lines {
-		if l.Status == Fail {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(lines, func(l Line) bool { return l.Status == Fail })
 }
 
 func (f Facts) files() Line {

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-)
 
-// maxFile is how large a file may be, in bytes.
-const maxFile = 1 << 20
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/yamlfile"
+)
 
 // value is a line of the file.
 type value struct {
@@ -22,26 +20,6 @@ type value struct {
 	isList     bool
 	isMap      bool
 	fault      error
-}
-
-// read reads a file. The text of an empty file is not nil.
-func read(path string) (text []byte, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("%s is a directory: name a file in it", path)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(data) > maxFile:
-		return nil, fmt.Errorf("%s has more than %d bytes", path, maxFile)
-	}
-	return data, nil
 }
 
 // parse reads the text of a file: a mapping of names to values. A value is a scalar, a list of scalars, or a mapping, to be written as JSON. After a fault the other
@@ -62,7 +40,7 @@ func parse(path string, data []byte) (all []value, err error) {
 		return nil, wrongYAML(path, err)
 	}
 	root := doc.Content[0]
-	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
+	if yamlfile.IsNull(root) {
 		return nil, nil
 	}
 	if root.Kind != yaml.MappingNode {
@@ -78,7 +56,7 @@ func parse(path string, data []byte) (all []value, err error) {
 		}
 		first[v.key] = key.Line
 		v.texts, v.fault = textsOf(n)
-		v.isList, v.isMap = target(n).Kind == yaml.SequenceNode, target(n).Kind == yaml.MappingNode
+		v.isList, v.isMap = yamlfile.Target(n).Kind == yaml.SequenceNode, yamlfile.Target(n).Kind == yaml.MappingNode
 		all = append(all, v)
 	}
 	return all, err
@@ -86,24 +64,16 @@ func parse(path string, data []byte) (all []value, err error) {
 
 // wrongYAML says what package yaml says of a file, with the line as elsewhere.
 func wrongYAML(path string, err error) error {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if rest, ok := strings.CutPrefix(text, "line "); ok {
-		return fmt.Errorf("%s:%s", path, rest)
+	line, text := yamlfile.Fault(err)
+	if line > 0 {
+		path = fmt.Sprintf("%s:%d", path, line)
 	}
 	return fmt.Errorf("%s: %s", path, text)
 }
 
-// target returns the node for which an alias stands.
-func target(n *yaml.Node) *yaml.Node {
-	for n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	return n
-}
-
 // textsOf returns a value as on the command line.
 func textsOf(n *yaml.Node) (texts []string, err error) {
-	switch n = target(n); {
+	switch n = yamlfile.Target(n); {
 	case n.Kind == yaml.MappingNode:
 		var v any
 		if err := n.Decode(&v); err != nil {

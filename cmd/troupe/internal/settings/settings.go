@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/yamlfile"
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
@@ -93,7 +94,7 @@ func (s Source) Complete(environ []string) (*InForce, error) {
 	in.file = s.Kept
 	var fileErr error
 	if s.Kept == nil {
-		in.file, fileErr = read(file)
+		in.file, fileErr = yamlfile.Read(file)
 	}
 	if fileErr != nil {
 		return in, errors.Join(err, fileErr)
@@ -145,7 +146,7 @@ func (in *InForce) Changed() bool {
 	if in.Text() == nil {
 		return false
 	}
-	now, err := read(in.Path())
+	now, err := yamlfile.Read(in.Path())
 	return err != nil || !bytes.Equal(now, in.file)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -364,13 +365,8 @@ func TestActions(t *testing.T) {
 	has(t, m, "stop job: no such luck")
 	r := pick.Ref{Session: "77aa", Process: "job"}
 	want := []Action{{r, "stop", ""}, {r, "kill", ""}, {r, "restart", ""}, {r, "signal", "hangup"}, {r, "stop", ""}}
-	if len(f.done) != len(want) {
-		t.Fatalf("done: %v", f.done)
-	}
-	for i := range want {
-		if f.done[i] != want[i] {
-			t.Errorf("done %+v, want %+v", f.done[i], want[i])
-		}
+	if !slices.Equal(f.done, want) {
+		t.Errorf("done %+v, want %+v", f.done, want)
 	}
 	if cmd := press(m, "s", "x", "enter"); cmd != nil {
 		t.Error("a signal that does not exist is sent")

@@ -13,7 +13,7 @@ import (
 )
 
 // Local is a directory here. No link leads a method out of the directory.
-type Local struct{ root *os.Root }
+type Local struct{ *os.Root }
 
 // OpenLocal opens a directory.
 func OpenLocal(dir string) (Local, error) {
@@ -21,38 +21,26 @@ func OpenLocal(dir string) (Local, error) {
 	return Local{root}, err
 }
 
-// Close closes the directory.
-func (l Local) Close() error { return l.root.Close() }
-
-// Lstat describes a file, a directory or a link.
-func (l Local) Lstat(name string) (fs.FileInfo, error) { return l.root.Lstat(name) }
-
 // Mkdir makes a directory with the mode of the umask.
-func (l Local) Mkdir(name string) error { return l.root.Mkdir(name, 0o777) }
-
-// Remove removes a file, a link or an empty directory.
-func (l Local) Remove(name string) error { return l.root.Remove(name) }
-
-// Symlink makes a link to the target.
-func (l Local) Symlink(target, name string) error { return l.root.Symlink(target, name) }
+func (l Local) Mkdir(name string) error { return l.Root.Mkdir(name, 0o777) }
 
 // SetMetadata sets the mode and the time of a directory.
 func (l Local) SetMetadata(name string, info fs.FileInfo) error {
-	if err := l.root.Chmod(name, info.Mode().Perm()); err != nil {
+	if err := l.Chmod(name, info.Mode().Perm()); err != nil {
 		return err
 	}
-	return l.root.Chtimes(name, info.ModTime(), info.ModTime())
+	return l.Chtimes(name, info.ModTime(), info.ModTime())
 }
 
 // Create makes a file with a temporary name in the directory of the file.
 func (l Local) Create(name string, info fs.FileInfo) (File, error) {
 	base := path.Base(name)
 	temp := path.Join(path.Dir(name), "."+base[:min(len(base), 200)]+".troupe-"+rand.Text()[:8])
-	f, err := l.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := l.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return &localFile{File: f, root: l.root, temp: temp, name: name, info: info}, nil
+	return &localFile{File: f, root: l.Root, temp: temp, name: name, info: info}, nil
 }
 
 type localFile struct {

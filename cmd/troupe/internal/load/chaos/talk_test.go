@@ -159,46 +159,29 @@ func everyVariant(k Kind, yield func(name string, a Act)) {
 	}
 }
 
-// After an act of Handshake, the next connection never carries a message of the client. The connection after the next works.
-func TestHandshake(t *testing.T) {
+// After an act of Handshake, the next connection never carries a message of the client. After an act of Resume, the client of the next
+// connection never gets its answer, and if the connection is cut with FIN, the server gets the request. The connection after the next works.
+func TestNextIsCut(t *testing.T) {
 	inHouses(t, func(t *testing.T, h *house) {
-		everyVariant(Handshake, func(name string, a Act) {
-			var heard heard
-			d := &Dialer{OnCut: heard.cut, next: &a}
-			defer d.Close()
-			if _, answer := h.visit(t, d, name); answer != "" || h.has(fmt.Sprintf(greeting, name)) {
-				t.Errorf("%s: the connection was cut too late: %q came", name, answer)
-			}
-			heard.want(t, Handshake)
-			if _, answer := h.visit(t, d, name); answer != welcome {
-				t.Errorf("%s: on the next connection came %q", name, answer)
-			}
-			heard.want(t, Handshake)
-		})
-	})
-}
-
-// After an act of Resume the client of the next connection never gets its answer. If the connection is cut with FIN, the server gets the
-// request.
-func TestResume(t *testing.T) {
-	inHouses(t, func(t *testing.T, h *house) {
-		everyVariant(Resume, func(name string, a Act) {
-			var heard heard
-			d := &Dialer{OnCut: heard.cut, next: &a}
-			defer d.Close()
-			dialed, answer := h.visit(t, d, name)
-			if !dialed || answer != "" {
-				t.Errorf("%s: the handshake succeeded: %v; %q came", name, dialed, answer)
-			}
-			heard.want(t, Resume)
-			if a.Arg&1 == 1 && !h.waitFor(fmt.Sprintf(greeting, name)) {
-				t.Errorf("%s: the connection was cut too early", name)
-			}
-			if _, answer := h.visit(t, d, name); answer != welcome {
-				t.Errorf("%s: on the next connection came %q", name, answer)
-			}
-			heard.want(t, Resume)
-		})
+		for _, kind := range []Kind{Handshake, Resume} {
+			everyVariant(kind, func(name string, a Act) {
+				var heard heard
+				d := &Dialer{OnCut: heard.cut, next: &a}
+				defer d.Close()
+				dialed, answer := h.visit(t, d, name)
+				switch request := fmt.Sprintf(greeting, name); {
+				case answer != "" || kind == Handshake && h.has(request):
+					t.Errorf("%s: the connection was cut too late: %q came", name, answer)
+				case kind == Resume && (!dialed || a.Arg&1 == 1 && !h.waitFor(request)):
+					t.Errorf("%s: the connection was cut too early; the handshake succeeded: %v", name, dialed)
+				}
+				heard.want(t, kind)
+				if _, answer := h.visit(t, d, name); answer != welcome {
+					t.Errorf("%s: on the next connection came %q", name, answer)
+				}
+				heard.want(t, kind)
+			})
+		}
 	})
 }
 

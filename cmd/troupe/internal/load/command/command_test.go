@@ -311,20 +311,12 @@ func TestInterrupted(t *testing.T) {
 		f.await(t, result.Starts, 1)
 		cancel(errors.New("enough"))
 	}()
-	f.mu.Lock()
-	rec, err := figures.New(f.plan, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
-	f.rec = rec
-	f.mu.Unlock()
-	c, err := Run(ctx, f.plan, f.access, rec)
+	c, r, err := f.run(t, ctx)
 	<-over
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantCounts(t, rec.Now(), map[string]int64{result.Starts: 1, result.Ends: 1, result.Stopped: 1, result.Failed: 0})
+	wantCounts(t, r, map[string]int64{result.Starts: 1, result.Ends: 1, result.Stopped: 1, result.Failed: 0})
 	if want := map[string]int64{"stopped": 1}; !reflect.DeepEqual(c.Codes, want) {
 		t.Errorf("ends %v, want %v", c.Codes, want)
 	}

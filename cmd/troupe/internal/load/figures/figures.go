@@ -100,11 +100,7 @@ func New(p plan.Plan, dir string) (*Recorder, error) {
 // stepsEach returns how many calls of Step make an element of seconds. With a call each second, a run of p has at most result.MaxSeconds
 // elements.
 func stepsEach(p plan.Plan) int {
-	whole := time.Duration(p.Ramp)
-	for _, phase := range p.Phases {
-		whole += time.Duration(phase.Duration)
-	}
-	whole += 30 * time.Second // for the end of the programs
+	whole := time.Duration(p.Ramp) + p.Took() + 30*time.Second // for the end of the programs
 	return max(int((whole+result.MaxSeconds*time.Second-1)/(result.MaxSeconds*time.Second)), 1)
 }
 
@@ -134,7 +130,7 @@ func (r *Recorder) gauge(g Gauge) int { return int(r.gauges[g].Load()) }
 // In an open run, every is 0, and latencies begin at the due time.
 func (r *Recorder) Latency(name string, d, every time.Duration) {
 	s := r.shard()
-	s.histogram(name).RecordCorrected(d, every)
+	hist.Of(s.latency, name).RecordCorrected(d, every)
 	s.mu.Unlock()
 }
 
@@ -142,16 +138,8 @@ func (r *Recorder) Latency(name string, d, every time.Duration) {
 func (r *Recorder) Miss(name string, n int64) {
 	s := r.shard()
 	s.counts[result.Missed] += n
-	s.histogram(name).Miss(n)
+	hist.Of(s.latency, name).Miss(n)
 	s.mu.Unlock()
-}
-
-// histogram returns the histogram of a latency. s is locked.
-func (s *shard) histogram(name string) *hist.H {
-	if s.latency[name] == nil {
-		s.latency[name] = new(hist.H)
-	}
-	return s.latency[name]
 }
 
 // Found records a finding: in the result, in the file, and in the counts.
@@ -287,8 +275,8 @@ func (r *Recorder) step(now time.Duration, machine float64, own result.Usage, se
 		}
 		for name, h := range shard.latency {
 			if h.Count() > 0 {
-				merge(r.latency, name, h)
-				merge(latency, name, h)
+				hist.Of(r.latency, name).Merge(h)
+				hist.Of(latency, name).Merge(h)
 				h.Reset()
 			}
 		}
@@ -307,13 +295,6 @@ func (r *Recorder) step(now time.Duration, machine float64, own result.Usage, se
 		r.seconds = result.Coarser(r.seconds, 2)
 		r.each *= 2
 	}
-}
-
-func merge(m map[string]*hist.H, name string, h *hist.H) {
-	if m[name] == nil {
-		m[name] = new(hist.H)
-	}
-	m[name].Merge(h)
 }
 
 // Now returns a copy of the figures so far, for the live view and for the end of the run. Only the maps and lists within its Seconds are
@@ -338,7 +319,7 @@ func (r *Recorder) Now() *result.Result {
 			res.Counts[name] += n
 		}
 		for name, h := range s.latency {
-			merge(res.Latency, name, h)
+			hist.Of(res.Latency, name).Merge(h)
 		}
 		s.mu.Unlock()
 	}

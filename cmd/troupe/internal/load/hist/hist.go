@@ -183,6 +183,14 @@ func (h *H) Mean() time.Duration {
 	return time.Duration(h.sum / float64(h.count))
 }
 
+// Of returns the histogram of a name in m, which Of makes if it is not there yet.
+func Of(m map[string]*H, name string) *H {
+	if m[name] == nil {
+		m[name] = new(H)
+	}
+	return m[name]
+}
+
 // Merge adds all values and missed operations of o. A nil o has none.
 func (h *H) Merge(o *H) {
 	if o == nil {

@@ -23,9 +23,8 @@ type Options struct {
 	Size func() (width, height int)
 }
 
-// Follow shows the run of src until ctx is done, and then removes the view. Follow returns the first error of a write. Follow reads no keys:
-// ^C stays a signal.
-func Follow(ctx context.Context, src Source, o Options) error {
+// Follow shows the run of src until ctx is done, and then removes the view. Follow reads no keys: ^C stays a signal.
+func Follow(ctx context.Context, src Source, o Options) {
 	terminal := o.Out.Width > 0
 	every := 5 * time.Second
 	if terminal {
@@ -35,27 +34,21 @@ func Follow(ctx context.Context, src Source, o Options) error {
 	defer ticks.Stop()
 	s := screen{out: o.Out}
 	if terminal {
-		if err := s.draw(src, o); err != nil {
-			return err
-		}
+		s.draw(src, o)
 	}
 	for {
 		select {
 		case <-ctx.Done():
-			return s.remove()
+			s.remove()
+			return
 		case <-ticks.C:
 		}
-		if ctx.Err() != nil {
-			continue // both were ready
-		}
-		var err error
-		if terminal {
-			err = s.draw(src, o)
-		} else {
-			_, err = fmt.Fprintln(o.Out, Line(src.Now()))
-		}
-		if err != nil {
-			return err
+		switch {
+		case ctx.Err() != nil: // both were ready
+		case terminal:
+			s.draw(src, o)
+		default:
+			fmt.Fprintln(o.Out, Line(src.Now()))
 		}
 	}
 }
@@ -67,7 +60,7 @@ type screen struct {
 	width  int   // of the terminal, at the last drawing
 }
 
-func (s *screen) draw(src Source, o Options) error {
+func (s *screen) draw(src Source, o Options) {
 	width, height := s.out.Width, 0
 	if o.Size != nil {
 		if w, h := o.Size(); w > 0 {
@@ -89,8 +82,7 @@ func (s *screen) draw(src Source, o Options) error {
 		s.widths = append(s.widths, cells)
 	}
 	b.WriteString("\x1b[J")
-	_, err := s.out.Write([]byte(b.String()))
-	return err
+	fmt.Fprint(s.out, b.String())
 }
 
 // up moves the cursor to the begin of the view. A terminal that became narrower has wrapped the lines of the view.
@@ -106,14 +98,13 @@ func (s *screen) up(b *strings.Builder) {
 }
 
 // remove clears the view.
-func (s *screen) remove() error {
+func (s *screen) remove() {
 	if len(s.widths) == 0 {
-		return nil
+		return
 	}
 	var b strings.Builder
 	s.up(&b)
 	s.widths = nil
 	b.WriteString("\x1b[J")
-	_, err := s.out.Write([]byte(b.String()))
-	return err
+	fmt.Fprint(s.out, b.String())
 }

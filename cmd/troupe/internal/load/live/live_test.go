@@ -3,10 +3,10 @@ package live
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -194,12 +194,12 @@ func TestFollowRedrawsAndRemoves(t *testing.T) {
 		tm := &terminal{rows: []string{"$ troupe load"}, row: 1}
 		began := time.Now()
 		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error)
+		var following sync.WaitGroup
 		var height atomic.Int64
 		height.Store(40)
-		go func() {
-			done <- Follow(ctx, source(func() *result.Result { return after(time.Since(began)) }), Options{Out: show.Out{Writer: &out, Width: 80}, Size: func() (int, int) { return 80, int(height.Load()) }})
-		}()
+		following.Go(func() {
+			Follow(ctx, source(func() *result.Result { return after(time.Since(began)) }), Options{Out: show.Out{Writer: &out, Width: 80}, Size: func() (int, int) { return 80, int(height.Load()) }})
+		})
 		for i := range 3 {
 			synctest.Wait()
 			tm.write(t, out.Take())
@@ -218,9 +218,7 @@ func TestFollowRedrawsAndRemoves(t *testing.T) {
 			t.Errorf("the view has %d lines in a terminal of %d", len(tm.rows)-1, height.Load())
 		}
 		cancel()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		following.Wait()
 		tm.write(t, out.Take())
 		if got := strings.Join(tm.rows, "\n"); got != "$ troupe load" {
 			t.Errorf("after the end the terminal shows\n%s", got)
@@ -234,27 +232,10 @@ func TestFollowLines(t *testing.T) {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), 11*time.Second)
 		defer cancel()
-		if err := Follow(ctx, source(func() *result.Result { return after(time.Since(began)) }), Options{Out: show.Out{Writer: &b}}); err != nil {
-			t.Fatal(err)
-		}
+		Follow(ctx, source(func() *result.Result { return after(time.Since(began)) }), Options{Out: show.Out{Writer: &b}})
 		lines := strings.Split(b.String(), "\n")
 		if len(lines) != 3 || !strings.HasPrefix(lines[0], "5 s of") || !strings.HasPrefix(lines[1], "10 s of") || strings.Contains(b.String(), "\x1b") {
 			t.Errorf("got %q", lines)
 		}
 	})
-}
-
-type broken struct{}
-
-func (broken) Write([]byte) (int, error) { return 0, errors.New("no space") }
-
-func TestFollowSaysThatItCannotWrite(t *testing.T) {
-	for _, width := range []int{0, 80} {
-		synctest.Test(t, func(t *testing.T) {
-			err := Follow(t.Context(), source(func() *result.Result { return after(0) }), Options{Out: show.Out{Writer: broken{}, Width: width}})
-			if err == nil {
-				t.Error("no error")
-			}
-		})
-	}
 }

@@ -149,14 +149,8 @@ func (c *Checker) Event(e *Event, at time.Time) {
 		c.repeat(e)
 		return
 	}
-	if c.again {
-		c.again = false
-	}
-	from := e.Seq
-	if e.Kind == "gap" && e.From != 0 {
-		from = e.From
-	}
-	switch {
+	c.again = false
+	switch from := e.first(); {
 	case from > c.next:
 		c.seqFinding(SeqHole, e, fmt.Sprintf("seq %d came after %d", e.Seq, c.next-1))
 	case from < c.next:

@@ -30,166 +30,84 @@ func (w *watch) at(seq uint64, e Event) {
 	w.event(e)
 }
 
+// play takes the steps in turn: bytes of output, events, and calls. An event with a seq has this seq.
+func (w *watch) play(steps ...any) {
+	for _, step := range steps {
+		switch step := step.(type) {
+		case []byte:
+			w.output(step)
+		case Event:
+			if step.Seq > 0 {
+				w.seq = step.Seq - 1
+			}
+			w.event(step)
+		case func(*watch):
+			step(w)
+		}
+	}
+}
+
 // A row of events with a fault, and the expected findings.
 func TestEvents(t *testing.T) {
 	s := specs["plain"]
 	s.Code = 3
 	p := makeRun(s, 5, 2500)
 	exited, closed := Event{Kind: "exited", Run: 1, Code: 3}, Event{Kind: "closed"}
-	tests := map[string]struct {
-		do   func(w *watch)
-		want []Kind
-	}{
-		"right":        {func(w *watch) { w.output(p); w.event(exited); w.event(closed) }, nil},
-		"another code": {func(w *watch) { w.output(p); w.event(Event{Kind: "exited", Code: 4}); w.event(closed) }, []Kind{Exit}},
-		"a signal": {func(w *watch) {
-			w.output(p)
-			w.event(Event{Kind: "exited", Code: 3, Signal: "SIGSEGV"})
-			w.event(closed)
-		}, []Kind{Exit}},
-		"a signal after a kill": {func(w *watch) {
-			w.output(p[:300])
-			w.Killed()
-			w.event(Event{Kind: "exited", Signal: "SIGKILL"})
-			w.event(closed)
-		}, nil},
-		"another code after a kill": {func(w *watch) {
-			w.output(p[:300])
-			w.Killed()
-			w.event(Event{Kind: "exited", Code: 77})
-			w.event(closed)
-		}, []Kind{Exit}},
-		"another signal after a kill": {func(w *watch) {
-			w.output(p[:300])
-			w.Killed()
-			w.event(Event{Kind: "exited", Code: 137, Signal: "SIGSEGV"})
-			w.event(closed)
-		}, []Kind{Exit}},
-		"a kill on a server that names no signals": {func(w *watch) {
-			w.output(p[:300])
-			w.Killed()
-			w.Checker.spec.KilledCode = 137
-			w.event(Event{Kind: "exited", Code: 137})
-			w.event(closed)
-		}, nil},
-		"a kill that came too late": {func(w *watch) {
-			w.output(p)
-			w.Killed()
-			w.event(exited)
-			w.event(closed)
-		}, nil},
-		"a kill that came too late, and a missing end": {func(w *watch) {
-			w.output(p[:300])
-			w.Killed()
-			w.event(exited)
-			w.event(closed)
-		}, []Kind{Missing}},
-		"a kill after exited, and a missing end": {func(w *watch) {
-			w.output(p[:300])
-			w.event(exited)
-			w.Killed()
-			w.event(closed)
-		}, []Kind{Missing}},
-		"no exited":                 {func(w *watch) { w.output(p); w.event(closed) }, []Kind{LostExit}},
-		"a lost exited":             {func(w *watch) { w.output(p); w.at(3, closed) }, []Kind{SeqHole, LostExit}},
-		"no closed":                 {func(w *watch) { w.output(p); w.event(exited) }, []Kind{LostExit}},
-		"nothing":                   {func(w *watch) {}, []Kind{Missing, LostExit}},
-		"exited and closed swapped": {func(w *watch) { w.output(p); w.at(3, closed); w.at(2, exited) }, []Kind{SeqHole, SeqAgain, Order}},
-		"their seqs, too":           {func(w *watch) { w.output(p); w.event(closed); w.event(exited) }, []Kind{Order}},
-		"exited twice":              {func(w *watch) { w.output(p); w.event(exited); w.event(exited); w.event(closed) }, []Kind{Order}},
-		"late output":               {func(w *watch) { w.output(p[:900]); w.event(exited); w.output(p[900:]); w.event(closed) }, []Kind{Order}},
-		"output after closed":       {func(w *watch) { w.output(p); w.event(exited); w.event(closed); w.output([]byte("x")) }, []Kind{Order}},
-		"a seq again": {func(w *watch) {
-			w.output(p[:900])
-			w.at(1, Event{Kind: "output", Stream: protocol.Stdout, Data: p[900:]})
-			w.event(exited)
-			w.event(closed)
-		}, []Kind{SeqAgain}},
-		"an event again": {func(w *watch) {
-			w.output(p[:500])
-			w.output(p[500:900])
-			w.at(2, Event{Kind: "output", Stream: protocol.Stdout, Data: p[500:900]})
-			w.output(p[900:])
-			w.event(exited)
-			w.event(closed)
-		}, []Kind{SeqAgain, Doubled}},
-		"an event lost": {func(w *watch) {
-			w.output(p[:500])
-			w.at(3, Event{Kind: "output", Stream: protocol.Stdout, Data: p[900:]})
-			w.event(exited)
-			w.event(closed)
-		}, []Kind{SeqHole, Missing}},
-		"no end":      {func(w *watch) { w.output(p[:len(p)-stream.EndSize]); w.event(exited); w.event(closed) }, []Kind{Missing}},
-		"half an end": {func(w *watch) { w.output(p[:len(p)-9]); w.event(exited); w.event(closed) }, []Kind{Missing}},
-		"an end by the server itself": {func(w *watch) {
-			w.output(p[:300])
-			w.Refused("the server refused stdin", began)
-			w.event(Event{Kind: "exited", Signal: "SIGTERM", Code: 143, Reason: "timed out"})
-			w.event(closed)
-		}, nil},
-		"a wrong byte before an end by the server itself": {func(w *watch) {
-			q := bytes.Clone(p[:300])
-			q[150] ^= 1
-			w.output(q)
-			w.event(Event{Kind: "exited", Signal: "SIGTERM", Code: 143, Reason: "timed out"})
-			w.event(closed)
-		}, []Kind{Altered}},
-		"refused stdin": {func(w *watch) {
-			w.Refused("the server refused stdin", began)
-			w.output(p)
-			w.event(exited)
-			w.event(closed)
-		}, []Kind{Answer}},
-		"refused stdin, told after closed": {func(w *watch) {
-			w.output(p)
-			w.event(exited)
-			w.event(closed)
-			w.Refused("the server refused stdin", began)
-		}, []Kind{Answer}},
-		"a wrong stream": {func(w *watch) {
-			w.event(Event{Kind: "output", Stream: protocol.Stderr, Data: p})
-			w.output(p)
-			w.event(exited)
-			w.event(closed)
-		}, []Kind{Foreign}},
-		"marks of unknown bytes after the end": {func(w *watch) {
-			w.output(append(bytes.Clone(p), aDigit, aHex, aLetter, nothing))
-			w.event(exited)
-			w.event(closed)
-		}, []Kind{Foreign}},
-		"nothing after the end": {func(w *watch) {
-			w.output(append(bytes.Clone(p), nothing, nothing))
-			w.event(exited)
-			w.event(closed)
-		}, []Kind{Foreign}},
-		"restarted": {func(w *watch) {
-			w.output(p)
-			w.event(exited)
-			w.event(Event{Kind: "restarted", Run: 2})
-			w.output(makeRun(s, 6, 99))
-			w.event(Event{Kind: "exited", Code: 3, Run: 2})
-			w.event(closed)
-		}, []Kind{Order}},
-		"evicted": {func(w *watch) { w.output(p[:300]); w.event(Event{Kind: "evicted"}); w.event(closed) }, []Kind{Exit}},
-		"bytes of a sister": {func(w *watch) {
-			w.output(p[:500])
-			w.output(makeRun(Spec{Seed: 7, Session: "s2", Process: "p1", Stdout: s.Stdout}, 9, 500)[100:300])
-			w.output(p[500:])
-			w.event(exited)
-			w.event(closed)
-		}, []Kind{Foreign}},
-		"a gap": {func(w *watch) {
-			w.output(p[:500])
-			w.at(5, Event{Kind: "gap", From: 2})
-			w.output(p[900:])
-			w.event(exited)
-			w.event(closed)
-		}, []Kind{Missing, Missing}}, // that there is a gap, and its bytes
+	exit := func(code int, signal, reason string) Event {
+		return Event{Kind: "exited", Code: code, Signal: signal, Reason: reason}
 	}
-	for name, test := range tests {
+	at := func(seq uint64, e Event) Event { e.Seq = seq; return e }
+	out := func(seq uint64, p []byte) Event {
+		return Event{Kind: "output", Seq: seq, Stream: protocol.Stdout, Data: p}
+	}
+	after := func(p []byte, more ...byte) []byte { return append(bytes.Clone(p), more...) }
+	flipped := after(p[:300])
+	flipped[150] ^= 1
+	killed, named := func(w *watch) { w.Killed() }, func(w *watch) { w.Checker.spec.KilledCode = 137 }
+	refused := func(w *watch) { w.Refused("the server refused stdin", began) }
+	for name, test := range map[string]struct {
+		steps []any
+		want  []Kind
+	}{
+		"right":                       {[]any{p, exited, closed}, nil},
+		"another code":                {[]any{p, exit(4, "", ""), closed}, []Kind{Exit}},
+		"a signal":                    {[]any{p, exit(3, "SIGSEGV", ""), closed}, []Kind{Exit}},
+		"a signal after a kill":       {[]any{p[:300], killed, exit(0, "SIGKILL", ""), closed}, nil},
+		"another code after a kill":   {[]any{p[:300], killed, exit(77, "", ""), closed}, []Kind{Exit}},
+		"another signal after a kill": {[]any{p[:300], killed, exit(137, "SIGSEGV", ""), closed}, []Kind{Exit}},
+		"a kill on a server that names no signals":     {[]any{p[:300], killed, named, exit(137, "", ""), closed}, nil},
+		"a kill that came too late":                    {[]any{p, killed, exited, closed}, nil},
+		"a kill that came too late, and a missing end": {[]any{p[:300], killed, exited, closed}, []Kind{Missing}},
+		"a kill after exited, and a missing end":       {[]any{p[:300], exited, killed, closed}, []Kind{Missing}},
+		"no exited":                                    {[]any{p, closed}, []Kind{LostExit}},
+		"a lost exited":                                {[]any{p, at(3, closed)}, []Kind{SeqHole, LostExit}},
+		"no closed":                                    {[]any{p, exited}, []Kind{LostExit}},
+		"nothing":                                      {nil, []Kind{Missing, LostExit}},
+		"exited and closed swapped":                    {[]any{p, at(3, closed), at(2, exited)}, []Kind{SeqHole, SeqAgain, Order}},
+		"their seqs, too":                              {[]any{p, closed, exited}, []Kind{Order}},
+		"exited twice":                                 {[]any{p, exited, exited, closed}, []Kind{Order}},
+		"late output":                                  {[]any{p[:900], exited, p[900:], closed}, []Kind{Order}},
+		"output after closed":                          {[]any{p, exited, closed, []byte("x")}, []Kind{Order}},
+		"a seq again":                                  {[]any{p[:900], out(1, p[900:]), exited, closed}, []Kind{SeqAgain}},
+		"an event again":                               {[]any{p[:500], p[500:900], out(2, p[500:900]), p[900:], exited, closed}, []Kind{SeqAgain, Doubled}},
+		"an event lost":                                {[]any{p[:500], out(3, p[900:]), exited, closed}, []Kind{SeqHole, Missing}},
+		"no end":                                       {[]any{p[:len(p)-stream.EndSize], exited, closed}, []Kind{Missing}},
+		"half an end":                                  {[]any{p[:len(p)-9], exited, closed}, []Kind{Missing}},
+		"an end by the server itself":                  {[]any{p[:300], refused, exit(143, "SIGTERM", "timed out"), closed}, nil},
+		"a wrong byte before an end by the server itself": {[]any{flipped, exit(143, "SIGTERM", "timed out"), closed}, []Kind{Altered}},
+		"refused stdin":                        {[]any{refused, p, exited, closed}, []Kind{Answer}},
+		"refused stdin, told after closed":     {[]any{p, exited, closed, refused}, []Kind{Answer}},
+		"a wrong stream":                       {[]any{Event{Kind: "output", Stream: protocol.Stderr, Data: p}, p, exited, closed}, []Kind{Foreign}},
+		"marks of unknown bytes after the end": {[]any{after(p, aDigit, aHex, aLetter, nothing), exited, closed}, []Kind{Foreign}},
+		"nothing after the end":                {[]any{after(p, nothing, nothing), exited, closed}, []Kind{Foreign}},
+		"restarted":                            {[]any{p, exited, Event{Kind: "restarted", Run: 2}, makeRun(s, 6, 99), Event{Kind: "exited", Code: 3, Run: 2}, closed}, []Kind{Order}},
+		"evicted":                              {[]any{p[:300], Event{Kind: "evicted"}, closed}, []Kind{Exit}},
+		"bytes of a sister":                    {[]any{p[:500], makeRun(Spec{Seed: 7, Session: "s2", Process: "p1", Stdout: s.Stdout}, 9, 500)[100:300], p[500:], exited, closed}, []Kind{Foreign}},
+		"a gap":                                {[]any{p[:500], Event{Kind: "gap", Seq: 5, From: 2}, p[900:], exited, closed}, []Kind{Missing, Missing}}, // that there is a gap, and its bytes
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := watchOf(t, s)
-			test.do(w)
+			w.play(test.steps...)
 			w.End(began)
 			w.want(t, test.want...)
 			for _, f := range w.found {
@@ -245,10 +163,7 @@ func TestRepeats(t *testing.T) {
 	for _, from := range []uint64{0, 1, 2, 4} {
 		for _, wrong := range []int{-1, 620} { // the index of a wrong byte in a repeat
 			w := watchOf(t, s)
-			for i := 0; i < 400; i += 100 {
-				w.output(p[i : i+100])
-			}
-			for i := 400; i < 800; i += 100 {
+			for i := 0; i < 800; i += 100 {
 				w.output(p[i : i+100])
 			}
 			w.Event(&Event{Kind: "resumed", Seq: from}, began)
@@ -286,36 +201,29 @@ func TestGapBytes(t *testing.T) {
 		s := specs[name]
 		s.Observer = true
 		p := makeRun(s, 5, 2500)
-		for test, do := range map[string]func(w *watch) (want []Kind){
-			"right":   func(w *watch) []Kind { w.at(20, Event{Kind: "gap", From: 2, Bytes: 400}); return nil },
-			"unknown": func(w *watch) []Kind { w.at(20, Event{Kind: "gap", From: 2}); return nil },
-			"two": func(w *watch) []Kind {
-				w.at(20, Event{Kind: "gap", From: 2, Bytes: 100})
-				w.event(Event{Kind: "gap", Bytes: 300})
-				return nil
-			},
-			"two, and one unknown": func(w *watch) []Kind {
-				w.at(20, Event{Kind: "gap", From: 2, Bytes: 100})
-				w.event(Event{Kind: "gap"})
-				return nil
-			},
-			"less": func(w *watch) []Kind { w.at(20, Event{Kind: "gap", From: 2, Bytes: 10}); return []Kind{Missing} },
-			"more": func(w *watch) []Kind { w.at(20, Event{Kind: "gap", From: 2, Bytes: 4000}); return []Kind{Order} },
-			"of no event": func(w *watch) []Kind {
-				w.Event(&Event{Kind: "gap", From: 2, Seq: 1}, began)
-				return []Kind{Order}
-			},
+		gap := func(seq, from, bytes uint64) Event { return Event{Kind: "gap", Seq: seq, From: from, Bytes: bytes} }
+		for test, c := range map[string]struct {
+			gaps []any
+			want []Kind
+		}{
+			"right":                {[]any{gap(20, 2, 400)}, nil},
+			"unknown":              {[]any{gap(20, 2, 0)}, nil},
+			"two":                  {[]any{gap(20, 2, 100), gap(0, 0, 300)}, nil},
+			"two, and one unknown": {[]any{gap(20, 2, 100), gap(0, 0, 0)}, nil},
+			"less":                 {[]any{gap(20, 2, 10)}, []Kind{Missing}},
+			"more":                 {[]any{gap(20, 2, 4000)}, []Kind{Order}},
+			"of no event":          {[]any{gap(1, 2, 0)}, []Kind{Order}},
 		} {
 			w := watchOf(t, s)
 			w.output(p[:900])
-			want := do(w)
+			w.play(c.gaps...)
 			w.output(p[1300:])
 			w.end()
-			w.want(t, want...)
+			w.want(t, c.want...)
 			if t.Failed() {
 				t.Fatalf("%s: %s", name, test)
 			}
-			if len(w.found) == 1 && want[0] == Missing && (w.found[0].Offset != 910 || w.found[0].Bytes != 390) {
+			if len(w.found) == 1 && c.want[0] == Missing && (w.found[0].Offset != 910 || w.found[0].Bytes != 390) {
 				t.Errorf("found %s", w.text())
 			}
 		}

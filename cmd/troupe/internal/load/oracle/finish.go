@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/stream"
@@ -72,7 +73,7 @@ func (r *reader) finishBad(killed bool) {
 	if kind, begin, size := t.region(r.pos); kind == end && r.lost == 0 {
 		all := r.bad
 		if r.pos > begin && r.begun == 0 {
-			all = append(append([]byte(nil), r.cur...), all...)
+			all = slices.Concat(r.cur, all)
 		} else if r.pos > begin {
 			all = nil
 		}

@@ -3,6 +3,7 @@
 package oracle
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -66,3 +67,6 @@ type Event struct {
 	Number uint64 `json:"number,omitempty"` // the number of the run, chosen by the run
 	State  string `json:"state,omitempty"`  // exited or closed, if such an event came before; see closedAlone
 }
+
+// first is the first seq that the event stands for: a gap stands for several.
+func (e *Event) first() uint64 { return cmp.Or(e.From, e.Seq) }

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"time"
 
@@ -237,14 +238,14 @@ func (r *reader) advance(n int64) {
 			}
 			kind = Reordered
 			m = min(m, h.to-r.pos)
-			why.note = join(h.seen.note, why.note)
+			why.note = slices.Concat(h.seen.note, why.note)
 			rest := hole{r.pos + m, h.to, h.seen}
 			h.to = r.pos
 			if rest.from < rest.to {
-				r.holes = insertAt(r.holes, i+1, rest)
+				r.holes = slices.Insert(r.holes, i+1, rest)
 			}
 			if r.holes[i].from == r.holes[i].to {
-				r.holes = append(r.holes[:i], r.holes[i+1:]...)
+				r.holes = slices.Delete(r.holes, i, i+1)
 			}
 			break
 		}
@@ -262,13 +263,6 @@ func (r *reader) advance(n int64) {
 		r.pos += n
 		r.front = r.pos
 	}
-}
-
-func insertAt(holes []hole, i int, h hole) []hole {
-	holes = append(holes, hole{})
-	copy(holes[i+1:], holes[i:])
-	holes[i] = h
-	return holes
 }
 
 // flush reports the repeated or late bytes.
@@ -300,7 +294,7 @@ func quote(p []byte) string {
 	if len(p) == 0 {
 		return ""
 	}
-	p = append([]byte(nil), p[:min(len(p), 64)]...)
+	p = bytes.Clone(p[:min(len(p), 64)])
 	for i, c := range p {
 		if c <= nothing {
 			p[i] = '_' // unknown
@@ -328,7 +322,5 @@ func (r *reader) noteEvent(p []byte) {
 	if n += len(p); n > maxNote {
 		return
 	}
-	r.since.note = append(r.since.note, Event{Kind: "output", Seq: r.c.seq, Stream: r.stream, Data: append([]byte(nil), p...)})
+	r.since.note = append(r.since.note, Event{Kind: "output", Seq: r.c.seq, Stream: r.stream, Data: bytes.Clone(p)})
 }
-
-func join(a, b []Event) []Event { return append(append([]Event(nil), a...), b...) }

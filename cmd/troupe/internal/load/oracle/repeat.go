@@ -54,10 +54,7 @@ func (c *Checker) placesAfter(seq uint64) [2]int64 {
 
 // repeat checks a repeated event.
 func (c *Checker) repeat(e *Event) {
-	from := e.Seq
-	if e.Kind == "gap" && e.From != 0 {
-		from = e.From
-	}
+	from := e.first()
 	if from > c.next {
 		c.seqFinding(SeqHole, e, fmt.Sprintf("seq %d came after %d, in what comes again after a resume", from, c.next-1))
 	} else if from < c.next {

@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -73,7 +72,7 @@ func (c *Checker) eventAfter(e *Event, seq uint64) seen {
 func (c *Checker) gapSeen(r *reader, gap *Event) seen {
 	s := c.present()
 	if s.note = c.replay(r, r.front, nil); len(s.note) > 0 {
-		s.note[0].Seq = cmp.Or(gap.From, gap.Seq) - 1
+		s.note[0].Seq = gap.first() - 1
 		s.note = append(s.note, *gap)
 	}
 	return s

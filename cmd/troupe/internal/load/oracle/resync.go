@@ -3,6 +3,7 @@ package oracle
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -54,7 +55,7 @@ func (r *reader) search(final bool) {
 
 // searchHello looks for a hello with a single fault, and reports whether it found such a hello.
 func (r *reader) searchHello(final bool) bool {
-	all := append(append([]byte(nil), r.curLine()...), r.bad...)
+	all := slices.Concat(r.curLine(), r.bad)
 	size := int(r.text.hello)
 	if (len(all) <= size || len(all) < r.tried) && !final || r.lost > 0 {
 		return false
@@ -87,7 +88,7 @@ func (r *reader) searchNumber(final bool) {
 	if !final && len(r.bad) < 512 || len(r.bad) > 4096 {
 		return
 	}
-	all := append(append([]byte(nil), r.curLine()...), r.bad...)
+	all := slices.Concat(r.curLine(), r.bad)
 	for i := 0; i+16 < min(len(all), 256); i++ {
 		number, err := strconv.ParseUint(string(all[i:i+16]), 16, 64)
 		if err != nil || number == 0 {
@@ -127,7 +128,7 @@ func (r *reader) settle(bad []byte, to int64) {
 	}
 	if r.fresh {
 		r.flush()
-		r.since.note = join(r.gap.note, r.since.note)
+		r.since.note = slices.Concat(r.gap.note, r.since.note)
 		if n := r.lost + int64(len(bad)); n > 0 {
 			r.found(Foreign, max(r.front, to-n), n, nil, bad, "after a gap")
 		}
@@ -233,9 +234,9 @@ func (r *reader) extra(bad []byte, at int64) {
 		}
 		for i, h := range r.holes {
 			if h.to-h.from == n && fitsAll(r.want(h.from, n), bad) {
-				r.since.note = join(h.seen.note, r.since.note)
+				r.since.note = slices.Concat(h.seen.note, r.since.note)
 				r.found(Reordered, h.from, n, nil, bad, "")
-				r.holes = append(r.holes[:i], r.holes[i+1:]...)
+				r.holes = slices.Delete(r.holes, i, i+1)
 				return
 			}
 		}
@@ -291,14 +292,7 @@ func (r *reader) want(at, n int64) []byte {
 	return p
 }
 
-func fitsAll(want, got []byte) bool {
-	for i, w := range want {
-		if !fits(w, got[i]) {
-			return false
-		}
-	}
-	return true
-}
+func fitsAll(want, got []byte) bool { return fit(want, got[:len(want)]) == len(want) }
 
 // altered judges bad when its length is the expected length.
 func (r *reader) altered(bad []byte, to int64) {
@@ -308,12 +302,7 @@ func (r *reader) altered(bad []byte, to int64) {
 		return
 	}
 	want := r.want(r.pos, n)
-	var wrong []int
-	for i := range want {
-		if !fits(want[i], bad[i]) {
-			wrong = append(wrong, i)
-		}
-	}
+	wrong := misfits(want, bad, len(want))
 	if len(wrong) == 2 && bad[wrong[0]] == want[wrong[1]] && bad[wrong[1]] == want[wrong[0]] {
 		i := wrong[0]
 		r.found(Reordered, r.pos+int64(i), 2, want[i:], bad[i:], fmt.Sprintf("this byte and the one at %d", r.pos+int64(wrong[1])))

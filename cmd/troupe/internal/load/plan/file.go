@@ -3,47 +3,31 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"os"
 	"reflect"
-	"regexp"
-	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
-)
 
-// maxFile is how long a profile file may be, in bytes.
-const maxFile = 1 << 20
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/yamlfile"
+)
 
 // Read reads a profile file over p: what the file leaves out stays as it is. The error names the path and the line of each fault.
 func Read(path string, p *Plan) error {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return err
-	case info.IsDir():
-		return fmt.Errorf("%s is a directory: name a file", path)
-	case info.Size() > maxFile:
-		return fmt.Errorf("%s has %d bytes, and the limit is %d", path, info.Size(), maxFile)
-	}
-	data, err := os.ReadFile(path)
+	data, err := yamlfile.Read(path)
 	if err != nil {
 		return err
 	}
 	return Parse(data, path, p)
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:unmarshal errors:\n)?\s*line (\d+): `)
-
 // Parse is Read for a file that is in memory.
 func Parse(data []byte, path string, p *Plan) error {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
-		text, line := strings.TrimPrefix(err.Error(), "yaml: "), ""
-		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
-			text, line = err.Error()[len(m[0]):], ":"+m[1]
+		line, text := yamlfile.Fault(err)
+		if line > 0 {
+			path = fmt.Sprintf("%s:%d", path, line)
 		}
-		return fmt.Errorf("%s%s: this is no YAML: %s", path, line, text)
+		return fmt.Errorf("%s: this is no YAML: %s", path, text)
 	}
 	if len(doc.Content) == 0 {
 		return fmt.Errorf("%s is empty: write phases:, with a duration and a mix for each", path)
@@ -92,7 +76,7 @@ func (r *reader) value(n *yaml.Node, m member, what string) {
 		r.members(n, m.Value, what)
 	case m.Kind() == reflect.Slice:
 		if n.Kind != yaml.SequenceNode {
-			r.fault(n, "%s is %s, expected a list", what, kind(n))
+			r.fault(n, "%s is %s, expected a list", what, yamlfile.Kind(n))
 			return
 		}
 		list := reflect.MakeSlice(m.Type(), len(n.Content), len(n.Content))
@@ -102,14 +86,14 @@ func (r *reader) value(n *yaml.Node, m member, what string) {
 		m.Set(list)
 	default:
 		expected, _ := m.scalar("")
-		r.fault(n, "%s is %s, expected %s", what, kind(n), expected)
+		r.fault(n, "%s is %s, expected %s", what, yamlfile.Kind(n), expected)
 	}
 }
 
 // members reads a mapping into a struct.
 func (r *reader) members(n *yaml.Node, v reflect.Value, what string) {
 	if n.Kind != yaml.MappingNode {
-		r.fault(n, "%s is %s, expected names with values", what, kind(n))
+		r.fault(n, "%s is %s, expected names with values", what, yamlfile.Kind(n))
 		return
 	}
 	seen := make(map[string]int)
@@ -131,16 +115,4 @@ func (r *reader) members(n *yaml.Node, v reflect.Value, what string) {
 		}
 		r.value(value, m, in)
 	}
-}
-
-func kind(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.Tag == "!!null":
-		return "empty"
-	}
-	return strconv.Quote(n.Value)
 }

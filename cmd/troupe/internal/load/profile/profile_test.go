@@ -108,6 +108,16 @@ func wantCounts(t *testing.T, r *result.Result, want map[string]int64) {
 
 func lifetime(d time.Duration) plan.Duration { return plan.Duration(d) }
 
+// without returns a change that drops events.
+func without(drop func(oracle.Event) bool) func(oracle.Event) []oracle.Event {
+	return func(e oracle.Event) []oracle.Event {
+		if drop(e) {
+			return nil
+		}
+		return []oracle.Event{e}
+	}
+}
+
 // Each profile plays its part on each kind of server, and finds nothing wrong.
 func TestProfiles(t *testing.T) {
 	const short = 20 * time.Millisecond
@@ -301,20 +311,17 @@ func TestProgramThatGoesOn(t *testing.T) {
 	before := patience
 	patience = 300 * time.Millisecond
 	defer func() { patience = before }()
-	s := newFake(t)
-	s.mute = true
-	r := runTask(t, t.Context(), newTask(t, s, plan.Part{Profile: plan.Idle, Life: lifetime(10 * time.Millisecond)}))
-	if len(r.Findings) != 1 || r.Findings[0].Kind != oracle.LostExit {
-		t.Errorf("findings %+v", r.Findings)
-	}
-	if s.program("p0.0").over != true {
-		t.Error("the program goes on")
-	}
-	s = newFake(t)
-	s.mute = true
-	r = runTask(t, t.Context(), newTask(t, s, plan.Part{Profile: plan.Lines, Every: lifetime(time.Millisecond), Life: lifetime(10 * time.Millisecond)}))
-	if len(r.Findings) != 1 || r.Findings[0].Kind != oracle.LostExit {
-		t.Errorf("a program that prints on: findings %+v", r.Findings)
+	for _, part := range []plan.Part{{Profile: plan.Idle}, {Profile: plan.Lines, Every: lifetime(time.Millisecond)}} { // the second one prints on
+		s := newFake(t)
+		s.mute = true
+		part.Life = lifetime(10 * time.Millisecond)
+		r := runTask(t, t.Context(), newTask(t, s, part))
+		if len(r.Findings) != 1 || r.Findings[0].Kind != oracle.LostExit {
+			t.Errorf("%s: findings %+v", part.Profile, r.Findings)
+		}
+		if !s.program("p0.0").over {
+			t.Errorf("%s: the program goes on", part.Profile)
+		}
 	}
 }
 
@@ -325,12 +332,7 @@ func TestNeverClosed(t *testing.T) {
 	defer func() { patience, killedFor = before, killed }()
 	s := newFake(t)
 	s.mute = true
-	s.change = func(e oracle.Event) []oracle.Event {
-		if e.Kind == "exited" || e.Kind == "closed" {
-			return nil
-		}
-		return []oracle.Event{e}
-	}
+	s.change = without(func(e oracle.Event) bool { return e.Kind == "exited" || e.Kind == "closed" })
 	r := runTask(t, t.Context(), newTask(t, s, plan.Part{Profile: plan.Idle, Life: lifetime(10 * time.Millisecond)}))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -372,12 +374,7 @@ func TestObserverThatMisses(t *testing.T) {
 				if !gone && slices.Contains(test.want, oracle.LostExit) {
 					viewersFor = 10 * time.Millisecond // the end never comes
 				}
-				s.toObserver = func(e oracle.Event) []oracle.Event {
-					if test.miss(e) {
-						return nil
-					}
-					return []oracle.Event{e}
-				}
+				s.toObserver = without(test.miss)
 				task := newTask(t, s, plan.Part{Profile: plan.Viewers, Viewers: 2, Life: lifetime(10 * time.Millisecond)})
 				r := runTask(t, t.Context(), task)
 				kinds := make(map[oracle.Kind]bool)
@@ -526,14 +523,11 @@ func TestLostSession(t *testing.T) {
 				t.Parallel()
 				s := newFake(t)
 				s.mute = when == "while it ends"
-				s.change = func(e oracle.Event) []oracle.Event {
+				s.change = without(func(e oracle.Event) bool {
 					s.mu.Lock()
 					defer s.mu.Unlock()
-					if s.lost || e.Kind == "closed" && (s.mute || profile == plan.Spawn) {
-						return nil
-					}
-					return []oracle.Event{e}
-				}
+					return s.lost || e.Kind == "closed" && (s.mute || profile == plan.Spawn)
+				})
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(200*time.Millisecond, func() {
 					if s.mute { // the phase is over, and then the session is lost
@@ -748,12 +742,7 @@ func TestMissed(t *testing.T) {
 			t.Parallel()
 			s := newFake(t)
 			s.refuse = test.refuse
-			s.change = func(e oracle.Event) []oracle.Event { // the programs end unseen
-				if e.Kind == "closed" {
-					return nil
-				}
-				return []oracle.Event{e}
-			}
+			s.change = without(func(e oracle.Event) bool { return e.Kind == "closed" }) // the programs end unseen
 			s.write = func([]byte, func(error)) error { return nil }
 			task := newTask(t, s, plan.Part{Profile: test.profile})
 			moments, acts := make(chan time.Time), make(chan chaos.Act)

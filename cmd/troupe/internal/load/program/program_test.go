@@ -163,6 +163,20 @@ func TestOwnRun(t *testing.T) {
 	}
 }
 
+// start starts a program, and returns its output as well.
+func start(t *testing.T, o program.Options) (*exec.Cmd, io.ReadCloser) {
+	t.Helper()
+	cmd := command(t, o)
+	r, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, r
+}
+
 // readHello reads a hello.
 func readHello(t *testing.T, r io.Reader) []byte {
 	t.Helper()
@@ -175,15 +189,8 @@ func readHello(t *testing.T, r io.Reader) []byte {
 
 func TestLines(t *testing.T) {
 	const size, every = 100, 10 * time.Millisecond
-	cmd := command(t, program.Options{Mode: program.Lines, Key: key, Size: size, Every: every, Code: 9})
-	r, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, r := start(t, program.Options{Mode: program.Lines, Key: key, Size: size, Every: every, Code: 9})
 	out := readHello(t, r)
 	lines := make([]byte, 3*size)
 	if _, err := io.ReadFull(r, lines); err != nil {
@@ -212,14 +219,7 @@ func TestLines(t *testing.T) {
 }
 
 func TestFlood(t *testing.T) {
-	cmd := command(t, program.Options{Mode: program.Flood, Key: key, Size: 5000})
-	r, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, r := start(t, program.Options{Mode: program.Flood, Key: key, Size: 5000})
 	out := make([]byte, 1_000_000)
 	if _, err := io.ReadFull(r, out); err != nil {
 		t.Fatal(err)
@@ -245,14 +245,7 @@ func TestGone(t *testing.T) {
 	} {
 		t.Run(string(o.Mode), func(t *testing.T) {
 			t.Parallel()
-			cmd := command(t, o)
-			r, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			cmd, r := start(t, o)
 			readHello(t, r)
 			r.Close()
 			ended := make(chan error, 1)
@@ -271,14 +264,7 @@ func TestGone(t *testing.T) {
 }
 
 func TestIdleEndsBySignal(t *testing.T) {
-	cmd := command(t, program.Options{Mode: program.Idle, Key: key})
-	r, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, r := start(t, program.Options{Mode: program.Idle, Key: key})
 	hello := readHello(t, r)
 	cmd.Process.Signal(syscall.SIGTERM)
 	rest, err := io.ReadAll(r)
@@ -380,14 +366,7 @@ func TestTerminal(t *testing.T) {
 func TestCensus(t *testing.T) {
 	_, err := os.Stat("/proc/self/environ")
 	needs.Feature(t, err) // Linux has it
-	idle := command(t, program.Options{Mode: program.Idle, Key: key})
-	r, err := idle.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := idle.Start(); err != nil {
-		t.Fatal(err)
-	}
+	idle, r := start(t, program.Options{Mode: program.Idle, Key: key})
 	readHello(t, r)
 	for run, want := range map[string][]int{t.Name(): {idle.Process.Pid}, t.Name() + "x": nil, "": nil} {
 		cmd := command(t, program.Options{Mode: program.Census, Run: run}) // is in the run itself

@@ -182,13 +182,13 @@ func TestReportsOfSeveralRuns(t *testing.T) {
 	a, b := fakeCommands(100), fakeCommands(100)
 	b.Plan.Seed, b.Began = 9, b.Began.Add(1500*time.Millisecond)
 	b.SLOs = []result.Verdict{{SLO: "failed=0"}}
-	a.Findings, a.Counts[result.Cuts] = []oracle.Finding{{Kind: oracle.LostExit, Session: "s3", Process: "p1"}}, 3
+	a.Findings, a.Counts[result.Cuts] = []oracle.Finding{{Kind: oracle.LostExit, Session: "s3", Process: "p1", Detail: "it goes on"}}, 3
 	m, err := result.Merge([]result.Part{{File: "a.json", Result: a}, {File: "b.json", Result: b}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, page := strings.Join(strings.Fields(textOf(t, m)), " "), html.UnescapeString(pageOf(t, m))
-	for _, want := range []string{"2 runs together · ", "Their peaks of processes at once add up to 200, an upper bound: they may have come at different moments.", "processes at once", "+1.5 s", "no success", "a.json 17"} {
+	for _, want := range []string{"2 runs together · ", "Their peaks of processes at once add up to 200, an upper bound: they may have come at different moments.", "processes at once", "+1.5 s", "no success", "a.json 17", "a.json · it goes on"} {
 		if !strings.Contains(text, want) || !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -100,19 +99,12 @@ func findingText(f oracle.Finding) string {
 		parts = append(parts, f.Detail)
 	}
 	if f.Want != "" || f.Got != "" {
-		parts = append(parts, "want "+orNothing(f.Want), "got "+orNothing(f.Got))
+		parts = append(parts, "want "+cmp.Or(f.Want, "nothing"), "got "+cmp.Or(f.Got, "nothing"))
 	}
 	if f.Server != "" {
 		parts = append(parts, f.Server)
 	}
 	return strings.Join(parts, " · ")
-}
-
-func orNothing(s string) string {
-	if s == "" {
-		return "nothing"
-	}
-	return s
 }
 
 // runTable has the runs of a result that was merged.
@@ -179,15 +171,10 @@ func countTable(r *result.Result) *table {
 
 func errorTable(r *result.Result) *table {
 	t := tableOf("errors", "Errors", column{Title: "times", Right: true}, column{Title: "error", Text: true})
-	for _, text := range byCount(r.Errors) {
+	for _, text := range result.ByCount(r.Errors) {
 		t.row(show.Number(r.Errors[text]), text)
 	}
 	return t
-}
-
-// byCount returns the keys of m, the most frequent first.
-func byCount(m map[string]int64) []string {
-	return slices.SortedFunc(maps.Keys(m), func(a, b string) int { return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b)) })
 }
 
 func usageTable(r *result.Result) *table {
@@ -306,7 +293,7 @@ func codeTable(r *result.Result) *table {
 	if r.Commands == nil {
 		return t
 	}
-	for _, code := range byCount(r.Commands.Codes) {
+	for _, code := range result.ByCount(r.Commands.Codes) {
 		class := "bad"
 		if code == "0" {
 			class = "good"

@@ -3,6 +3,7 @@ package result
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -45,14 +46,14 @@ func (u Usage) Then(next Usage, took, nextTook time.Duration) Usage {
 }
 
 // plus returns what two programs use together.
-func (u Usage) plus(o Usage) Usage {
+func (u Usage) Plus(o Usage) Usage {
 	return Usage{CPU: u.CPU + o.CPU, Memory: u.Memory + o.Memory, Files: u.Files + o.Files, Threads: u.Threads + o.Threads}
 }
 
 // AllServers returns what all servers use together; zero: no server was measured.
 func (s *Second) AllServers() (all Usage) {
 	for _, u := range s.Servers {
-		all = all.plus(u)
+		all = all.Plus(u)
 	}
 	return all
 }
@@ -207,10 +208,7 @@ func (m *Result) add(r *Result) {
 		m.Counts[name] += n
 	}
 	for name, h := range r.Latency {
-		if m.Latency[name] == nil {
-			m.Latency[name] = new(hist.H)
-		}
-		m.Latency[name].Merge(h)
+		hist.Of(m.Latency, name).Merge(h)
 	}
 	m.Findings = append(m.Findings, r.Findings...)
 	m.LeftOut = appendNew(m.LeftOut, r.LeftOut)
@@ -314,16 +312,14 @@ func mergeErrors(errors map[string]int64, parts []*Result) {
 			all[text] += n
 		}
 	}
-	texts := make([]string, 0, len(all))
-	for text := range all {
-		texts = append(texts, text)
-	}
-	slices.SortFunc(texts, func(a, b string) int {
-		return cmp.Or(cmp.Compare(all[b], all[a]), cmp.Compare(a, b))
-	})
-	for _, text := range texts {
+	for _, text := range ByCount(all) {
 		CountError(errors, text, all[text])
 	}
+}
+
+// ByCount returns the keys of m, the most frequent first.
+func ByCount(m map[string]int64) []string {
+	return slices.SortedFunc(maps.Keys(m), func(a, b string) int { return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b)) })
 }
 
 // mergeSeconds adds up the steps of all parts, which are in the order of their begins. A step counts where its middle is. The steps of the first
@@ -361,7 +357,7 @@ func mergeSeconds(parts []*Result) ([]Second, time.Duration) {
 			m := &merged[i]
 			m.Phase = max(m.Phase, s.Phase)
 			m.Machine = max(m.Machine, s.Machine)
-			m.Own = m.Own.plus(s.Own)
+			m.Own = m.Own.Plus(s.Own)
 			addSecond(m.Counts, all[i], s)
 			if len(s.Servers) > 0 {
 				for len(m.Servers) < servers { // a part before this one ended earlier

@@ -268,15 +268,5 @@ func TestMeetFails(t *testing.T) {
 	if _, err := newTestEngine(t, p).meet(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot run /no/such/troupe") {
 		t.Errorf("the error is %v", err)
 	}
-	c, err := newTestEngine(t, p).open(t.Context(), sessionOptions{name: "look", server: url, control: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list protocol.SessionListResult
-	if err := c.Call(t.Context(), protocol.MethodSessionList, protocol.SessionListParams{}, &list); err != nil {
-		t.Fatal(err)
-	}
-	if len(list.Sessions) != 1 {
-		t.Errorf("the server has the sessions %+v", list.Sessions)
-	}
+	wantNoSessions(t, newTestEngine(t, p), url)
 }

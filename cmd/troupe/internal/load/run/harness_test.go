@@ -224,6 +224,22 @@ func openSession(t *testing.T, e *engine, url string) *session {
 	return s
 }
 
+// wantNoSessions fails the test if the server has other sessions than the one that looks.
+func wantNoSessions(t *testing.T, e *engine, url string) {
+	t.Helper()
+	c, err := e.open(t.Context(), sessionOptions{name: "look", server: url, control: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list protocol.SessionListResult
+	if err := c.Call(t.Context(), protocol.MethodSessionList, protocol.SessionListParams{}, &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Sessions) != 1 {
+		t.Errorf("the server has the sessions %+v", list.Sessions)
+	}
+}
+
 // await waits until done is true.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()

@@ -266,14 +266,7 @@ func (s *session) connect(l *link, timeout time.Duration, old *link) error {
 func (s *session) drain(old *link) {
 	select {
 	case <-old.ended:
-		return
-	default:
-	}
-	t := time.NewTimer(oldLinkFor)
-	defer t.Stop()
-	select {
-	case <-old.ended:
-	case <-t.C:
+	case <-time.After(oldLinkFor):
 		old.conn.Close()
 		<-old.ended
 	}

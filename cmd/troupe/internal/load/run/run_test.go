@@ -163,18 +163,7 @@ func TestLeft(t *testing.T) {
 	if f := r.Findings[0]; f.Session != "s0" || f.Process != "cat" {
 		t.Errorf("the process is in %s %s", f.Session, f.Process)
 	}
-	// The lost session was closed.
-	c, err := e.open(t.Context(), sessionOptions{name: "look", server: url, control: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list protocol.SessionListResult
-	if err := c.Call(t.Context(), protocol.MethodSessionList, protocol.SessionListParams{}, &list); err != nil {
-		t.Fatal(err)
-	}
-	if len(list.Sessions) != 1 {
-		t.Errorf("the server has the sessions %+v", list.Sessions)
-	}
+	wantNoSessions(t, e, url) // the lost one was closed
 }
 
 // TestLostSeat: a seat whose session is lost opens another session, and counts the loss.

@@ -39,7 +39,7 @@ func (m *pidMeter) Read() (result.Usage, error) {
 			m.server = &pidMeter{pid: server}
 		}
 		if of, err := m.server.read(); err == nil { // otherwise the server has just ended
-			u = result.Usage{CPU: u.CPU + of.CPU, Memory: u.Memory + of.Memory, Files: u.Files + of.Files, Threads: u.Threads + of.Threads}
+			u = u.Plus(of)
 		}
 	}
 	return u, err

@@ -3,6 +3,7 @@
 package usage
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -158,12 +159,7 @@ go_threads 9`))
 		t.Fatal(err)
 	}
 	want := map[string]float64{"process_open_fds": 12, "process_cpu_seconds_total": 3.5, "process_num_threads": 4, "go_threads": 9}
-	if len(values) != len(want) {
+	if !maps.Equal(values, want) {
 		t.Errorf("values are %v, want %v", values, want)
-	}
-	for n, v := range want {
-		if values[n] != v {
-			t.Errorf("%s is %v, want %v", n, values[n], v)
-		}
 	}
 }
