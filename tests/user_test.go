@@ -3,7 +3,6 @@ package tests
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/peer"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
@@ -824,30 +822,4 @@ func TestGroupsOfUsers(t *testing.T) {
 	wantSays(t, c, "server", groups, "Groups: 4 27 54400", nil)
 	wantSays(t, c, "number", groups, "Groups:", obj{"user": stranger})
 	wantSays(t, c, "name", groups, "Groups: 65534", obj{"user": "nobody"})
-}
-
-// BenchmarkStartAsUser compares starts as a user with starts as the server, one after the other. A start with a umask
-// forks as a start as a user does, with a copy of memory, and changes no ids.
-func BenchmarkStartAsUser(b *testing.B) {
-	needs.Root(b)
-	c := startServer(b, "--closed-retention", "0", "--users-file", usersFile(b, "* default @server\n* nobody "+stranger)).session(nil)
-	kinds := []struct {
-		name   string
-		params obj
-		took   time.Duration
-	}{{"server", nil, 0}, {"umask", obj{"umask": "022"}, 0}, {"number", obj{"user": stranger}, 0}, {"name", obj{"user": "nobody"}, 0}}
-	for i := 0; b.Loop(); i++ {
-		for j := range kinds {
-			k := &kinds[j]
-			params := obj{"argv": []string{"/bin/true"}}
-			maps.Copy(params, k.params)
-			begun := time.Now()
-			c.start(nth(k.name, i), params).awaitClosed()
-			k.took += time.Since(begun)
-		}
-	}
-	for _, k := range kinds {
-		b.ReportMetric(float64(k.took.Microseconds())/float64(b.N), "µs/"+k.name)
-		b.ReportMetric(k.took.Seconds()/kinds[0].took.Seconds(), k.name+"/server")
-	}
 }
