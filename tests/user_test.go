@@ -113,7 +113,9 @@ func openTo(t testing.TB, dir string) {
 // TestUser: a program has the user's ids, groups and permissions, and nothing of the server's.
 func TestUser(t *testing.T) {
 	needs.Root(t)
-	s := startServer(t, "--users-file", usersFile(t, "* default @server\n* "+stranger+" 54321 54329:54329 nobody daemon"))
+	s := startServerWith(t, func(cmd *exec.Cmd) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{4, 27, 54400}}}
+	}, "--users-file", usersFile(t, "* default @server\n* "+stranger+" 54321 54329:54329 nobody daemon"))
 	c := s.session(nil)
 	const ids = "Uid: 54321 54321 54321 54321\nGid: 54322 54322 54322 54322\nGroups:\nCapInh: 0000000000000000\nCapPrm: 0000000000000000\nCapEff: 0000000000000000\nCapAmb: 0000000000000000\nNoNewPrivs: 0"
 	as := func(more obj) obj {
@@ -126,7 +128,7 @@ func TestUser(t *testing.T) {
 	t.Run("ids", func(t *testing.T) {
 		wantSays(t, c, "ids", status, ids, as(nil))
 		wantSays(t, c, "uid alone", "id -u; id -g; id -G", "54321\n54321\n54321", obj{"user": "54321"})
-		wantSays(t, c, "server", "id -u", "0", nil)
+		wantSays(t, c, "server", "id -u; grep Groups: /proc/self/status | tr -s '\\t ' ' ' | sed 's/ $//'", "0\nGroups: 4 27 54400", nil)
 	})
 	t.Run("all attributes", func(t *testing.T) {
 		wantSays(t, c, "attributes", "umask; ulimit -n; cut -d ' ' -f 19 /proc/self/stat; cat /proc/self/oom_score_adj; ulimit -t",
@@ -810,16 +812,4 @@ func homeOf(t *testing.T, uid string) string {
 		t.Fatal(err)
 	}
 	return u.HomeDir
-}
-
-// TestGroupsOfUsers: a program has no group of the server.
-func TestGroupsOfUsers(t *testing.T) {
-	needs.Root(t)
-	c := startServerWith(t, func(cmd *exec.Cmd) {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{4, 27, 54400}}}
-	}, "--users-file", usersFile(t, "* default @server\n* nobody "+stranger)).session(nil)
-	const groups = "grep Groups: /proc/self/status | tr -s '\\t ' ' ' | sed 's/ $//'"
-	wantSays(t, c, "server", groups, "Groups: 4 27 54400", nil)
-	wantSays(t, c, "number", groups, "Groups:", obj{"user": stranger})
-	wantSays(t, c, "name", groups, "Groups: 65534", obj{"user": "nobody"})
 }
