@@ -108,36 +108,3 @@ func onlyHangs(pid int) bool {
 	}
 	return true
 }
-
-// TestFileCallsHang: calls to a hanging filesystem do not hold up calls of other connections, even
-// after the end of their own connection, and take half of the threads that the server keeps for calls.
-// server/info counts the calls.
-func TestFileCallsHang(t *testing.T) {
-	t.Parallel()
-	fs := hangfs.Mount(t, map[string]string{"file": "content"})
-	s := startServer(t)
-	t.Cleanup(fs.Free)
-	local := startParams("fine", obj{"argv": []string{"/bin/true"}})
-	s.session(nil).call("process/start", local)
-	n := 0
-	for range 20 { // more than there are places
-		c := s.session(nil)
-		for range 16 {
-			c.request("fs/getMetadata", obj{"path": "file://" + fs.Path(fmt.Sprintf("hang%d", n))})
-			n++
-		}
-		c.call("session/info", obj{})
-		c.cutRST()
-	}
-	eventually(t, "as many hang as may", func() bool { return fs.Hanging() >= 32 })
-	c := s.session(nil)
-	c.call("fs/getMetadata", obj{"path": "file:///tmp"})
-	eventually(t, "the server tells of them", func() bool { return num(c.call("server/info", obj{})["fileCallsHung"]) >= 32 })
-	if threads := procNumber(t, s.pid(), "Threads:"); threads > 100 {
-		t.Errorf("%d threads", threads)
-	}
-	c.call("fs/getMetadata", obj{"path": "file:///tmp"})
-	c.start("fine", obj{"argv": []string{"/bin/true"}}).awaitClosed()
-	fs.Free()
-	eventually(t, "none hangs", func() bool { return num(c.call("server/info", obj{})["fileCallsHung"]) == 0 })
-}

@@ -28,7 +28,8 @@ func TestPollHangs(t *testing.T) {
 }
 
 // TestHungFilesystemKeepsNobodyElse: more calls than there are threads for calls go to a filesystem that hangs, on connections of
-// their own and in every way in which a path can lead there. They hold half of the turns, and calls about other filesystems go on.
+// their own and in every way in which a path can lead there. They hold half of the turns, also when their connections have ended, and calls about
+// other filesystems go on. server/info counts them.
 func TestHungFilesystemKeepsNobodyElse(t *testing.T) {
 	t.Parallel()
 	files := make(map[string]string)
@@ -60,6 +61,7 @@ func TestHungFilesystemKeepsNobodyElse(t *testing.T) {
 	for _, c := range readers {
 		c.request("fs/readBlock", obj{"handleId": "h", "offset": 0, "len": 9})
 	}
+	var callers []*conn
 	for i := range 100 {
 		name := fmt.Sprint("hang", i) // the kernel asks once for each name
 		links := fmt.Sprint("links", i)
@@ -68,6 +70,7 @@ func TestHungFilesystemKeepsNobodyElse(t *testing.T) {
 		}
 		link(fs.Path(name), links+"/link")
 		c := s.session(nil)
+		callers = append(callers, c)
 		switch i % 8 {
 		case 0:
 			c.request("fs/readFile", obj{"path": "file://" + fs.Path(name)})
@@ -88,6 +91,9 @@ func TestHungFilesystemKeepsNobodyElse(t *testing.T) {
 		}
 	}
 	eventually(t, "half of the turns hang", func() bool { return fs.Hanging() >= 32 })
+	for _, c := range callers {
+		c.cutRST()
+	}
 	for range 3 {
 		c := s.session(nil)
 		if text := jsonText(c.call("fs/readFile", obj{"path": at("here")})); !strings.Contains(text, b64("here")) {
@@ -98,6 +104,18 @@ func TestHungFilesystemKeepsNobodyElse(t *testing.T) {
 	if n := fs.Hanging(); n > 32 {
 		t.Errorf("%d calls hang", n)
 	}
+	if threads := procNumber(t, s.pid(), "Threads:"); threads > 100 {
+		t.Errorf("%d threads", threads)
+	}
+	c := s.session(nil)
+	c.start("fine", obj{"argv": []string{"/bin/true"}}).awaitClosed()
+	if testing.Short() {
+		return // a call counts as hung after 10 s
+	}
+	hung := func() int64 { return num(c.call("server/info", obj{})["fileCallsHung"]) }
+	eventually(t, "the server tells of them", func() bool { return hung() >= 32 })
+	fs.Free()
+	eventually(t, "none hangs", func() bool { return hung() == 0 })
 }
 
 // TestHungFilesystemsOfUsers: filesystems that hang hold only the processes that make calls as a user. Calls of other connections go on,

@@ -357,7 +357,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestServerKilled: the programs of a killed server die with the server. The next server ends their
+// TestServerKilled: the programs of a killed server die with the server, also those with limits. The next server ends their
 // remaining descendants.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
@@ -370,7 +370,10 @@ func TestServerKilled(t *testing.T) {
 			all = append(slices.Clone(all), litter{name: "leaver of its cgroup", sleepers: 2,
 				script: `(setsid env -i /bin/sh -c 'echo $$ >` + needs.Cgroup(t) + `/cgroup.procs && exec /bin/sleep $0 <&- >&- 2>&-' $0 &); sleep $0; :`})
 		}
-		for _, l := range all {
+		for i, l := range all {
+			if i%2 == 0 {
+				l.more = obj{"limits": obj{"nofile": 50, "nice": 19}}
+			}
 			p, token := l.drop(t, c)
 			leaders[token] = p.pid()
 		}

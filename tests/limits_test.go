@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -201,7 +200,7 @@ func TestLimitsRefused(t *testing.T) {
 		token := newToken(t)
 		c.start("warm-up", obj{"argv": sh("exit 0")}).awaitClosed()
 		files, cgroups := s.openFiles(), cgroupTree(t, s)
-		for i := range 20 {
+		for _, tty := range []bool{false, true} {
 			for _, test := range []struct {
 				limits obj
 				text   string
@@ -211,7 +210,7 @@ func TestLimitsRefused(t *testing.T) {
 				{obj{"pids": 5}, "limits.pids needs the pids controller of cgroup v2, "},
 				{obj{"cpus": 0.5}, "limits.cpus needs the cpu controller of cgroup v2, "},
 			} {
-				answer := c.reply(c.request("process/start", startParams("p", obj{"argv": []string{"/bin/sleep", token}, "tty": i%2 == 0, "limits": test.limits})))
+				answer := c.reply(c.request("process/start", startParams("p", obj{"argv": []string{"/bin/sleep", token}, "tty": tty, "limits": test.limits})))
 				if resultOf(answer) != nil && containment == "cgroup" {
 					needs.Feature(t, fmt.Errorf("a cgroup without controllers: %v is not refused here", test.limits))
 				}
@@ -252,19 +251,4 @@ func cgroupTree(t *testing.T, s *server) (dirs []string) {
 		dirs = append(dirs, leaves...)
 	}
 	return dirs
-}
-
-// TestLimitedDieWithServer: a program with limits also dies with the server.
-func TestLimitedDieWithServer(t *testing.T) {
-	t.Parallel()
-	eachContainment(t, func(t *testing.T, containment string) {
-		s := startServer(t, "--containment", containment)
-		c := s.session(nil)
-		token := newToken(t)
-		startAll(c, "p", 20, obj{"argv": []string{"/bin/sleep", token}, "limits": obj{"nofile": 50, "nice": 19}})
-		eventually(t, "they sleep", func() bool { return sleepers(token) == 20 })
-		s.signal(syscall.SIGKILL)
-		s.exitCode()
-		awaitNoKin(t, token)
-	})
 }

@@ -8,13 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/actors/peer"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
 	"github.com/b6f6fdd7/troupe/internal/needs"
 )
@@ -119,14 +117,7 @@ func TestPolicyOfPrograms(t *testing.T) {
 	})
 	t.Run("ways to start", func(t *testing.T) {
 		c := s.in(t).session(nil)
-		known := []string{"protocol.ProcessStartParams", "protocol.GroupStartParams", "protocol.ProcessSpawnParams", "protocol.CommandExecParams", "protocol.FirstExecParams"}
-		for method, all := range peer.Methods.Params() {
-			for _, params := range all {
-				if of := reflect.TypeOf(params); startsProgram(of) && !slices.Contains(known, of.String()) {
-					t.Errorf("%s starts a program with %v, and is missing in this test", method, of)
-				}
-			}
-		}
+		wantStartsKnown(t)
 		const id = "/usr/bin/id"
 		c.call("group/start", obj{"groupId": "g", "processes": []any{startParams("member", obj{"argv": []string{id}})}})
 		if exited := c.process("member").awaitExit(); !strings.Contains(fmt.Sprint(exited["reason"]), "it could not be started: ") || !strings.Contains(fmt.Sprint(exited["reason"]), "policy") {

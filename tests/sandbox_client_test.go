@@ -27,7 +27,7 @@ func TestSandboxOfClientAndUp(t *testing.T) {
 		{"read-only", protocol.ReadOnlySandbox(), nothing},
 		{"workspace-write", protocol.WorkspaceSandbox(), noOutside},
 	}
-	eachUser(t, func(t *testing.T, uid int) {
+	asSelf(t, func(t *testing.T, uid int) {
 		w := startWarden(t, uid)
 		y := w.yard(t)
 		inside, outside, script := y.w+"/inside", y.o+"/outside", y.w+"/script"

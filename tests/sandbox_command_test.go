@@ -2,7 +2,6 @@ package tests
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,52 +9,16 @@ import (
 	"testing"
 )
 
-// TestSandboxOfCommands: command/exec confines a command as sandboxPolicy and permissionProfile say.
-func TestSandboxOfCommands(t *testing.T) {
-	t.Parallel()
-	eachUser(t, func(t *testing.T, uid int) {
-		w := startWarden(t, uid)
-		y := w.yard(t)
-		ask := func(members obj) (text string) {
-			t.Helper()
-			params := obj{"command": sh(`echo x > inside; echo x > "` + w.dir + `/outside"; echo end`), "cwd": y.w}
-			maps.Copy(params, members)
-			result := y.c.call("command/exec", params)
-			for _, name := range []string{y.w + "/inside", w.dir + "/outside"} {
-				if os.Remove(name) == nil {
-					text += name[strings.LastIndex(name, "/")+1:] + " "
-				}
-			}
-			return text + result["stdout"].(string)
-		}
-		for _, test := range []struct {
-			members obj
-			want    string
-		}{
-			{nil, "inside outside end\n"},
-			{obj{"sandboxPolicy": obj{"type": "dangerFullAccess"}}, "inside outside end\n"},
-			{obj{"sandboxPolicy": obj{"type": "externalSandbox"}}, "inside outside end\n"},
-			{obj{"sandboxPolicy": obj{"type": "readOnly"}}, "end\n"},
-			{obj{"permissionProfile": ":read-only"}, "end\n"},
-			{obj{"sandboxPolicy": obj{"type": "workspaceWrite"}}, "inside end\n"},
-			{obj{"permissionProfile": ":workspace"}, "inside end\n"},
-			{obj{"sandboxPolicy": obj{"type": "workspaceWrite", "writableRoots": []string{w.dir}}}, "inside outside end\n"},
-		} {
-			if got := ask(test.members); got != test.want {
-				t.Errorf("%s: %q, want %q", jsonText(test.members), got, test.want)
-			}
-		}
-	})
-}
-
-// TestSandboxMembersOfOtherStarts: a start without a sandbox refuses the members by which other starts get one, and runs nothing.
-// Null is as if the member were absent.
+// TestSandboxMembersOfOtherStarts: a start refuses the members by which other starts get a sandbox, and runs nothing. Null is as if the
+// member were absent. All that may be wrong in a sandbox is in TestParseSandboxRefuses of package protocol.
 func TestSandboxMembersOfOtherStarts(t *testing.T) {
 	t.Parallel()
 	members := map[string][]any{
 		"sandbox":           {sandboxOf(readOnly(), "/"), obj{}, "read-only", false, []any{}},
 		"sandboxPolicy":     {obj{"type": "readOnly"}, obj{}, "readOnly"},
 		"permissionProfile": {":read-only", obj{}},
+		"managedNetwork":    {obj{"mode": "limited"}},
+		"networkProxy":      {obj{"proxy": "http://127.0.0.1:1"}},
 	}
 	for name, packed := range map[string]bool{"JSON": false, "msgpack": true} {
 		t.Run(name, func(t *testing.T) {
@@ -65,23 +28,27 @@ func TestSandboxMembersOfOtherStarts(t *testing.T) {
 			c := s.session(nil)
 			dir := t.TempDir()
 			env := obj{"PATH": "/usr/bin:/bin"}
+			network := []string{"managedNetwork", "networkProxy"} // of process/start
 			forms := []struct {
 				name, method string
 				params       func(argv []string) obj
-				takes        []string // members that confine
+				takes        []string // members that it takes, or does not know
 			}{
+				{"process/start", "process/start", func(argv []string) obj {
+					return startParams("p", obj{"argv": argv, "cwd": fileURI(dir)})
+				}, []string{"sandbox"}},
 				{"process/spawn", "process/spawn", func(argv []string) obj {
 					return obj{"command": argv, "processHandle": "h", "cwd": dir}
-				}, nil},
+				}, network},
 				{"argv", "command/exec", func(argv []string) obj {
 					return obj{"argv": argv, "cwd": dir, "env": env, "tty": false}
-				}, nil},
+				}, network},
 				{"argv and command", "command/exec", func(argv []string) obj {
 					return obj{"argv": argv, "command": argv, "cwd": dir, "env": env, "tty": false}
-				}, nil},
+				}, network},
 				{"command", "command/exec", func(argv []string) obj {
 					return obj{"command": argv, "cwd": dir}
-				}, []string{"sandboxPolicy", "permissionProfile"}},
+				}, append(network, "sandboxPolicy", "permissionProfile")},
 			}
 			for _, form := range forms {
 				for member, values := range members {

@@ -85,7 +85,7 @@ func TestSandboxFileMethods(t *testing.T) {
 			}
 		}
 	}
-	eachUser(t, func(t *testing.T, uid int) {
+	asSelf(t, func(t *testing.T, uid int) {
 		w := startWarden(t, uid)
 		y := w.yard(t)
 		hidden := w.mkdir(t, y.w, "hidden")

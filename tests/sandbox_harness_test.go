@@ -42,9 +42,18 @@ func eachUser(t *testing.T, test func(t *testing.T, uid int)) {
 	asOrdinary(t, test)
 }
 
-// eachYard runs a test as eachUser does, each time with a server that has these arguments, and a workspace.
-func eachYard(t *testing.T, test func(t *testing.T, y *yard), args ...string) {
-	eachUser(t, func(t *testing.T, uid int) {
+// asSelf runs a test once: as the user of the tests, which in CI are root and an ordinary user. As root under the race detector it is as eachUser.
+func asSelf(t *testing.T, test func(t *testing.T, uid int)) {
+	if os.Geteuid() == 0 && !underRace() {
+		t.Run("root", func(t *testing.T) { t.Parallel(); test(t, 0) })
+		return
+	}
+	asOrdinary(t, test)
+}
+
+// ownYard runs a test as asSelf does, with a server that has these arguments, and a workspace.
+func ownYard(t *testing.T, test func(t *testing.T, y *yard), args ...string) {
+	asSelf(t, func(t *testing.T, uid int) {
 		y := startWarden(t, uid, args...).yard(t)
 		test(t, y)
 		y.done()

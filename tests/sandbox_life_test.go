@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -75,84 +74,6 @@ var lifeRows = []sandboxRow{
 		first, second := y.end(y.c.process("first")), y.end(y.c.process("second"))
 		first.wantOut("up\nrefused\n")
 		second.wantOut("second\n")
-	}},
-	{"cgroup", func(y *yard) {
-		contained := y.c.call("server/info", nil)["containment"] == "cgroup"
-		p := y.start(`echo up; exec sleep 1000`, nil)
-		p.awaitOutput("stdout", "up\n")
-		controllers := ""
-		if contained {
-			// "0::/…" is the directory of the process in cgroup v2.
-			leaf := map[int]string{}
-			for _, pid := range append(childrenOf(p.pid()), p.pid()) {
-				text, err := os.ReadFile(inProc(pid, "cgroup"))
-				if err != nil {
-					y.t.Fatal(err)
-				}
-				_, rest, _ := strings.Cut("\n"+string(text), "\n0::")
-				leaf[pid], _, _ = strings.Cut(rest, "\n")
-			}
-			var dirs []string // the leaves of the server
-			for _, dir := range cgroupsOf(y.t, y.warden.cmd.Process.Pid) {
-				leaves, err := filepath.Glob(dir + "/*/cgroup.procs")
-				if err != nil {
-					y.t.Fatal(err)
-				}
-				for _, file := range leaves {
-					dirs = append(dirs, filepath.Dir(file))
-				}
-			}
-			i := slices.IndexFunc(dirs, func(dir string) bool { return strings.HasSuffix(dir, leaf[p.pid()]) })
-			if i < 0 || leaf[p.pid()] == "" || len(leaf) < 2 {
-				y.t.Fatalf("the jail and its program are in %v, and the server has the leaves %q", leaf, dirs)
-			}
-			for pid, of := range leaf {
-				if of != leaf[p.pid()] {
-					y.t.Errorf("process %d is in the cgroup %s, and its jail in %s", pid, of, leaf[p.pid()])
-				}
-			}
-			procs, err := os.ReadFile(dirs[i] + "/cgroup.procs")
-			if n := len(strings.Fields(string(procs))); err != nil || n != len(leaf) {
-				y.t.Errorf("the leaf has %d processes, want the %d of the sandbox; %v", n, len(leaf), err)
-			}
-			text, _ := os.ReadFile(dirs[i] + "/cgroup.controllers")
-			controllers = " " + strings.TrimSpace(string(text)) + " "
-		}
-		y.c.call("process/terminate", obj{"processId": p.id})
-		y.end(p)
-		for _, limit := range []struct {
-			controller, name, script string
-			limits                   obj
-		}{
-			{"pids", "pids", `for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 1000 & done; echo all`, obj{"pids": 20}},
-			{"memory", "memoryBytes", `x=x; while :; do x=$x$x; done`, obj{"memoryBytes": 32 << 20}},
-		} {
-			id := "limited by " + limit.name
-			answer := y.c.reply(y.c.request("process/start", y.params(id, limit.script, obj{"limits": limit.limits})))
-			if !strings.Contains(controllers, " "+limit.controller+" ") {
-				text := fmt.Sprint(errorOf(answer)["message"])
-				if num(errorOf(answer)["code"]) != -32603 || !strings.Contains(text, "limits."+limit.name+" needs the "+limit.controller+" controller of cgroup v2") {
-					y.t.Errorf("%s without its controller (there are%s): %s", limit.name, controllers, jsonText(answer))
-				}
-				y.check()
-				continue
-			}
-			if errorOf(answer) != nil {
-				y.t.Errorf("%s: %s", limit.name, jsonText(answer))
-				continue
-			}
-			switch r := y.end(y.c.process(id)); limit.name {
-			case "pids":
-				if r.out == "all\n" && r.errors == "" {
-					y.t.Error("a tree may have more processes than its limit")
-				}
-			case "memoryBytes": // the kernel kills the program, or its jail
-				if end := y.c.process(id).awaitExit(); r.signal != "SIGKILL" || end["oomKilled"] != true {
-					y.t.Errorf("beyond memoryBytes: %s", jsonText(end))
-				}
-			}
-			y.check()
-		}
 	}},
 	{"usage", func(y *yard) {
 		p := y.start(`i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo done; read x`, obj{"pipeStdin": true})
@@ -250,31 +171,60 @@ var lifeRows = []sandboxRow{
 			y.t.Errorf("without any path: %d %s", code, text)
 		}
 	}},
+	{"command/exec", func(y *yard) {
+		dir := filepath.Dir(y.w)
+		for _, test := range []struct {
+			members obj
+			want    string
+		}{
+			{nil, "inside outside "},
+			{obj{"sandboxPolicy": obj{"type": "dangerFullAccess"}}, "inside outside "},
+			{obj{"sandboxPolicy": obj{"type": "externalSandbox"}}, "inside outside "},
+			{obj{"sandboxPolicy": obj{"type": "readOnly"}}, ""},
+			{obj{"permissionProfile": ":read-only"}, ""},
+			{obj{"sandboxPolicy": obj{"type": "workspaceWrite"}}, "inside "},
+			{obj{"permissionProfile": ":workspace"}, "inside "},
+			{obj{"sandboxPolicy": obj{"type": "workspaceWrite", "writableRoots": []string{dir}}}, "inside outside "},
+		} {
+			result := y.c.call("command/exec", with(obj{"command": sh(`echo x > inside; echo x > ../outside; echo end`), "cwd": y.w}, test.members))
+			written := ""
+			for _, path := range []string{y.w + "/inside", dir + "/outside"} {
+				if os.Remove(path) == nil {
+					written += filepath.Base(path) + " "
+				}
+			}
+			if written != test.want || result["stdout"] != "end\n" {
+				y.t.Errorf("%s: %q is written, want %q; %s", jsonText(test.members), written, test.want, jsonText(result))
+			}
+		}
+	}},
+	// The state of a shell is captured in the sandbox of the start, and a start with another sandbox does not get it.
+	{"state of a shell", func(y *yard) {
+		home := y.warden.mkdir(y.t, y.w, "home")
+		y.file(home+"/.profile", "echo x > "+home+"/mark\nif [ -e "+home+"/mark ]; then export FROM=outside; else export FROM=inside; fi\n")
+		for _, permissions := range []obj{readOnly(), readOnly(), {"type": "disabled"}} {
+			r := y.run("", y.ofLogin(home, "echo $FROM", permissions))
+			if permissions["type"] == "disabled" {
+				r.wantOut("outside\n")
+			} else if _, err := os.Lstat(home + "/mark"); err == nil || r.out != "inside\n" {
+				y.t.Errorf("the startup files ran %q, want inside; there is a file: %v", r.out, err == nil)
+			}
+		}
+	}},
+	// The TMPDIR that startup files leave behind reaches the command, but the sandbox permits to write only to the TMPDIR of the start.
+	{"TMPDIR of a shell", func(y *yard) {
+		home := y.warden.mkdir(y.t, y.w, "home")
+		y.file(home+"/.profile", "export TMPDIR="+y.o+"\n")
+		r := y.run("", y.ofLogin(home, "echo $TMPDIR; echo x > $TMPDIR/new", workspace("restricted")))
+		r.wantOut(y.o + "\n")
+		r.wantErrors(erofs)
+	}},
 }
 
-// TestSandboxShutdown: the end of a server ends its confined programs, after a grace.
-func TestSandboxShutdown(t *testing.T) {
-	t.Parallel()
-	eachUser(t, func(t *testing.T, uid int) {
-		w := startWarden(t, uid)
-		y := w.yard(t)
-		token := newToken(t)
-		y.start(`echo up; setsid sleep `+token+` & sleep `+token, nil).awaitOutput("stdout", "up\n")
-		y.start(`echo up; exec sleep `+token, obj{"tty": true}).awaitOutput("pty", "up")
-		w.stop()
-		wantNoKin(t, "after the end of the server", token)
-		w.server = nil
-		y.check()
-
-		w.serve(t, nil, "--kill-grace", "1m")
-		y = w.yard(t)
-		p := y.start(`trap 'echo x >saved; exit 0' TERM; echo up; while :; do sleep 0.05; done`, nil)
-		p.awaitOutput("stdout", "up\n")
-		w.stop()
-		if _, err := os.Stat(y.w + "/saved"); err != nil {
-			t.Errorf("a program had no time to save its work: %v", err)
-		}
-		w.server = nil
-		y.check()
-	})
+// ofLogin are the params of a start that wants the state of a login shell.
+func (y *yard) ofLogin(home, script string, permissions obj) obj {
+	return obj{
+		"argv": []string{"/bin/sh", "-lc", script}, "env": obj{"HOME": home}, "permissions": permissions,
+		"shellSnapshot": obj{"scopeId": "s", "shell": obj{"name": "sh", "path": "/bin/sh"}},
+	}
 }

@@ -13,7 +13,7 @@ import (
 // TestSandboxPaths: entries of every form mean the same to the server as to the kernel.
 func TestSandboxPaths(t *testing.T) {
 	t.Parallel()
-	eachUser(t, func(t *testing.T, uid int) {
+	asSelf(t, func(t *testing.T, uid int) {
 		startWarden(t, uid).run(t, []sandboxRow{
 			{"a worktree", func(y *yard) {
 				main := y.w + "/main/.git"
@@ -65,7 +65,7 @@ func TestSandboxPaths(t *testing.T) {
 // to none of the jail's own, such as the "/" of the host.
 func TestSandboxDirectoryIsNoDescriptor(t *testing.T) {
 	t.Parallel()
-	eachUser(t, func(t *testing.T, uid int) {
+	asSelf(t, func(t *testing.T, uid int) {
 		root, err := os.Open("/")
 		if err != nil {
 			t.Fatal(err)

@@ -4,12 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/b6f6fdd7/troupe/actors/peer"
 )
 
 // choice is a sandbox that a client asks for, or none.
@@ -119,14 +115,7 @@ func TestRequiredSandboxHoldsForStarts(t *testing.T) {
 }
 
 func testRequiredSandbox(t *testing.T, as func(*testing.T, func(*testing.T, int))) {
-	known := []string{"protocol.ProcessStartParams", "protocol.GroupStartParams", "protocol.ProcessSpawnParams", "protocol.CommandExecParams", "protocol.FirstExecParams"}
-	for method, all := range peer.Methods.Params() {
-		for _, params := range all {
-			if of := reflect.TypeOf(params); startsProgram(of) && !slices.Contains(known, of.String()) {
-				t.Errorf("%s starts a program with %v, and is missing in this test", method, of)
-			}
-		}
-	}
+	wantStartsKnown(t)
 	for _, byDefault := range []bool{false, true} {
 		args := []string{"--require-sandbox"}
 		if byDefault {

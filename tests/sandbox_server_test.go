@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,7 +75,7 @@ func TestSandboxHidesServer(t *testing.T) {
 // from programs, and no sandbox whose workspace is everything writes files.
 func TestRequiredSandboxHoldsForFiles(t *testing.T) {
 	t.Parallel()
-	eachUser(t, func(t *testing.T, uid int) {
+	asSelf(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)
 		policy := w.policy(t, "never-shown")
 		w.serve(t, nil, "--policy-file", policy, "--require-sandbox", "--default-sandbox", "workspace-write")
@@ -132,7 +131,7 @@ func TestRequiredSandboxHoldsForFiles(t *testing.T) {
 // where the operator demands no sandbox, and the sandbox permits to read everything.
 func TestFilesShowNoMoreThanPrograms(t *testing.T) {
 	t.Parallel()
-	eachUser(t, func(t *testing.T, uid int) {
+	asSelf(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)
 		policy := w.policy(t, "planted")
 		w.serve(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "PLANTED=planted") }, "--policy-file", policy)
@@ -167,43 +166,10 @@ func TestFilesShowNoMoreThanPrograms(t *testing.T) {
 	})
 }
 
-// TestSandboxRefusesSocketBelowDenied: no entry opens the socket of the user's own server, at which a program with the network
-// would ask for a start without a sandbox. An entry that denies the directory above changes nothing.
-func TestSandboxRefusesSocketBelowDenied(t *testing.T) {
-	t.Parallel()
-	eachUser(t, func(t *testing.T, uid int) {
-		w := newWarden(t, uid)
-		own := w.mkdir(t, w.dir, "runtime", "troupe")
-		if err := os.Chmod(own, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		w.serve(t, nil, "--require-sandbox")
-		socket := filepath.Join(own, "server.sock")
-		listener, err := net.Listen("unix", socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer listener.Close()
-		w.own(t, socket)
-		w.needsSandbox(t)
-		y := w.yard(t)
-		for name, entries := range map[string][]obj{
-			"below a denied directory": {specialEntry("read", "root"), pathEntry("deny", own), pathEntry("read", socket)},
-			"below a denied root":      {specialEntry("read", "minimal"), pathEntry("read", socket)},
-			"by itself":                {specialEntry("read", "root"), pathEntry("read", socket)},
-		} {
-			if code, text := y.refused("true", obj{"sandbox": sandboxOf(managed("enabled", entries...), y.w)}); code != -32602 || !strings.Contains(text, "belongs to the server") {
-				t.Errorf("%s: %d %s", name, code, text)
-			}
-		}
-		y.done()
-	})
-}
-
 // TestSandboxDevNull: a program of root owns /dev/null, and would change its mode for the whole system.
 func TestSandboxDevNull(t *testing.T) {
 	t.Parallel()
-	eachYard(t, func(t *testing.T, y *yard) {
+	ownYard(t, func(t *testing.T, y *yard) {
 		r := y.run(`chmod 666 /proc/self/fd/0; cat; echo done`, nil) // the mode that it has
 		r.wantOut("done\n")
 		if !strings.Contains(r.errors, erofs) {
@@ -229,7 +195,7 @@ func TestSandboxDevNull(t *testing.T) {
 // another one, those that join later, and each later run.
 func TestDefaultSandboxHoldsForGroups(t *testing.T) {
 	t.Parallel()
-	eachYard(t, func(t *testing.T, y *yard) {
+	ownYard(t, func(t *testing.T, y *yard) {
 		w := y.warden
 		y.c.close()
 		y.c = w.in(t).session(knowing)
@@ -263,7 +229,7 @@ func TestDefaultSandboxHoldsForGroups(t *testing.T) {
 // belongs to the user. The binary is a copy.
 func TestSandboxKeepsServer(t *testing.T) {
 	t.Parallel()
-	eachUser(t, func(t *testing.T, uid int) {
+	asSelf(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)
 		bin, err := troupeBinary()
 		if err != nil {

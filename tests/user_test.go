@@ -3,7 +3,6 @@ package tests
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/peer"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
@@ -87,8 +85,10 @@ func TestNoNewPrivsByPolicy(t *testing.T) {
 	}
 	wantSays(t, c, "the server by policy", nnp, "NoNewPrivs:1", obj{"noNewPrivs": false})
 	wantSays(t, c, "a user by policy", nnp, "NoNewPrivs:1", obj{"user": stranger})
-	if answer := c.call("command/exec", obj{"command": sh(nnp), "cwd": "/"}); answer["stdout"] != "NoNewPrivs:1\n" {
-		t.Errorf("command/exec by policy: %v", answer)
+	for way, run := range startWays(c) {
+		if got := run(sh(nnp)); got != "NoNewPrivs:1\n" {
+			t.Errorf("%s by policy: %q", way, got)
+		}
 	}
 }
 
@@ -115,7 +115,9 @@ func openTo(t testing.TB, dir string) {
 // TestUser: a program has the user's ids, groups and permissions, and nothing of the server's.
 func TestUser(t *testing.T) {
 	needs.Root(t)
-	s := startServer(t, "--users-file", usersFile(t, "* default @server\n* "+stranger+" 54321 54329:54329 nobody daemon"))
+	s := startServerWith(t, func(cmd *exec.Cmd) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{4, 27, 54400}}}
+	}, "--users-file", usersFile(t, "* default @server\n* "+stranger+" 54321 54329:54329 nobody daemon"))
 	c := s.session(nil)
 	const ids = "Uid: 54321 54321 54321 54321\nGid: 54322 54322 54322 54322\nGroups:\nCapInh: 0000000000000000\nCapPrm: 0000000000000000\nCapEff: 0000000000000000\nCapAmb: 0000000000000000\nNoNewPrivs: 0"
 	as := func(more obj) obj {
@@ -128,7 +130,7 @@ func TestUser(t *testing.T) {
 	t.Run("ids", func(t *testing.T) {
 		wantSays(t, c, "ids", status, ids, as(nil))
 		wantSays(t, c, "uid alone", "id -u; id -g; id -G", "54321\n54321\n54321", obj{"user": "54321"})
-		wantSays(t, c, "server", "id -u", "0", nil)
+		wantSays(t, c, "server", "id -u; grep Groups: /proc/self/status | tr -s '\\t ' ' ' | sed 's/ $//'", "0\nGroups: 4 27 54400", nil)
 	})
 	t.Run("all attributes", func(t *testing.T) {
 		wantSays(t, c, "attributes", "umask; ulimit -n; cut -d ' ' -f 19 /proc/self/stat; cat /proc/self/oom_score_adj; ulimit -t",
@@ -331,63 +333,59 @@ func TestUsersPolicy(t *testing.T) {
 	})
 }
 
-// TestStartsAsUsers: with a default user, each method that starts a program starts it as that user. The test finds the
-// methods by their params.
+// TestStartsAsUsers: with a default user, each way to start a program starts it as that user.
 func TestStartsAsUsers(t *testing.T) {
 	needs.Root(t)
+	wantStartsKnown(t)
 	s := startServer(t, "--users-file", usersFile(t, "* default "+stranger))
-	c := s.session(nil)
-	const want = "54321 54322 54322\n"
-	id := sh("echo $(id -u) $(id -g) $(id -G)")
-	stdout := func(answer obj) string { return fmt.Sprint(answer["stdout"]) }
-	starts := map[string]func() string{
-		"protocol.ProcessStartParams": func() string {
-			p := c.start("start", obj{"argv": id})
-			p.awaitClosed()
-			return p.outputSoFar("stdout")
+	for way, run := range startWays(s.session(nil)) {
+		if got := run(sh("echo $(id -u) $(id -g) $(id -G)")); got != "54321 54322 54322\n" {
+			t.Errorf("%s runs as %q", way, got)
+		}
+	}
+}
+
+// startWays are the ways to start a program, by the params of their methods. Each runs a program, and returns what it prints on stdout.
+func startWays(c *conn) map[string]func(argv []string) string {
+	ended := func(p *proc) string {
+		_, out := p.awaitClosed()
+		return out
+	}
+	return map[string]func(argv []string) string{
+		"protocol.ProcessStartParams": func(argv []string) string {
+			return ended(c.start("start", obj{"argv": argv}))
 		},
-		"protocol.GroupStartParams": func() string {
-			c.call("group/start", obj{"groupId": "g", "strategy": "one_for_one", "processes": []any{startParams("member", obj{"argv": id})}})
-			p := c.process("member")
-			p.awaitClosed()
-			return p.outputSoFar("stdout")
+		"protocol.GroupStartParams": func(argv []string) string {
+			c.call("group/start", groupOf("g", "one_for_one", 1, startParams("member", obj{"argv": argv})))
+			return ended(c.process("member"))
 		},
-		"protocol.ProcessSpawnParams": func() string {
-			c.spawn("spawn", obj{"command": id})
-			return stdout(c.spawnExited("spawn"))
+		"protocol.ProcessSpawnParams": func(argv []string) string {
+			c.spawn("spawn", obj{"command": argv})
+			return fmt.Sprint(c.spawnExited("spawn")["stdout"])
 		},
-		"protocol.CommandExecParams": func() string {
-			return stdout(c.call("command/exec", obj{"command": id, "cwd": "/"}))
+		"protocol.CommandExecParams": func(argv []string) string {
+			return fmt.Sprint(c.call("command/exec", obj{"command": argv, "cwd": "/"})["stdout"])
 		},
-		"protocol.FirstExecParams": func() string {
-			first := c.call("command/exec", obj{"argv": id, "cwd": "/", "env": obj{"PATH": "/usr/bin:/bin"}, "tty": false})["sessionId"].(string)
+		"protocol.FirstExecParams": func(argv []string) string {
+			first := c.call("command/exec", obj{"argv": argv, "cwd": "/", "env": obj{"PATH": "/usr/bin:/bin"}, "tty": false})["sessionId"].(string)
 			c.awaitOther("command/exec/exited", "sessionId", first)
 			out, _ := c.deltas("command/exec/outputDelta", "sessionId", first, "chunk")
 			return out["stdout"]
 		},
 	}
-	found := 0
+}
+
+// wantStartsKnown fails the test if a method starts a program by params that are not among startWays. Tests that want something of all starts
+// call it.
+func wantStartsKnown(t *testing.T) {
+	t.Helper()
+	ways := startWays(nil)
 	for method, all := range peer.Methods.Params() {
 		for _, params := range all {
-			of := reflect.TypeOf(params)
-			if !startsProgram(of) {
-				continue
+			if of := reflect.TypeOf(params); startsProgram(of) && ways[of.String()] == nil {
+				t.Errorf("%s starts a program with %v, and is missing in startWays", method, of)
 			}
-			found++
-			run := starts[of.String()]
-			if run == nil {
-				t.Errorf("%s starts a program with %v, and is missing in this test", method, of)
-				continue
-			}
-			t.Run(strings.ReplaceAll(of.String(), "protocol.", ""), func(t *testing.T) {
-				if got := run(); strings.ReplaceAll(got, "\r", "") != want {
-					t.Errorf("%s with %v runs as %q, want %q", method, of, got, want)
-				}
-			})
 		}
-	}
-	if found < len(starts) {
-		t.Errorf("%d ways to start a program found, want at least %d", found, len(starts))
 	}
 }
 
@@ -812,42 +810,4 @@ func homeOf(t *testing.T, uid string) string {
 		t.Fatal(err)
 	}
 	return u.HomeDir
-}
-
-// TestGroupsOfUsers: a program has no group of the server.
-func TestGroupsOfUsers(t *testing.T) {
-	needs.Root(t)
-	c := startServerWith(t, func(cmd *exec.Cmd) {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{4, 27, 54400}}}
-	}, "--users-file", usersFile(t, "* default @server\n* nobody "+stranger)).session(nil)
-	const groups = "grep Groups: /proc/self/status | tr -s '\\t ' ' ' | sed 's/ $//'"
-	wantSays(t, c, "server", groups, "Groups: 4 27 54400", nil)
-	wantSays(t, c, "number", groups, "Groups:", obj{"user": stranger})
-	wantSays(t, c, "name", groups, "Groups: 65534", obj{"user": "nobody"})
-}
-
-// BenchmarkStartAsUser compares starts as a user with starts as the server, one after the other. A start with a umask
-// forks as a start as a user does, with a copy of memory, and changes no ids.
-func BenchmarkStartAsUser(b *testing.B) {
-	needs.Root(b)
-	c := startServer(b, "--closed-retention", "0", "--users-file", usersFile(b, "* default @server\n* nobody "+stranger)).session(nil)
-	kinds := []struct {
-		name   string
-		params obj
-		took   time.Duration
-	}{{"server", nil, 0}, {"umask", obj{"umask": "022"}, 0}, {"number", obj{"user": stranger}, 0}, {"name", obj{"user": "nobody"}, 0}}
-	for i := 0; b.Loop(); i++ {
-		for j := range kinds {
-			k := &kinds[j]
-			params := obj{"argv": []string{"/bin/true"}}
-			maps.Copy(params, k.params)
-			begun := time.Now()
-			c.start(nth(k.name, i), params).awaitClosed()
-			k.took += time.Since(begun)
-		}
-	}
-	for _, k := range kinds {
-		b.ReportMetric(float64(k.took.Microseconds())/float64(b.N), "µs/"+k.name)
-		b.ReportMetric(k.took.Seconds()/kinds[0].took.Seconds(), k.name+"/server")
-	}
 }

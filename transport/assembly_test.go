@@ -129,24 +129,24 @@ type impatient struct{ *budget.Account }
 
 func (i impatient) Take(n int, _ time.Duration) error { return i.Account.Take(n, 0) }
 
-// Neither a byte now and then nor pongs keep an unfinished message alive.
+// Neither a byte now and then nor pongs nor frames without a byte keep an unfinished message alive.
 func TestSlowMessage(t *testing.T) {
 	t.Parallel()
 	s, accepted := servePaced(t, "ws://127.0.0.1:0", nil, 300*time.Millisecond)
-	for _, fragments := range []bool{false, true} {
+	for _, fragment := range [][]byte{nil, []byte("x"), {}} { // nil: one large frame
 		p := newPeer(t, s.URL())
 		c := <-accepted
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
 			first := byte(text)
-			if !fragments {
+			if fragment == nil {
 				p.Write(header(fin|text, 1<<20))
 			}
 			for range 3000 {
 				var err error
-				if fragments {
-					p.send(first, []byte("x"))
+				if fragment != nil {
+					p.send(first, fragment)
 					_, err = p.Write(append(header(fin|pong, 1), 'p'))
 					first = cont
 				} else {
@@ -159,7 +159,7 @@ func TestSlowMessage(t *testing.T) {
 			}
 		}()
 		if _, err := c.ReadMessage(); !errors.As(err, new(slowError)) {
-			t.Errorf("fragments %v: %v", fragments, err)
+			t.Errorf("fragment %q: %v", fragment, err)
 		}
 		p.wantFrame(closing, closeFrame(ClosePolicy, slowError{}.reason()))
 		p.Close()

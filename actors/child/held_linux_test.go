@@ -356,27 +356,25 @@ func livesPlay(t *testing.T, s *holder.Server, h *Host, p play) {
 // A server is killed while its child runs. The child goes on alone, and the next server goes on with the child: its streams, its exit status and usage,
 // and its descendants.
 func TestHeldLives(t *testing.T) {
-	asBoth(t, func(t *testing.T) {
-		for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
-			if mode == ContainCgroup && os.Geteuid() != 0 {
-				continue // an ordinary user has no cgroup here
+	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
+		if mode == ContainCgroup && os.Geteuid() != 0 {
+			continue // an ordinary user has no cgroup here
+		}
+		for _, kind := range []string{"pipes", "terminal", "jail"} {
+			if mode == ContainMarker && kind != "pipes" {
+				continue // as with the others
 			}
-			for _, kind := range []string{"pipes", "terminal", "jail"} {
-				if mode == ContainMarker && kind != "pipes" {
-					continue // as with the others
-				}
-				for story, want := range map[string]string{"lives": `"between\ngot it\n"`, "ends": `"between\n"`, "reaped": `""`} {
-					t.Run(string(mode)+" "+kind+" "+story, func(t *testing.T) {
-						if kind == "jail" {
-							needs.Namespaces(t, os.Getuid())
-						}
-						hold(t, play{Story: story, Mode: mode, Kind: kind, Dir: t.TempDir()}).
-							wantAll(t, "started", want, "exit code 3, usage true")
-					})
-				}
+			for story, want := range map[string]string{"lives": `"between\ngot it\n"`, "ends": `"between\n"`, "reaped": `""`} {
+				t.Run(string(mode)+" "+kind+" "+story, func(t *testing.T) {
+					if kind == "jail" {
+						needs.Namespaces(t, os.Getuid())
+					}
+					hold(t, play{Story: story, Mode: mode, Kind: kind, Dir: t.TempDir()}).
+						wantAll(t, "started", want, "exit code 3, usage true")
+				})
 			}
 		}
-	})
+	}
 }
 
 // startPlay: each server starts the child one.
@@ -409,38 +407,36 @@ func TestDeathWithinAStart(t *testing.T) {
 		"becomes": {"jail kept", "forked", "jail prepared", "plan sent", "runs", "born", "done", "plan sent/found unborn", "runs/found born"},
 	}
 	finds := map[string]int{"forked": 1, "runs": 1, "born": 1, "done": 1}
-	asBoth(t, func(t *testing.T) {
-		for kind, points := range kinds {
-			if kind == "user" && os.Geteuid() != 0 {
-				continue // only root starts children as others
-			}
-			for _, point := range points {
-				t.Run(kind+" "+point, func(t *testing.T) {
-					isJail := kind == "jail" || kind == "becomes"
-					if isJail {
-						needs.Namespaces(t, os.Getuid())
-					}
-					points := strings.Split(point, "/")
-					found := finds[points[0]] + finds[points[len(points)-1]]
-					if isJail && points[0] == "forked" { // "plan sent" is before the plan is sent
-						found = 0
-					}
-					mode, dir := ContainGroup, t.TempDir()
-					if os.Geteuid() == 0 {
-						mode = ContainCgroup
-					}
-					if kind == "user" {
-						dir = testroot.Dir(t, "/tmp")
-						if err := os.Chown(dir, unusedID, unusedID); err != nil {
-							t.Fatal(err)
-						}
-					}
-					hold(t, play{Story: "start", Mode: mode, Kind: kind, Strikes: points, Dir: dir}).
-						wantAll(t, fmt.Sprintf(`found %d, runs "run\n"`, min(found, 1)), "exit code 3, usage true")
-				})
-			}
+	for kind, points := range kinds {
+		if kind == "user" && os.Geteuid() != 0 {
+			continue // only root starts children as others
 		}
-	})
+		for _, point := range points {
+			t.Run(kind+" "+point, func(t *testing.T) {
+				isJail := kind == "jail" || kind == "becomes"
+				if isJail {
+					needs.Namespaces(t, os.Getuid())
+				}
+				points := strings.Split(point, "/")
+				found := finds[points[0]] + finds[points[len(points)-1]]
+				if isJail && points[0] == "forked" { // "plan sent" is before the plan is sent
+					found = 0
+				}
+				mode, dir := ContainGroup, t.TempDir()
+				if os.Geteuid() == 0 {
+					mode = ContainCgroup
+				}
+				if kind == "user" {
+					dir = testroot.Dir(t, "/tmp")
+					if err := os.Chown(dir, unusedID, unusedID); err != nil {
+						t.Fatal(err)
+					}
+				}
+				hold(t, play{Story: "start", Mode: mode, Kind: kind, Strikes: points, Dir: dir}).
+					wantAll(t, fmt.Sprintf(`found %d, runs "run\n"`, min(found, 1)), "exit code 3, usage true")
+			})
+		}
+	}
 }
 
 // failurePlay: each server starts a child that fails before its program runs.
@@ -720,25 +716,23 @@ func chaosPlay(t *testing.T, s *holder.Server, h *Host, p play) {
 
 // Servers are killed at random while they start children, and while children end: each program runs once, and each exit status is told.
 func TestHeldChaos(t *testing.T) {
-	asBoth(t, func(t *testing.T) {
-		for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
-			if mode == ContainCgroup && os.Geteuid() != 0 {
-				continue
-			}
-			t.Run(string(mode), func(t *testing.T) {
-				p := play{Story: "chaos", Mode: mode, Dir: t.TempDir()}
-				if needs.ProbeNamespaces(os.Getuid()) == nil {
-					p.Kind = "jail"
-				}
-				hold(t, p).wantAll(t, "all have ended")
-				for i := range chaosChildren {
-					if runs, _ := os.ReadFile(fmt.Sprintf("%s/run%d", p.Dir, i)); string(runs) != "run\n" {
-						t.Errorf("child %d has run as %q", i, runs)
-					}
-				}
-			})
+	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
+		if mode == ContainCgroup && os.Geteuid() != 0 {
+			continue
 		}
-	})
+		t.Run(string(mode), func(t *testing.T) {
+			p := play{Story: "chaos", Mode: mode, Dir: t.TempDir()}
+			if needs.ProbeNamespaces(os.Getuid()) == nil {
+				p.Kind = "jail"
+			}
+			hold(t, p).wantAll(t, "all have ended")
+			for i := range chaosChildren {
+				if runs, _ := os.ReadFile(fmt.Sprintf("%s/run%d", p.Dir, i)); string(runs) != "run\n" {
+					t.Errorf("child %d has run as %q", i, runs)
+				}
+			}
+		})
+	}
 }
 
 // leftPlay: the child has a descendant that does not die with the holder.

@@ -22,26 +22,21 @@ type attack struct {
 
 	// bound is how long the whole attack may take. Zero: attackWithin.
 	bound time.Duration
-	// short attacks are part of go test -tags slow.
-	short bool
-
-	// An attack with any of flags, configure, own or mayEnd gets a new server.
+	// An attack with any of flags, configure or own gets a new server.
 	flags     []string                       // flags of the server; DIR stands for the attack's directory
 	configure func(*target, *exec.Cmd) error // changes the server's command
 	own       bool                           // another reason for a new server
 	door      door                           // the least exposed door at which the attack is possible
-	mayEnd    bool                           // the attack ends the server itself
 	mayUse    facts                          // how much more the server may use than before; zero: mostUsed
 	refusals  bool                           // new programs of the well-behaved client may be refused
 	harms     func(error) bool               // reports whether the well-behaved client may see this error
-	stale     time.Duration                  // how long the server may take to give resources back; zero: giveBackWithin
 	skip      func() string                  // why the attack is impossible on this machine; "": the attack is possible
 	run       func(context.Context, *target) error
 }
 
 // alone reports whether the attack needs a new server.
 func (a *attack) alone() bool {
-	return a.own || a.mayEnd || a.door > openDoor || len(a.flags) > 0 || a.configure != nil
+	return a.own || a.door > openDoor || len(a.flags) > 0 || a.configure != nil
 }
 
 // mostUsed is how much more a server may use during an attack than before, unless the attack sets
@@ -51,11 +46,6 @@ var mostUsed = facts{RSS: 768 << 20, Threads: 160}
 // giveBackWithin is how long the server may take to give back the resources used by an attack. For a
 // while the server still remembers ended programs and sessions, as PROTOCOL.md says.
 var giveBackWithin = 2 * time.Minute
-
-// A skipped is the reason why an attack is impossible on this machine.
-type skipped string
-
-func (s skipped) Error() string { return string(s) }
 
 // A target is the attacker's view of a server. Any goroutine may call any method.
 type target struct {
@@ -69,13 +59,11 @@ type target struct {
 	keys   *keyring // for servers with the same door
 	bearer string   // the attacker's right token; "": the server asks for none
 	quick  bool     // small numbers
-	shared bool     // other attacks use the same server, so its resources say nothing about this attack
 
 	others *witness // nil: no well-behaved client
 
 	mu       sync.Mutex
 	ends     []func() // called when the attack has ended
-	releases []func() // called when the server has ended, too
 	sessions map[string]bool
 	notes    []string
 }
@@ -109,13 +97,6 @@ func (t *target) onEnd(end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ends = append(t.ends, end)
-}
-
-// onRelease adds a function for the end of the server. The function added last runs first.
-func (t *target) onRelease(release func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.releases = append(t.releases, release)
 }
 
 // opened remembers a session for closeSessions.
@@ -191,16 +172,6 @@ func (t *target) closeSession(ctx context.Context, id string) error {
 
 // kin returns the running processes of the attack.
 func (t *target) kin() []int { return system.Kin(t.token) }
-
-// awaitNoKin waits until no process of the attack runs.
-func (t *target) awaitNoKin(ctx context.Context, wait time.Duration) error {
-	return eventually(ctx, wait, func() error {
-		if left := t.kin(); len(left) > 0 {
-			return fmt.Errorf("%d programs still run", len(left))
-		}
-		return nil
-	})
-}
 
 // eventually returns nil as soon as ok does, or the error of ok after wait.
 func eventually(ctx context.Context, wait time.Duration, ok func() error) error {

@@ -30,19 +30,19 @@ import (
 // Attacks with credentials: wrong ones, costly ones, and right ones of another identity.
 var credentialAttacks = []*attack{
 	{
-		name: "wrong tokens", short: true, door: tokenDoor, flags: []string{"--audit", "DIR/audit"},
+		name: "wrong tokens", door: tokenDoor, flags: []string{"--audit", "DIR/audit"},
 		does: "Asks for a websocket 20,000 times with no token, a wrong one, a long one and a malformed one, on new connections and old ones.",
 		must: "Each is answered with 401. The log has less than a line for ten. The audit log has 1 MiB of refusals, and 4 KiB more for each second, and counts the others.",
 		run:  wrongTokens,
 	},
 	{
-		name: "costly signed tokens", short: true, door: tokenDoor, flags: []string{"--auth-jwt-keys", "DIR/keys"}, configure: writeKeys,
+		name: "costly signed tokens", door: tokenDoor, flags: []string{"--auth-jwt-keys", "DIR/keys"}, configure: writeKeys,
 		does: "Shows 5,000 signed tokens that are long, nested deep, name costly algorithms and keys, or have wrong signatures for slow keys.",
 		must: "Each is answered with 401.",
 		run:  costlyTokens,
 	},
 	{
-		name: "identities at their limits", door: tokenDoor, short: true,
+		name: "identities at their limits", door: tokenDoor,
 		flags: []string{"--max-connections-each", "12", "--max-sessions-each", "12", "--max-processes-each", "4", "--max-starts-each", "20"},
 		configure: func(t *target, _ *exec.Cmd) error {
 			return t.keys.writeTokens(append(crowd(t), goodName, attackerName, operatorName)...)
@@ -52,7 +52,7 @@ var credentialAttacks = []*attack{
 		run:  manyAtLimits,
 	},
 	{
-		name: "revoked while it floods", door: tokenDoor, short: true, own: true,
+		name: "revoked while it floods", door: tokenDoor, own: true,
 		does: "Floods the server on 16 connections and opens new ones, and its token is revoked meanwhile.",
 		must: "No connection opens with the revoked token, and the open ones end.",
 		run:  revoked,

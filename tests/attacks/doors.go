@@ -5,48 +5,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/internal/system"
+	"golang.org/x/sys/unix"
 )
 
-// Attacks on the access to the server.
+// Attacks on the access to the server, its descriptors and its disk.
 var doorAttacks = []*attack{
 	{
-		name: "silent 300", short: true,
-		does: "Opens 300 connections from one address and says nothing on them.",
-		must: "Others connect, resume and ask for /healthz meanwhile.",
-		run:  func(ctx context.Context, t *target) error { return silent(ctx, t, 300, 1) },
-	},
-	{
-		name: "silent 2000",
-		does: "Opens 2,000 connections from 20 addresses and says nothing on them.",
-		must: "Others connect, resume and ask for /healthz meanwhile.",
-		run:  func(ctx context.Context, t *target) error { return silent(ctx, t, 2000, 20) },
-	},
-	{
-		name: "talking 1200",
-		does: "Opens 1,200 websockets from 20 addresses and sends a message that is refused on each three times a second.",
-		must: "Others connect, resume and ask for /healthz meanwhile.",
-		run: func(ctx context.Context, t *target) error {
-			_, release := t.occupy(ctx, 1200, 20, t.talk)
-			defer release()
-			return t.othersGoOn(ctx)
-		},
-	},
-	{
-		name: "empty sessions",
-		does: "Opens 10,500 sessions that may live for 24 h, and leaves each at once.",
-		must: "Others still open sessions, and no session with a program ends.",
-		run:  emptySessions,
-	},
-	{
-		name: "no descriptors at the door", short: true, own: true, refusals: true,
+		name: "no descriptors at the door", own: true, refusals: true,
 		harms: func(err error) bool {
 			return !strings.HasPrefix(err.Error(), "stream") && !strings.HasPrefix(err.Error(), "echo") && !strings.HasPrefix(err.Error(), "end")
 		},
@@ -55,65 +30,33 @@ var doorAttacks = []*attack{
 		run:  doorWithoutFiles,
 	},
 	{
-		name: "full disk", short: true, own: true, refusals: true, skip: noMount, configure: mountSmallDisk,
+		name: "full disk", own: true, refusals: true, skip: noMount, configure: mountSmallDisk,
 		flags: []string{"--audit", "DIR/small/audit", "--spool-dir", "DIR/small"},
 		does:  "Fills the disk of 2 MiB that has the audit log and the spools, with the output of 8 programs, and starts programs meanwhile.",
 		must:  "Starts are refused. The terminal and the stream of others go on. Once there is room, programs start, and the audit log counts the lost lines.",
 		run:   fullDisk,
 	},
 	{
-		name: "audit flood", short: true, own: true, refusals: true, flags: []string{"--audit", "DIR/audit"},
-		does: "Repeats 60,000 requests that fail or change nothing, on 8 connections.",
-		must: "The audit log has 1 MiB of them, 4 KiB for each second and for each line about a program that runs, and counts the others.",
-		run:  auditFlood,
+		name: "storm of starts",
+		does: "Starts 4,000 programs that end at once, 8 sessions at a time with 64 requests each.",
+		must: "Every start is answered, and every program closes.",
+		run:  storm,
 	},
 	{
-		name: "churn", short: true,
+		name: "churn",
 		does: "Connects and leaves, in the middle of the handshake, of initialize, or after it, 2,000 times.",
 		must: "Nothing is left.",
 		run:  churn,
-	},
-	{
-		name: "initialize at the end", short: true,
-		does: "Resumes sessions at the moment at which they are closed.",
-		must: "Every initialize is answered at once.",
-		run:  lateInitialize,
 	},
 }
 
 // listen sends nothing until the connection ends.
 func listen(c net.Conn) { c.Read(make([]byte, 1)) }
 
-// talk opens a websocket and repeats a refused request until the connection ends.
-func (t *target) talk(c net.Conn) {
-	c, err := t.secure(context.Background(), c)
-	if err != nil {
-		return
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		io.Copy(io.Discard, c)
-	}()
-	const refused = `{"id":1,"method":"process/list","params":{}}`
-	next := []byte(handshake(t.bearer))
-	for {
-		c.Write(next)
-		select {
-		case <-ended:
-			return
-		case <-time.After(time.Second / 3):
-		}
-		next = append([]byte{0x81, 0x80 | byte(len(refused)), 0, 0, 0, 0}, refused...) // masked with zeros
-	}
-}
-
 // occupy opens n TCP connections from several addresses and holds them until release. use returns when
-// the server ends the connection, and occupy then opens another. held is the number of connections
-// accepted so far.
-func (t *target) occupy(ctx context.Context, n, addresses int, use func(net.Conn)) (held *atomic.Int64, release func()) {
+// the server ends the connection, and occupy then opens another.
+func (t *target) occupy(ctx context.Context, n, addresses int, use func(net.Conn)) (release func()) {
 	holding, cancel := context.WithCancel(ctx)
-	held = new(atomic.Int64)
 	silence := make(chan struct{})
 	go func() {
 		defer close(silence)
@@ -125,7 +68,6 @@ func (t *target) occupy(ctx context.Context, n, addresses int, use func(net.Conn
 					hold(holding, 100*time.Millisecond) // the server may refuse
 					continue
 				}
-				held.Add(1)
 				stop := context.AfterFunc(holding, func() { c.Close() })
 				use(c)
 				stop()
@@ -135,67 +77,24 @@ func (t *target) occupy(ctx context.Context, n, addresses int, use func(net.Conn
 			return nil
 		})
 	}()
-	return held, func() { cancel(); <-silence }
+	return func() { cancel(); <-silence }
 }
 
-// silent occupies the server until the well-behaved client has gone on.
-func silent(ctx context.Context, t *target, n, addresses int) error {
-	var expired atomic.Int64 // connections that the server has ended at the deadline for silent ones
-	held, release := t.occupy(ctx, n, addresses, func(c net.Conn) {
-		begin := time.Now()
-		listen(c)
-		if time.Since(begin) > handshakeWithin-time.Second {
-			expired.Add(1)
-		}
-	})
-	defer release()
-	err := eventually(ctx, answerWithin, func() error {
-		if n := held.Load(); n < 280 {
-			return fmt.Errorf("only %d connections were accepted", n)
-		}
-		return nil
-	})
+// noFiles limits the server to its open descriptors and a few more, until undo.
+func (t *target) noFiles(more int) (undo func(), err error) {
+	n, err := system.Files(t.server.pid())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// Others must come in beside silent connections, and not in the places of those that have expired. On a busy machine some expire meanwhile; then
-	// others must go on once more.
-	return eventually(ctx, answerWithin, func() error {
-		before := expired.Load()
-		if err := t.othersGoOn(ctx); err != nil {
-			return err
-		}
-		if n := expired.Load() - before; n > 0 && !t.shared {
-			return fmt.Errorf("others came in only while %d silent connections expired, %v after their beginning", n, handshakeWithin)
-		}
-		return nil
-	})
-}
-
-// handshakeWithin is when the server ends silent connections. Source:
-// transport.DefaultHandshakeTimeout.
-const handshakeWithin = 10 * time.Second
-
-func emptySessions(ctx context.Context, t *target) error {
-	var refused atomic.Int64
-	err := parallel(t.n(10_500, 300), 16, func(int) error {
-		p, err := t.dial(ctx, dialOptions{})
-		if err != nil {
-			return err
-		}
-		err = p.initialize(ctx, obj{"session": obj{"detachedTtlMs": 86_400_000}})
-		p.cut()
-		if refusal(err) != nil {
-			refused.Add(1) // the server may refuse
-			return nil
-		}
-		return err
-	})
-	t.note("%d refused", refused.Load())
-	if err != nil {
-		return err
+	var old unix.Rlimit
+	limit := unix.Rlimit{Cur: uint64(n + more)}
+	if err := unix.Prlimit(t.server.pid(), unix.RLIMIT_NOFILE, nil, &old); err != nil {
+		return nil, err
 	}
-	return t.othersGoOn(ctx)
+	limit.Max = old.Max
+	undo = sync.OnceFunc(func() { unix.Prlimit(t.server.pid(), unix.RLIMIT_NOFILE, &old, nil) })
+	t.onEnd(undo)
+	return undo, unix.Prlimit(t.server.pid(), unix.RLIMIT_NOFILE, &limit, nil)
 }
 
 func doorWithoutFiles(ctx context.Context, t *target) error {
@@ -203,7 +102,7 @@ func doorWithoutFiles(ctx context.Context, t *target) error {
 	if err != nil {
 		return err
 	}
-	_, release := t.occupy(ctx, 400, 20, listen)
+	release := t.occupy(ctx, 400, 20, listen)
 	defer release()
 	echoes := t.others.echoed()
 	err = eventually(ctx, answerWithin, func() error {
@@ -219,10 +118,22 @@ func doorWithoutFiles(ctx context.Context, t *target) error {
 	return t.othersGoOn(ctx)
 }
 
+// noMount returns why this program may mount nothing, or "".
+func noMount() string {
+	if os.Getuid() != 0 {
+		return "needs root, to mount"
+	}
+	if err := needs.ProbeMount(); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 // mountSmallDisk mounts a disk of 2 MiB in the view of the server, before the server opens its files there.
 func mountSmallDisk(t *target, cmd *exec.Cmd) error {
 	dir := filepath.Join(t.dir, "small")
-	before(cmd, `mount -t tmpfs -o size=2m attacks "$0"`, dir)
+	cmd.Args = append([]string{"/bin/sh", "-c", `mount -t tmpfs -o size=2m attacks "$0" && exec "$@"`, dir, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
 	return os.Mkdir(dir, 0o755)
 }
 
@@ -305,60 +216,6 @@ func fullDisk(ctx context.Context, t *target) error {
 	})
 }
 
-// auditFlood sends what a client without rights can send: what fails, and what concerns its own session alone.
-func auditFlood(ctx context.Context, t *target) error {
-	began := time.Now()
-	err := parallel(8, 8, func(i int) error {
-		p, err := t.open(ctx, nil, nil)
-		if err != nil {
-			return err
-		}
-		missing := "file://" + filepath.Join(t.dir, "missing", "file")
-		for n := range t.n(60_000, 12_000) / 8 / 4 {
-			for _, err := range []error{
-				p.call(ctx, "process/start", program(fmt.Sprint("p", n), "/no-such-program"), nil),
-				p.call(ctx, "fs/writeFile", obj{"path": missing, "dataBase64": ""}, nil),
-				p.call(ctx, "fs/remove", obj{"path": missing, "recursive": false, "force": false}, nil),
-				p.call(ctx, "session/update", obj{"detachedTtlMs": 60_000 + n}, nil),
-			} {
-				if err != nil && refusal(err) == nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	took := time.Since(began)
-	var bytes, acts, leftOut int
-	return eventually(ctx, answerWithin, func() error {
-		events, err := auditLog(filepath.Join(t.dir, "audit"))
-		if err != nil {
-			return err
-		}
-		bytes, acts, leftOut = 0, 0, 0
-		for _, e := range events {
-			switch {
-			case e.Event == "audit.leftOut":
-				for _, n := range e.ByEvent {
-					leftOut += n
-				}
-			case strings.HasPrefix(e.Event, "process.") && e.Event != "process.refused", e.Event == "file.change" && e.Error == "":
-				acts++
-			default:
-				bytes += e.bytes
-			}
-		}
-		if most := 1<<20 + 4096*(acts+int(took.Seconds())+120); bytes > most || leftOut == 0 {
-			return fmt.Errorf("the audit log has %d bytes of lines that are not about programs, after %v and with %d lines about programs, and counts %d left out; want %d bytes at most", bytes, took, acts, leftOut, most)
-		}
-		t.note("%d KiB of %d s, and %d lines left out", bytes>>10, int(took.Seconds()), leftOut)
-		return nil
-	})
-}
-
 // auditEvent is a line of an audit log.
 type auditEvent struct {
 	Event, Error string
@@ -414,30 +271,34 @@ func churn(ctx context.Context, t *target) error {
 	return t.othersGoOn(ctx)
 }
 
-func lateInitialize(ctx context.Context, t *target) error {
-	return parallel(t.n(300, 60), 4, func(int) error {
-		p, err := t.open(ctx, nil, nil)
+// storm starts programs in batches.
+func storm(ctx context.Context, t *target) error {
+	const inFlight = 64
+	return parallel(8, 8, func(int) error {
+		closed := make(chan struct{}, 10_000)
+		p, err := t.open(ctx, nil, func(n peerNotice) {
+			if n.Method == "process/closed" {
+				closed <- struct{}{}
+			}
+		})
 		if err != nil {
 			return err
 		}
-		next, err := t.dial(ctx, dialOptions{})
+		n := t.n(500, 100)
+		err = parallel(n, inFlight, func(i int) error {
+			return p.call(ctx, "process/start", program(fmt.Sprint("p", i), "/bin/true"), nil)
+		})
 		if err != nil {
 			return err
 		}
-		closed, err := p.request("session/close", obj{})
-		if err != nil {
-			return err
-		}
-		begin := time.Now()
-		err = next.initialize(ctx, obj{"resumeSessionId": p.session, "takeover": true})
-		if errors.Is(err, errNoAnswer) {
-			return fmt.Errorf("%w after %v", err, time.Since(begin))
-		}
-		select {
-		case <-closed:
-		case <-p.done:
-		case <-time.After(answerWithin):
-			return fmt.Errorf("session/close: %w", errNoAnswer)
+		for i := range n {
+			select {
+			case <-closed:
+			case <-time.After(answerWithin):
+				return fmt.Errorf("only %d of %d programs have closed", i, n)
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		}
 		return nil
 	})

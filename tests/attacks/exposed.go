@@ -146,7 +146,7 @@ func header(token string) http.Header {
 
 // as returns a target for the same server with the credential of an identity.
 func (t *target) as(name string) *target {
-	other := &target{server: t.server, self: t.self, binary: t.binary, dir: t.dir, tmp: t.tmp, token: t.token, keys: t.keys, quick: t.quick, shared: t.shared}
+	other := &target{server: t.server, self: t.self, binary: t.binary, dir: t.dir, tmp: t.tmp, token: t.token, keys: t.keys, quick: t.quick}
 	if t.keys.door >= tokenDoor {
 		other.bearer = tokenOf(name)
 	}

@@ -14,29 +14,18 @@ import (
 
 // Attacks with handshakes that never end.
 var handshakeAttacks = []*attack{
-	halfOpenAttack("half-open TCP", openDoor, "Opens 10,000 connections from 20 addresses and says nothing on them.",
-		func(context.Context, *target, int, net.Conn) {}),
-	halfOpenAttack("half-open TLS", tlsDoor, "Begins TLS on 10,000 connections from 20 addresses, with half a ClientHello or a whole one, and says no more.", stallTLS),
-	halfOpenAttack("half-open upgrades", openDoor, "Sends half a request for a websocket on 10,000 connections from 20 addresses.", stallUpgrade),
 	{
-		name: "slow headers", short: true,
+		name: "half-open TLS", door: tlsDoor,
+		does: "Begins TLS on 10,000 connections from 20 addresses, with half a ClientHello or a whole one, and says no more.",
+		must: "Others connect, resume and ask for /healthz meanwhile. The server ends each connection.",
+		run:  halfOpenTLS,
+	},
+	{
+		name: "slow headers",
 		does: "Sends requests of which a byte comes every 100 ms, on 1,000 connections from 20 addresses.",
 		must: "The server ends each connection, although bytes keep coming.",
 		run:  slowHeaders,
 	},
-}
-
-func halfOpenAttack(name string, d door, does string, begin func(context.Context, *target, int, net.Conn)) *attack {
-	return &attack{
-		name: name, does: does, short: true, door: d,
-		must: "Others connect, resume and ask for /healthz meanwhile. The server ends each connection.",
-		run: func(ctx context.Context, t *target) error {
-			return outlast(ctx, t, t.n(10_000, 400), func(i int, c net.Conn) error {
-				begin(ctx, t, i, c)
-				return nil
-			})
-		},
-	}
 }
 
 // outlast opens n connections at once, calls begin for each, and waits until the server has ended all of
@@ -82,13 +71,12 @@ func outlast(ctx context.Context, t *target, n int, begin func(i int, c net.Conn
 	}
 }
 
-// stallTLS sends a ClientHello, or the half of one.
-func stallTLS(_ context.Context, t *target, i int, c net.Conn) {
+func halfOpenTLS(ctx context.Context, t *target) error {
 	hello := clientHello(t.keys.tls())
-	if i%2 == 0 {
-		hello = hello[:len(hello)/2]
-	}
-	c.Write(hello)
+	return outlast(ctx, t, t.n(10_000, 400), func(i int, c net.Conn) error {
+		c.Write(hello[:len(hello)/(2-i%2)])
+		return nil
+	})
 }
 
 // clientHello returns the first bytes of a TLS client.
@@ -99,15 +87,6 @@ func clientHello(config *tls.Config) []byte {
 	hello := make([]byte, 1<<16)
 	n, _ := ours.Read(hello)
 	return hello[:n]
-}
-
-func stallUpgrade(ctx context.Context, t *target, i int, c net.Conn) {
-	c, err := t.secure(ctx, c)
-	if err != nil {
-		return // the server has ended the connection
-	}
-	request := handshake(t.bearer)
-	io.WriteString(c, request[:len(request)-1-i%60])
 }
 
 func slowHeaders(ctx context.Context, t *target) error {

@@ -2,7 +2,7 @@
 // notices if the server suffers.
 //
 //	go run ./tests/attacks                        every attack, each on a new server
-//	go run ./tests/attacks --only 'fork|silent'   these attacks
+//	go run ./tests/attacks --only 'token|disk'    these attacks
 //	go run ./tests/attacks --list                 describes each attack and its rules
 //	go run ./tests/attacks --quick                small numbers
 //	go run ./tests/attacks --door tls             servers that ask for a token, inside TLS
@@ -11,14 +11,12 @@
 //
 // docs/THREAT_MODEL.md, section "Attacks to run", explains the table. Every attack is bounded in count and
 // time, connects only to servers of this program, and removes its files, processes and sessions. An attacked server
-// can write only below the directory of its attack (package testroot), and sees disks that nobody else sees. The
-// program needs Linux; some attacks need root.
+// can write only below the directory of its attack (package testroot). The program needs Linux; some attacks need root.
 //
-// To add an attack, add an entry to the list of its family (starts.go, kill.go, doors.go, …): a name, a sentence
+// To add an attack, add an entry to the list of its family (doors.go, credentials.go, memory.go, …): a name, a sentence
 // for the attack, a sentence for its conditions, the server's flags, and run. A target has raw connections (dial),
 // sessions (open), and othersGoOn, which waits until the well-behaved client has gone on. An attack cleans up with
-// onEnd, or with onRelease if the server cannot end before. Attacks with the mark short also run in
-// go test -tags slow ./tests/attacks.
+// onEnd. The attacks also run, with small numbers, in go test -tags slow ./tests/attacks.
 package main
 
 import (
@@ -35,7 +33,7 @@ import (
 )
 
 // attacks are all attacks.
-var attacks = slices.Concat(startAttacks, killAttacks, doorAttacks, handshakeAttacks, credentialAttacks, tlsAttacks, fileAttacks, memoryAttacks, wireAttacks)
+var attacks = slices.Concat(doorAttacks, handshakeAttacks, credentialAttacks, tlsAttacks, memoryAttacks)
 
 type options struct {
 	only      *regexp.Regexp

@@ -21,7 +21,7 @@ type obj = map[string]any
 // Any goroutine may call any method.
 type peer struct {
 	t   *target
-	ws  link
+	ws  *websocket.Conn
 	tcp net.Conn // below TLS
 	raw net.Conn // inside TLS, if there is TLS
 
@@ -29,7 +29,6 @@ type peer struct {
 
 	session string           // from initialize
 	notify  func(peerNotice) // gets notifications on the reading goroutine; nil: they are dropped
-	size    func(bytes int)  // gets the size of each message on the reading goroutine; may be nil
 	done    chan struct{}    // closed once the reader has ended
 
 	mu      sync.Mutex
@@ -66,13 +65,6 @@ type dialOptions struct {
 // dial opens a websocket. The end of the attack closes the websocket without a Close frame.
 func (t *target) dial(ctx context.Context, o dialOptions) (*peer, error) {
 	p := &peer{t: t, waiting: make(map[int64]chan peerAnswer), done: make(chan struct{})}
-	if t.server.framed() {
-		if err := t.dialFrames(ctx, p); err != nil {
-			return nil, err
-		}
-		p.begin(o)
-		return p, nil
-	}
 	dialer := websocket.Dialer{
 		HandshakeTimeout: answerWithin,
 		ReadBufferSize:   16 << 10,
@@ -102,15 +94,11 @@ func (t *target) dial(ctx context.Context, o dialOptions) (*peer, error) {
 		ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(answerWithin))
 		return nil // a server that takes no Pong any more may have sent a Close frame, which the reader has yet to read
 	})
-	p.begin(o)
-	return p, nil
-}
-
-func (p *peer) begin(o dialOptions) {
 	p.t.onEnd(p.cut)
 	if !o.deaf {
 		go p.read()
 	}
+	return p, nil
 }
 
 // connect opens a connection to the server's socket, without TLS.
@@ -266,9 +254,6 @@ func refusal(err error) *rpcError {
 func (p *peer) read() {
 	for {
 		_, data, err := p.ws.ReadMessage()
-		if p.size != nil {
-			p.size(len(data))
-		}
 		if err == nil {
 			err = p.receive(data)
 		}
@@ -329,6 +314,12 @@ func (p *peer) ended() error {
 // cut ends the connection without a Close frame.
 func (p *peer) cut() { p.tcp.Close() }
 
+// cutAndWait cuts the connection and waits for the end of the reader.
+func (p *peer) cutAndWait() {
+	p.cut()
+	<-p.done
+}
+
 // reset ends the connection with a TCP reset: bytes not yet read by the server are lost.
 func (p *peer) reset() {
 	if tcp, ok := p.tcp.(*net.TCPConn); ok {
@@ -345,9 +336,6 @@ func program(id string, argv ...string) obj {
 
 // healthz asks the server for its health on a new connection.
 func (t *target) healthz(ctx context.Context) error {
-	if t.server.framed() {
-		return nil // the server has no HTTP
-	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	h := http.Client{Transport: &http.Transport{

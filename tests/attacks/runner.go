@@ -100,9 +100,6 @@ func (t *target) release() {
 	for _, pid := range t.kin() {
 		system.KillKin(pid, t.token)
 	}
-	for i := range t.releases {
-		t.releases[len(t.releases)-1-i]()
-	}
 	os.RemoveAll(t.dir)
 	os.RemoveAll(t.tmp)
 }
@@ -116,10 +113,7 @@ func (r *runner) attack(ctx context.Context, a *attack) (res result) {
 		}
 	}
 	begin := time.Now()
-	err := r.against(ctx, a, &res)
-	if skip, ok := errors.AsType[skipped](err); ok {
-		res.skipped = string(skip)
-	} else if err != nil {
+	if err := r.against(ctx, a, &res); err != nil {
 		res.wrong = append(res.wrong, err)
 	}
 	fmt.Fprintf(r.progress, "%s: %.1f s\n", a.name, time.Since(begin).Seconds())
@@ -174,9 +168,7 @@ func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 	go func() { // end all waits if the server is gone
 		select {
 		case <-s.exited:
-			if !a.mayEnd {
-				cancel()
-			}
+			cancel()
 			endLooking()
 		case <-ctx.Done():
 		}
@@ -224,7 +216,7 @@ func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 
 	if s.alive() {
 		wrong(t.closeSessions(ctx))
-		wrong(r.restored(ctx, a, m, w, res))
+		wrong(r.restored(ctx, m, w, res))
 		endLooking()
 		<-witnessed
 		<-watching
@@ -234,7 +226,7 @@ func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 		}
 		cancel()
 		wrong(s.stop())
-	} else if !a.mayEnd {
+	} else {
 		wrong(fmt.Errorf("the server died: %v: %s", s.cmd.ProcessState, s.reason()))
 	}
 	endLooking()
@@ -246,11 +238,7 @@ func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 }
 
 // restored waits until the server uses no more than before.
-func (r *runner) restored(ctx context.Context, a *attack, m *monitor, w *witness, res *result) error {
-	wait := a.stale
-	if wait == 0 {
-		wait = giveBackWithin
-	}
+func (r *runner) restored(ctx context.Context, m *monitor, w *witness, res *result) error {
 	begin := time.Now()
 	var left error
 	for m.t.server.alive() {
@@ -261,7 +249,7 @@ func (r *runner) restored(ctx context.Context, a *attack, m *monitor, w *witness
 			return fmt.Errorf("after the attack: %w", err)
 		}
 		res.after, res.back = now, time.Since(begin)
-		if left = now.leftovers(res.before); left == nil || time.Since(begin) > wait {
+		if left = now.leftovers(res.before); left == nil || time.Since(begin) > giveBackWithin {
 			break
 		}
 		select {
@@ -284,9 +272,6 @@ func (r *runner) judge(a *attack, t *target, w *witness, res *result) {
 	}
 	first := w.first
 	w.mu.Unlock()
-	if a.mayEnd {
-		res.errors, first = 0, nil // the witness lost its server
-	}
 	if first != nil {
 		wrong("the well-behaved client had %d errors, the first: %w", res.errors, first)
 	}
@@ -309,10 +294,10 @@ func (r *runner) judge(a *attack, t *target, w *witness, res *result) {
 	if line := t.server.stderr.alarm(); line != "" {
 		wrong("the server logged: %s", line)
 	}
-	if left := t.kin(); len(left) > 0 && !a.mayEnd {
+	if left := t.kin(); len(left) > 0 {
 		wrong("%d programs outlived the server", len(left))
 	}
-	if dirs, _ := system.Cgroups(t.server.holder()); len(dirs) > 0 && !a.mayEnd {
+	if dirs, _ := system.Cgroups(t.server.holder()); len(dirs) > 0 {
 		wrong("%d cgroups outlived the server", len(dirs))
 	}
 	if n, lines := t.server.stderr.size(); lines > 500 {

@@ -23,19 +23,19 @@ import (
 // Attacks on TLS.
 var tlsAttacks = []*attack{
 	{
-		name: "ClientHello flood", short: true, door: tlsDoor,
+		name: "ClientHello flood", door: tlsDoor,
 		does: "Begins TLS 5,000 times, 32 at a time: with right and odd ClientHellos, with 64 KiB of extensions, with other protocols and with garbage, and leaves.",
 		must: "Others connect, resume and ask for /healthz meanwhile. Nothing is left.",
 		run:  helloFlood,
 	},
 	{
-		name: "renegotiation", short: true, door: tlsDoor, flags: []string{"--tls-1.2"}, skip: noOpenSSL,
+		name: "renegotiation", door: tlsDoor, flags: []string{"--tls-1.2"}, skip: noOpenSSL,
 		does: "Asks for renegotiation inside TLS 1.2, and for new keys inside TLS 1.3 again and again, on 8 connections at a time.",
 		must: "The server ends the connections. Nothing is left.",
 		run:  renegotiate,
 	},
 	{
-		name: "long certificate chains", short: true, door: tlsDoor, flags: []string{"--tls-client-ca", "DIR/ca.pem"},
+		name: "long certificate chains", door: tlsDoor, flags: []string{"--tls-client-ca", "DIR/ca.pem"},
 		does: "Shows 400 client certificates of strangers: with chains of 200 certificates, with 60 issuers of the same name, with 5,000 names, and with a key of 8,192 bits.",
 		must: "Each is refused. Others connect meanwhile.",
 		run:  longChains,

@@ -156,14 +156,10 @@ func (r *runner) round(ctx context.Context, a *attack, whole *target) error {
 		return err
 	}
 	defer t.release()
-	t.server, t.others, t.keys, t.shared = whole.server, whole.others, whole.keys, true
+	t.server, t.others, t.keys = whole.server, whole.others, whole.keys
 	bounded, cancel := context.WithTimeoutCause(ctx, attackWithin, fmt.Errorf("not done within %v", attackWithin))
 	defer cancel()
 	err = a.run(bounded, t)
 	t.end()
-	err = errors.Join(err, t.closeSessions(ctx))
-	if _, skip := errors.AsType[skipped](err); skip {
-		return nil
-	}
-	return err
+	return errors.Join(err, t.closeSessions(ctx))
 }

@@ -925,7 +925,7 @@ var mutants = []mutant{
 			p.reply(ctx, r, nil,`, new: `		if false {
 			p.reply(ctx, r, nil,`, breaks: "the answer to process/terminate tells the survivors", in: "tests", run: "^TestSurvivorsAreTold$", slow: true},
 	{file: "actors/internal/env/env.go", old: `		FileCallsHung: s.FileTurns.Hanging(),
-`, new: ``, breaks: "server/info counts the file calls that hang", in: "tests", run: "^TestFileCallsHang$", slow: true},
+`, new: ``, breaks: "server/info counts the file calls that hang", in: "tests", run: "^TestHungFilesystemKeepsNobodyElse$"},
 	{file: "actors/child/trees/limits_linux.go", old: `resource == unix.RLIMIT_CPU && value != now.Max`, new: `false`, breaks: "SIGXCPU comes a second before SIGKILL", in: "tests", run: "^TestProcessorTimeReached$", slow: true},
 	{file: "actors/files/changes/inotify_linux.go", old: `	if r.in == nil {
 `, new: `	if true {
