@@ -183,7 +183,7 @@ var mutants = []mutant{
 	{file: "actors/session/requests.go", old: `return r.repeats != nil && r.repeats == o.repeats`, new: `return false`, breaks: "of a request that is repeated while it waits, only the repetition is answered", run: "^TestRepeatedStopOfAGroup$"},
 	{file: "actors/session/access/access.go", old: `role.Commands() && !id.Owns(a.identity)`, new: `false`, breaks: "a server lets nobody own the session of another", in: "tests", run: "^TestRoles$"},
 	{file: "actors/session/access/access.go", old: `			a.evict(id, reason)`, new: `			_ = id`, breaks: "a server closes the connections of the guests of a share that ends", in: "tests", run: "^TestShares$"},
-	{file: "actors/session/access/access.go", old: `n := Count{Owned: a.owner != ID{}}`, new: `n := Count{Owned: len(a.clients) > 0}`, breaks: "a controller keeps no session", in: "actors", run: "^TestSessionUpdate$"},
+	{file: "actors/session/access/access.go", old: `a.owned = a.owner != ID{}`, new: `a.owned = len(a.clients) > 0`, breaks: "a controller keeps no session", in: "actors", run: "^TestSessionUpdate$"},
 	{file: "actors/session/lifetime/lifetime.go", old: `l.limits.KeepRunning && l.runs`, new: `false`, breaks: "a running program keeps its session on a server", in: "actors", run: "^TestSessionKeepsRunning$"},
 	{file: "supervision/group.go", old: `		g.stop(fmt.Sprintf("%s was given up: %s", m.ID, m.Reason))`, new: ``, breaks: "a group on a server ends with a process that was given up", in: "tests", run: "^TestGroupGivesUp$"},
 	{file: "actors/session/session.go", old: `		s.access.Failed() // the last`, new: `		// the last`, breaks: "a session that failed over the Attach of its opening answers it once"},
