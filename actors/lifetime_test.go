@@ -83,32 +83,3 @@ func TestSessionUpdate(t *testing.T) {
 		t.Error(reason)
 	}
 }
-
-// An ephemeral session is in no list, and ends with the connection of its owner, programs included.
-func TestEphemeralSession(t *testing.T) {
-	t.Parallel()
-	troupe := start(t, actors.Config{KillGrace: -1, DetachedTTL: -1})
-	owner := connect(t, troupe)
-	id := owner.open(`,"session":{"ephemeral":true,"name":"look"}`)
-	owner.start("a", "", "sleep", "1000")
-	owner.start("over", "", "true")
-	owner.untilClosed("over", 0)
-	if m := owner.call("process/wait", `{"processId":"over"}`); m.Error != nil { // known as long as in any session
-		t.Error(m.Error)
-	}
-	if m := owner.call("session/list", `{}`); strings.Contains(string(m.Result), id) {
-		t.Errorf("%s", m.Result)
-	}
-	watcher := connect(t, troupe)
-	watcher.open(fmt.Sprintf(`,"role":"observer","resumeSessionId":%q`, id))
-	owner.close()
-	if reason := watcher.untilEvicted(); reason != "session closed by request" {
-		t.Error(reason)
-	}
-	stranger := connect(t, troupe)
-	for _, more := range []string{`"keepRunning":true`, `"detachedTtlMs":1`} {
-		if m := stranger.call("initialize", `{"clientName":"x","session":{"ephemeral":true,`+more+`}}`); m.Error == nil || !strings.Contains(m.Error.Message, "an ephemeral session ends with its connection") {
-			t.Errorf("%s: %+v", more, m)
-		}
-	}
-}

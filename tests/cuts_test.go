@@ -201,8 +201,8 @@ func (b *brittle) release() {
 	b.mu.Unlock()
 }
 
-// dialOver connects over b. pong answers the server's pings; nil answers at once.
-func (s *server) dialOver(b *brittle, pong func(c *conn, payload string)) (*conn, error) {
+// dialOver connects over b.
+func (s *server) dialOver(b *brittle) (*conn, error) {
 	dialer := websocket.Dialer{
 		HandshakeTimeout: factTimeout,
 		NetDial: func(network, address string) (net.Conn, error) {
@@ -226,11 +226,8 @@ func (s *server) dialOver(b *brittle, pong func(c *conn, payload string)) (*conn
 		_, err := b.Write(clientFrame(fin, opcode, data))
 		return err
 	}
-	if pong == nil {
-		pong = func(c *conn, payload string) { c.sendRaw(websocket.PongMessage, []byte(payload)) }
-	}
 	ws.SetPingHandler(func(payload string) error {
-		pong(c, payload)
+		c.sendRaw(websocket.PongMessage, []byte(payload))
 		return nil
 	})
 	ws.SetCloseHandler(func(int, string) error { return nil })
@@ -245,10 +242,9 @@ func (s *server) dialOver(b *brittle, pong func(c *conn, payload string)) (*conn
 type resumer struct {
 	t         *testing.T
 	s         *server
-	params    obj                           // of initialize, besides the parameters of the resume
-	pong      func(c *conn, payload string) // answers pings; nil: at once
-	replay    bool                          // resume with resumeFrom; else with process/read, as the peer does
-	takeover  bool                          // an earlier connection has vanished, and the server believes the connection is alive
+	params    obj  // of initialize, besides the parameters of the resume
+	replay    bool // resume with resumeFrom; else with process/read, as the peer does
+	takeover  bool // an earlier connection has vanished, and the server believes the connection is alive
 	sessionID string
 	had       map[string]*had
 	reads     map[string]int64 // process/read requests on the current connection
@@ -287,7 +283,7 @@ func (r *resumer) connect(b *brittle) *conn {
 	r.t.Helper()
 	takeover := r.takeover
 	r.takeover = takeover || b.how == vanish
-	c, err := r.s.dialOver(b, r.pong)
+	c, err := r.s.dialOver(b)
 	if err != nil {
 		select {
 		case <-b.broken:
@@ -1081,32 +1077,6 @@ func testAck(t *testing.T, s *server, size int) {
 	if first := num(c.call("process/read", obj{"processId": "p", "maxBytes": 1})["firstSeq"]); first < 2 {
 		t.Errorf("firstSeq %d: nothing of %d bytes has gone, though all was acknowledged", first, size)
 	}
-}
-
-// TestReadIsNoAck: with the capability, neither reading nor resuming acknowledges.
-func TestReadIsNoAck(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	acks := obj{"ack": true}
-	c := s.session(obj{"capabilities": acks})
-	p := c.start("p", obj{"argv": sh("echo precious; exec sleep 600")})
-	p.awaitOutput("stdout", "precious\n")
-	held := unacked(c, "p")
-	if held == 0 {
-		t.Fatal("nothing is held")
-	}
-	c.call("process/read", obj{"processId": "p", "afterSeq": 1, "waitMs": 0})
-	if n := unacked(c, "p"); n != held {
-		t.Errorf("after a read from seq 1, %d bytes of %d are held", n, held)
-	}
-	c.cutRST()
-	c = s.session(obj{"resumeSessionId": c.sessionID, "capabilities": acks, "resumeFrom": obj{"p": 1}})
-	// Output after initialized comes after the replay, too.
-	if n := unacked(c, "p"); n != held {
-		t.Errorf("after a resume from seq 1, %d bytes of %d are held", n, held)
-	}
-	c.notify("session/ack", obj{"processes": obj{"p": 1}})
-	eventually(t, "session/ack acknowledges", func() bool { return unacked(c, "p") == 0 })
 }
 
 // TestResumeBehindTheEnd: a client that claims a seq of the future gets an error, and may try again

@@ -3,7 +3,6 @@ package tests
 import (
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -76,33 +75,6 @@ func TestIdleSession(t *testing.T) {
 	observer.cutRST()
 	s.awaitNoSession(t, busy.sessionID, tokens[1])
 	s.awaitNoSession(t, looked.sessionID, tokens[2])
-}
-
-// TestDrainKeepsItsGrace: during a shutdown, another reason to end a session does not shorten the grace
-// of its programs.
-func TestDrainKeepsItsGrace(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "--detached-ttl", "500ms", "--kill-grace", "60s")
-	dir := t.TempDir()
-	told, gate, ended := filepath.Join(dir, "told"), filepath.Join(dir, "gate"), filepath.Join(dir, "ended")
-	c := s.session(nil)
-	c.start("p", obj{"argv": append(sh(`trap 'echo >>$0; while [ ! -e $1 ]; do sleep 0.01; done; echo >$2; exit 0' TERM; echo up; while :; do sleep 0.01; done`), told, gate, ended)}).awaitOutput("stdout", "up\n")
-	c.cutRST()
-	s.signal(syscall.SIGTERM)
-	eventually(t, "it is told", func() bool { _, err := os.Stat(told); return err == nil })
-	time.Sleep(700 * time.Millisecond) // the TTL has passed
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code := s.exitCode(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	if _, err := os.Stat(ended); err != nil {
-		t.Error("it was killed in its grace")
-	}
-	if data, _ := os.ReadFile(told); len(data) != 1 {
-		t.Errorf("%d SIGTERMs, want 1", len(data))
-	}
 }
 
 // TestResumeOfTheForgotten: if a process named in resumeFrom is forgotten between initialize and

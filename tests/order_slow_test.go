@@ -56,15 +56,3 @@ func TestManyWritesWithoutReading(t *testing.T) {
 	c.call("process/closeStdin", obj{"processId": "p"})
 	r.finish(c, "p stdout")
 }
-
-// TestManyMoreProcesses does the same as TestManyProcesses with more of them.
-func TestManyMoreProcesses(t *testing.T) {
-	t.Parallel()
-	testManyProcesses(t, 500)
-}
-
-// TestMuchBufferedOutputIsWhole does the same as TestBufferedOutputIsWhole with four times as many commands at once.
-func TestMuchBufferedOutputIsWhole(t *testing.T) {
-	t.Parallel()
-	testBufferedOutput(t, scaled(80))
-}
