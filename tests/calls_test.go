@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -176,18 +177,6 @@ func TestCloseStdin(t *testing.T) {
 		t.Errorf("an accepted write repeated after the end: %v, want accepted", result)
 	}
 
-	// A terminal has no end of input. The program reads ^D, within a line or at its start.
-	for _, line := range []string{"whole\n", "half"} {
-		pty := c.start(line, obj{"argv": sh("cat; exit 4"), "tty": true})
-		pty.write(line)
-		c.call("process/closeStdin", obj{"processId": line})
-		if code, _ := pty.awaitClosed(); code != 4 {
-			t.Errorf("a terminal whose input ends after %q: exit code %d, want 4", line, code)
-		}
-		if result := c.call("process/write", pty.writeParams("late")); result["status"] != "stdinClosed" {
-			t.Errorf("a write after the end: %v, want stdinClosed", result)
-		}
-	}
 }
 
 // TestListDescribes: process/list describes each process and its state.
@@ -250,9 +239,7 @@ func TestGraceAndTree(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			token := newToken(t)
 			params := obj{"argv": []string{"/bin/sh", "-c", test.script, token}}
-			for k, v := range test.params {
-				params[k] = v
-			}
+			maps.Copy(params, test.params)
 			p := c.start(test.name, params)
 			if test.terminate != nil {
 				eventually(t, "the sleeper sleeps", func() bool { return sleepers(token) == 1 })

@@ -48,9 +48,7 @@ func streamProgram(t testing.TB, more obj, args ...string) obj {
 		"env":       obj{programVar: "1", raceVar: raceOptions},
 		"pipeStdin": true,
 	}
-	for k, v := range more {
-		params[k] = v
-	}
+	maps.Copy(params, more)
 	return params
 }
 
@@ -294,9 +292,7 @@ func (r *resumer) connect(b *brittle) *conn {
 	}
 	c.update(func() { c.unmerged = !r.replay && r.sessionID != "" })
 	params := obj{"clientName": "resumer"}
-	for k, v := range r.params {
-		params[k] = v
-	}
+	maps.Copy(params, r.params)
 	if r.sessionID != "" {
 		params["resumeSessionId"] = r.sessionID
 		params["takeover"] = takeover
@@ -699,9 +695,7 @@ const nearlyFull = 800 << 10
 func (s *server) observe(sessionID string, params obj) *conn {
 	s.t.Helper()
 	all := obj{"resumeSessionId": sessionID, "role": "observer", "capabilities": obj{"gap": true}}
-	for k, v := range params {
-		all[k] = v
-	}
+	maps.Copy(all, params)
 	return s.session(all)
 }
 
@@ -740,66 +734,44 @@ func TestEvict(t *testing.T) {
 	const size = 4 << 20
 	program := streamProgram(t, obj{"retention": obj{"bytes": 256 << 10, "onFull": "evict"}}, "source", fmt.Sprint(size))
 
-	t.Run("not reading", func(t *testing.T) {
-		t.Parallel()
-		s := startServer(t)
-		r := newResumer(t, s, true)
-		r.params = obj{"capabilities": obj{"gap": true}}
-		b := firm()
-		c := r.connect(b)
-		witness := s.observe(r.sessionID, nil)
-		gated, open := behindGate(t, program, "true")
-		r.start(c, "p", gated)
-		b.hold()
-		open() // now: before the hold, the client could read all of it
-		witness.process("p").awaitClosed()
-		b.release()
-		r.finish(c, "p stdout") // with the bytes of the gaps the total is right
-		if len(r.had["p"].gaps) == 0 {
-			t.Error("no gap, though the client had stopped reading")
-		}
-	})
-	t.Run("away", func(t *testing.T) {
-		t.Parallel()
-		s := startServer(t)
-		c := s.session(nil)
-		witness := s.observe(c.sessionID, nil)
-		gated, open := behindGate(t, program, "printf hello")
-		c.start("p", gated).awaitOutput("stdout", "hello")
-		c.cutRST()
-		open()
-		witness.process("p").awaitClosed()
+	s := startServer(t)
+	c := s.session(nil)
+	witness := s.observe(c.sessionID, nil)
+	gated, open := behindGate(t, program, "printf hello")
+	c.start("p", gated).awaitOutput("stdout", "hello")
+	c.cutRST()
+	open()
+	witness.process("p").awaitClosed()
 
-		c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 1}, "capabilities": obj{"gap": true}})
-		p := c.process("p")
-		_, rest := p.awaitClosed()
-		if len(p.gaps) != 1 {
-			t.Fatalf("%d gaps, want 1", len(p.gaps))
-		}
-		gap, next := p.gaps[0], p.chunks[0].seq
-		if num(gap["fromSeq"]) != 2 || num(gap["toSeq"]) != next-1 || num(gap["seq"]) != next-1 {
-			t.Errorf("gap %s between seq 1 and %d", jsonText(gap), next)
-		}
-		end := fmt.Sprintf(";%d", size)
-		lost := int64(size+len(end)) - int64(len(rest))
-		if bytes, given := gap["bytes"]; given && num(bytes) != lost {
-			t.Errorf("gap of %v bytes, want %d", bytes, lost)
-		}
-		if !strings.HasSuffix(rest, end) {
-			t.Errorf("the output ends with %q, want %q", rest[len(rest)-20:], end)
-		}
-		if first := num(c.call("process/read", obj{"processId": "p"})["firstSeq"]); first != next {
-			t.Errorf("firstSeq %d, want %d", first, next)
-		}
-		c.close()
+	c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 1}, "capabilities": obj{"gap": true}})
+	p := c.process("p")
+	_, rest := p.awaitClosed()
+	if len(p.gaps) != 1 {
+		t.Fatalf("%d gaps, want 1", len(p.gaps))
+	}
+	gap, next := p.gaps[0], p.chunks[0].seq
+	if num(gap["fromSeq"]) != 2 || num(gap["toSeq"]) != next-1 || num(gap["seq"]) != next-1 {
+		t.Errorf("gap %s between seq 1 and %d", jsonText(gap), next)
+	}
+	end := fmt.Sprintf(";%d", size)
+	lost := int64(size+len(end)) - int64(len(rest))
+	if bytes, given := gap["bytes"]; given && num(bytes) != lost {
+		t.Errorf("gap of %v bytes, want %d", bytes, lost)
+	}
+	if !strings.HasSuffix(rest, end) {
+		t.Errorf("the output ends with %q, want %q", rest[len(rest)-20:], end)
+	}
+	if first := num(c.call("process/read", obj{"processId": "p"})["firstSeq"]); first != next {
+		t.Errorf("firstSeq %d, want %d", first, next)
+	}
+	c.close()
 
-		c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 1}})
-		p = c.process("p")
-		p.awaitClosed()
-		if p.first != next || len(p.gaps) > 0 {
-			t.Errorf("without the capability: %d gaps, then seq %d, want none and %d", len(p.gaps), p.first, next)
-		}
-	})
+	c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 1}})
+	p = c.process("p")
+	p.awaitClosed()
+	if p.first != next || len(p.gaps) > 0 {
+		t.Errorf("without the capability: %d gaps, then seq %d, want none and %d", len(p.gaps), p.first, next)
+	}
 }
 
 // behindGate makes a program wait until open is called. A shell runs first before the wait.
@@ -1097,71 +1069,5 @@ func TestResumeBehindTheEnd(t *testing.T) {
 	p.write("\n")
 	if code, stdout := p.awaitClosed(); code != 0 || stdout != "two\n" || p.first != 2 {
 		t.Errorf("exit code %d, then %q from seq %d on; want two from seq 2 on", code, stdout, p.first)
-	}
-}
-
-// TestClosedIsNotEvicted: a closed process gets no evicted event when its session ends.
-func TestClosedIsNotEvicted(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	for name, from := range map[string]obj{
-		"resumed at closed":          {"p": 3},
-		"resumed without resumeFrom": nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := s.in(t).session(nil)
-			p := c.start("p", obj{"argv": sh("echo out")})
-			p.awaitClosed()
-			if p.lastSeq() != 3 {
-				t.Fatalf("the last seq is %d, want 3", p.lastSeq())
-			}
-			c.cutRST()
-			params := obj{"resumeSessionId": c.sessionID}
-			if from != nil {
-				params["resumeFrom"] = from
-			}
-			c = s.in(t).session(params)
-			c.call("session/close", obj{})
-			c.awaitClose()
-			c.update(func() {
-				if p := c.procs["p"]; p != nil {
-					t.Errorf("after closed, it was told of seq %d to %d", p.first, p.next-1)
-				}
-			})
-		})
-	}
-}
-
-// TestEvictKeepsTheEnd: with an evicting retention, a returning owner still finds how its process
-// ended. Another start with the same token does not run the program again.
-func TestEvictKeepsTheEnd(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "--closed-retention", "1ms")
-	c := s.session(nil)
-	witness := s.observe(c.sessionID, nil)
-	runs := filepath.Join(t.TempDir(), "runs")
-	gated, open := behindGate(t, obj{
-		"argv":      sh("echo run >>" + runs + "; echo hello; exit 3"),
-		"retention": obj{"onFull": "evict"}, "startToken": "token",
-	}, ":")
-	c.start("p", gated)
-	c.cutRST()
-	eventually(t, "the owner is away", func() bool { return witness.call("session/info", obj{})["attached"] == false })
-	open()
-	witness.process("p").awaitClosed()
-	for range 200 { // many retentions
-		if len(witness.call("process/list", obj{})["processes"].([]any)) == 0 {
-			t.Error("the process is forgotten, and its owner has not had its end")
-			break
-		}
-	}
-	c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 0}})
-	c.call("process/start", startParams("p", gated))
-	if code, stdout := c.process("p").awaitClosed(); code != 3 || stdout != "hello\n" {
-		t.Errorf("exit code %d, stdout %q", code, stdout)
-	}
-	if text, err := os.ReadFile(runs); string(text) != "run\n" || err != nil {
-		t.Errorf("it wrote %q, %v: want one run", text, err)
 	}
 }

@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,9 +22,7 @@ func groupOf(id, strategy string, restarts int, processes ...obj) obj {
 // memberOf returns a process of a group: permanent, and restarted at once.
 func memberOf(id string, params obj) obj {
 	all := startParams(id, obj{"restart": obj{"policy": "permanent", "backoff": obj{"initialMs": 0}}})
-	for k, v := range params {
-		all[k] = v
-	}
+	maps.Copy(all, params)
 	return all
 }
 

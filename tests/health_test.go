@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -107,9 +108,7 @@ func TestHealthFaults(t *testing.T) {
 			{"slow probe", obj{"ready": up, "liveness": obj{"probe": obj{"argv": append(sh(`sleep $0 & sleep $0`), token), "everyMs": 1, "timeoutMs": 50, "failures": 1}}}, "its probe failed 1 times: it took too long"},
 		} {
 			params := obj{"argv": append(sh(polite), token), "killGraceMs": grace, "restart": restart("transient", 1)}
-			for k, v := range test.params {
-				params[k] = v
-			}
+			maps.Copy(params, test.params)
 			p := c.start(test.name, params)
 			p.awaitClosed()
 			if got := p.story(); got != "exited, restarted 2, exited, evicted, closed" {

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,9 +52,7 @@ func TestRestartPolicies(t *testing.T) {
 					continue // a terminal, or another kind of failure, changes how a run ends, not what a policy makes of the end
 				}
 				params := obj{"argv": sh(end.script), "tty": tty, "restart": restart(policy, 2)}
-				for k, v := range end.params {
-					params[k] = v
-				}
+				maps.Copy(params, end.params)
 				rows = append(rows, row{c.start(fmt.Sprintf("%s, %s, tty %v", policy, end.name, tty), params), policy, end})
 			}
 		}

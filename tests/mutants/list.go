@@ -895,7 +895,7 @@ var mutants = []mutant{
 	{file: "actors/internal/quota/quota.go", old: `	if p.left {
 		return
 	}
-`, new: ``, breaks: "a place is left once", in: "actors", run: "^TestPlacesOfTenants$"},
+`, new: ``, breaks: "a place is left once", run: "^TestProcesses$"},
 	{file: "actors/process/health/health.go", old: `- (now.Held - h.held)); left`, new: `); left`, breaks: "a program whose output is held back is not silent"},
 	{file: "actors/process/health/health.go", old: `case ours != nil, fault != "" && (now.Holds || now.Held > held):`, new: `case ours != nil:`, breaks: "a probe of a program whose output is held back does not count"},
 	{file: "actors/process/health/health.go", old: `h.failures = 0

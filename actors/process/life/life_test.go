@@ -213,6 +213,20 @@ func TestNextRunIsPaced(t *testing.T) {
 	s.want("Finish, Spawn2")
 }
 
+// A program that ends before its timeout has not timed out, although its exit waits for the owner.
+func TestEndedIsNotTimedOut(t *testing.T) {
+	s := begin(t, Config{Timeout: time.Second})
+	s.spawned()
+	s.want("Spawn1, Announce, Begin")
+	s.Now.Exited = true
+	s.pass(time.Second)
+	s.want("")
+	s.exits(3)
+	if st := s.Life.Status(); st.TimedOut || st.Reason != "" || st.ExitCode != 3 {
+		t.Errorf("it ended with %+v", st)
+	}
+}
+
 // Survivors of a kill are reported, and no run starts beside survivors.
 func TestSurvivors(t *testing.T) {
 	s := begin(t, Config{Keep: time.Hour, Restart: again})
@@ -440,6 +454,19 @@ func TestOrderToEndOnce(t *testing.T) {
 	s.order(2, supervision.Ending, 1)
 	s.TreeGone(s.Now, 1, nil)
 	s.want("Abandon, KillTree, AnswerTrees")
+	s.order(3, supervision.Ending, 1)
+	s.want("")
+}
+
+// If the group orders the end of a run while the run is being started, the run ends after its start.
+func TestOrderWhileSpawning(t *testing.T) {
+	s := begin(t, Config{Grouped: true, Restart: again, KillGrace: time.Second})
+	s.order(1, supervision.Running, 1)
+	s.want("Announce, Spawn1")
+	s.order(2, supervision.Ending, 1)
+	s.want("")
+	s.spawned()
+	s.want("Begin, Signal")
 	s.order(3, supervision.Ending, 1)
 	s.want("")
 }
