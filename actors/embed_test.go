@@ -326,11 +326,7 @@ func TestKillBeforeTheStart(t *testing.T) {
 // Kill ends the grace of a Shutdown that waits for a program.
 func TestKillDuringShutdown(t *testing.T) {
 	t.Parallel()
-	system := newSystem(t)
-	troupe, err := actors.Start(system, actors.Config{Log: newLog(t), KillGrace: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	troupe := start(t, actors.Config{KillGrace: time.Hour})
 	p := connect(t, troupe)
 	p.open("")
 	p.start("a", "", "sh", "-c", `trap "" TERM; echo ready; while :; do sleep 1; done`)
@@ -357,32 +353,23 @@ func TestEvictedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			system := newSystem(t)
-			troupe, err := actors.Start(system, actors.Config{Log: newLog(t), KillGrace: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			m := make(mailbox, 100)
-			self := system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return m }))
-			system.Root.RequestWithCustomSender(troupe.PID(), actors.Attach{}, self)
-			session := take[actors.Attached](t, m).Session
-			ask := func(params any) { system.Root.RequestWithCustomSender(session, actors.Request{Params: params}, self) }
+			h := newHost(t, actors.Config{KillGrace: -1})
+			session := h.attach(t, actors.Attach{}).Session
 			for _, id := range []string{"a", "b"} {
-				ask(protocol.ProcessStartParams{ProcessID: id, Argv: []string{"sleep", "1000"}, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"}})
-				if r := take[actors.Reply](t, m); r.Err != nil {
+				if r := h.ask(t, session, program(id)); r.Err != nil {
 					t.Fatal(r.Err)
 				}
 			}
-			end(troupe, ask)
-			take[actors.Evicted](t, m)
-			if err := troupe.Shutdown(context.Background()); err != nil { // the last message of the session is sent
+			end(h.troupe, func(params any) { h.root.RequestWithCustomSender(session, actors.Request{Params: params}, h.self) })
+			take[actors.Evicted](t, h.mailbox)
+			if err := h.troupe.Shutdown(context.Background()); err != nil { // the last message of the session is sent
 				t.Error(err)
 			}
-			if err := system.Root.PoisonFuture(self).Wait(); err != nil { // and has come
+			if err := h.root.PoisonFuture(h.self).Wait(); err != nil { // and has come
 				t.Error(err)
 			}
-			for len(m) > 0 {
-				if again, is := (<-m).(actors.Evicted); is {
+			for len(h.mailbox) > 0 {
+				if again, is := (<-h.mailbox).(actors.Evicted); is {
 					t.Errorf("once more: %+v", again)
 				}
 			}

@@ -3,6 +3,7 @@ package actors_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,18 @@ func names(t *testing.T, m message) string {
 		all = append(all, p.ProcessID)
 	}
 	return strings.Join(all, " ")
+}
+
+// untilDetached waits until a session of the identity of p has no owner: the end of a connection is heard of some time later.
+func (p *peer) untilDetached(id string) {
+	p.t.Helper()
+	waitFor(p.t, "the session to be detached", func() bool {
+		var list protocol.SessionListResult
+		if err := json.Unmarshal(p.call("session/list", `{}`).Result, &list); err != nil {
+			p.t.Fatal(err)
+		}
+		return slices.ContainsFunc(list.Sessions, func(s protocol.SessionSummary) bool { return s.SessionID == id && s.State == protocol.SessionDetached })
+	})
 }
 
 // Lists with other params are other lists, though they wait for the same processes.

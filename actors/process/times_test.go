@@ -161,36 +161,29 @@ func TestNextRunWaitsForTheProbe(t *testing.T) {
 	})
 }
 
-// A child whose start is over, and whose actor stops before it takes the child, is killed.
+// A child is killed if its actor stops before it takes the child, whether the start of the child is over by then or not.
 func TestChildThatNobodyTakes(t *testing.T) {
-	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		_, starts := fakeRuns(spawn, always, nil)
-		starts.stops = func() { system.Root.Stop(starts.pid) } // on the goroutine of the actor: the stop comes before news of the child
-		starts.last().End()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if starts.count() != 2 || !starts.last().Exited() {
-			t.Errorf("%d starts; the child has ended: %v, want true", starts.count(), starts.last().Exited())
-		}
-	})
-}
-
-// A child whose start ends after the stop of the actor is killed.
-func TestChildOfAStoppedActor(t *testing.T) {
-	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		_, starts := fakeRuns(spawn, always, nil)
-		starts.slow = true
-		starts.last().End()
-		synctest.Wait()
-		system.Root.Stop(starts.pid)
-		synctest.Wait()
-		late := starts.last()
-		starts.done(late, nil)
-		synctest.Wait()
-		if starts.count() != 2 || !late.Exited() {
-			t.Errorf("%d starts; the child that came late has ended: %v, want true", starts.count(), late.Exited())
-		}
-	})
+	for _, late := range []bool{false, true} {
+		fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+			_, starts := fakeRuns(spawn, always, nil)
+			stop := func() { system.Root.Stop(starts.pid) }
+			if starts.slow = late; !late {
+				starts.stops = stop // on the goroutine of the actor: the stop comes before news of the child
+			}
+			starts.last().End()
+			synctest.Wait()
+			if late {
+				stop()
+				synctest.Wait()
+				starts.done(starts.last(), nil)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if starts.count() != 2 || !starts.last().Exited() {
+				t.Errorf("late %v: %d starts; the child has ended: %v, want true", late, starts.count(), starts.last().Exited())
+			}
+		})
+	}
 }
 
 // After the retention, an observer has the same time again to ask for the end of the log.
@@ -264,11 +257,8 @@ func TestNextRunTakesOver(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		record, starts := fakeRuns(spawn, always, nil)
 		record.launch.Spec.TTY = true
-		in := starts.last().Intake
 		for range 7 {
-			c, _ := in.Take(128 << 10)
-			in.Put(protocol.PTY, make([]byte, c.N), nil, c, 0)
-			synctest.Wait()
+			write(record, 128<<10)
 		}
 		before := record.env.OutputBudget.Used()
 		starts.slow = true
@@ -318,11 +308,8 @@ func TestBudgetOfAFailedRun(t *testing.T) {
 		slow := always
 		slow.Backoff = supervision.Backoff{Initial: time.Hour}
 		record, starts := fakeRuns(spawn, slow, nil)
-		in := starts.last().Intake
 		for range 7 {
-			c, _ := in.Take(128 << 10)
-			in.Put(protocol.PTY, make([]byte, c.N), nil, c, 0)
-			synctest.Wait()
+			write(record, 128<<10)
 		}
 		starts.slow = true
 		starts.last().End()
