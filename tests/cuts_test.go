@@ -700,10 +700,9 @@ func (s *server) observe(sessionID string, params obj) *conn {
 }
 
 // TestAway: output and exit during an absence wait for the client.
-func TestAway(t *testing.T) { testAway(t, 2<<20) }
-
-func testAway(t *testing.T, size int) {
+func TestAway(t *testing.T) {
 	t.Parallel()
+	const size = 2 << 20
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			t.Parallel()
@@ -951,9 +950,8 @@ func TestParkedIsForgotten(t *testing.T) {
 
 // TestStartAcrossCut: the client repeats a start with a lost answer, with the same token. The program
 // runs once, and all of its output comes.
-func TestStartAcrossCut(t *testing.T) { testStartAcrossCut(t, 12) }
-
-func testStartAcrossCut(t *testing.T, starts int) {
+func TestStartAcrossCut(t *testing.T) {
+	const starts = 12
 	t.Parallel()
 	rnd := random(t)
 	s := startServer(t)
@@ -1003,11 +1001,10 @@ func testStartAcrossCut(t *testing.T, starts int) {
 
 // TestAck: with the capability, only session/ack acknowledges. After a crash of the client,
 // unacknowledged output is still there, even if it was read.
-func TestAck(t *testing.T) {
-	onEveryWire(t, func(t *testing.T, s *server) { testAck(t, s, 2<<20) })
-}
+func TestAck(t *testing.T) { onEveryWire(t, testAck) }
 
-func testAck(t *testing.T, s *server, size int) {
+func testAck(t *testing.T, s *server) {
+	const size = 2 << 20
 	acks := obj{"ack": true}
 	c := s.session(obj{"capabilities": acks})
 	p := c.start("p", streamProgram(t, nil, "source", fmt.Sprint(size)))

@@ -26,7 +26,7 @@ func TestSlowReaderAtTheEnd(t *testing.T) {
 			t.Parallel()
 			s := startServer(t)
 			b := firm()
-			b.rate = 1_200_000
+			b.rate = 2_400_000
 			slow := newResumer(t, s, true)
 			slow.params = obj{"capabilities": obj{"gap": true}}
 			c := slow.connect(b)

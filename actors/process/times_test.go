@@ -219,9 +219,7 @@ func TestOutputOutlivesAFailure(t *testing.T) {
 				}
 			}, nil)
 		})
-		credit, _ := record.run.intake.Take(1 << 10)
-		record.run.intake.Put(protocol.Stdout, []byte("once"), nil, credit, 0)
-		synctest.Wait()
+		prints(record, protocol.Stdout, "once")
 		read := record.feed.Read(0, nil, "")
 		if !failed || len(read.Result.Chunks) != 1 || string(read.Result.Chunks[0].Chunk) != "once" {
 			t.Errorf("failed %v, and the log has %+v, want the output once", failed, read.Result.Chunks)
@@ -401,9 +399,7 @@ func TestDeliveryOutlivesAFailure(t *testing.T) {
 		})
 		system.Root.RequestWithCustomSender(pid, message.Subscribe{Now: true, Pull: 1 << 10}, viewer)
 		synctest.Wait()
-		credit, _ := record.run.intake.Take(1 << 10)
-		record.run.intake.Put(protocol.Stdout, []byte("once"), nil, credit, 0)
-		synctest.Wait()
+		prints(record, protocol.Stdout, "once")
 		if !failed || !slices.Equal(got, []uint64{1}) {
 			t.Errorf("failed %v, and the viewer got %v, want seq 1 once", failed, got)
 		}
