@@ -1,7 +1,6 @@
 package actors_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -9,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -264,19 +262,6 @@ func TestRunsAProgram(t *testing.T) {
 	}
 }
 
-func TestShutdownIsIdempotent(t *testing.T) {
-	t.Parallel()
-	troupe := start(t, actors.Config{})
-	p := connect(t, troupe)
-	p.open("")
-	p.start("a", "", "sleep", "1000")
-	for range 3 {
-		if err := troupe.Shutdown(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // A session closes while a process is being started: the process ends with the session.
 func TestCloseWhileStarting(t *testing.T) {
 	t.Parallel()
@@ -308,49 +293,6 @@ func TestRequestsBehindTheStart(t *testing.T) {
 			t.Fatalf("closeStdin: %+v", m.Error)
 		}
 	}
-}
-
-// The TTL counts from the end of the last owner, and never while there is an owner.
-func TestDetachedTTL(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const ttl = time.Minute
-		t.Cleanup(func() { time.Sleep(time.Second) }) // a goroutine of protoactor ends by the clock
-		troupe := start(t, actors.Config{DetachedTTL: ttl})
-		p := connect(t, troupe)
-		id := p.open("")
-		resume := func() {
-			p = connect(t, troupe)
-			p.open(fmt.Sprintf(`,"resumeSessionId":%q`, id))
-		}
-		p.close()
-		time.Sleep(ttl - 1)
-		synctest.Wait()
-		resume()
-		time.Sleep(2 * ttl)
-		synctest.Wait()
-		if m := p.call("session/info", "{}"); m.Error != nil {
-			t.Errorf("after the TTL of a time when it was detached: %+v", m.Error)
-		}
-		for range 3 { // with the timers of the earlier times still to come
-			p.close()
-			time.Sleep(ttl / 2)
-			synctest.Wait()
-			resume()
-		}
-		p.close()
-		time.Sleep(ttl - 1)
-		synctest.Wait()
-		resume()
-		p.close()
-		synctest.Wait()
-		time.Sleep(ttl)
-		synctest.Wait()
-		p = connect(t, troupe)
-		if m := p.call("initialize", fmt.Sprintf(`{"clientName":"late","resumeSessionId":%q}`, id)); m.Error == nil || m.Error.Code != protocol.CodeInvalidRequest {
-			t.Errorf("resumed after the TTL: %+v", m)
-		}
-	})
 }
 
 // A client is refused with a reason.
@@ -476,62 +418,5 @@ func TestFaultBehindASlowOwner(t *testing.T) {
 	}
 	if output, _ := owner.untilClosed("a", 0); len(output) != size {
 		t.Errorf("got %d bytes of %d", len(output), size)
-	}
-}
-
-// A process that has closed stays until its owner has had its end, however short
-// the retention and however slow the owner.
-func TestSlowOwnerGetsTheEnd(t *testing.T) {
-	t.Parallel()
-	const size = 400_000
-	troupe := start(t, actors.Config{ClosedRetention: -1, Window: 64 << 10})
-	ours, theirs := transport.Pipe("")
-	troupe.Accept(theirs, theirs.About())
-	defer ours.Close(transport.CloseNormal, "")
-	// The pipe is synchronous: without a read nothing is written.
-	read := func() (m message) {
-		frame, err := ours.ReadMessage()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(frame, &m); err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
-	send := func(text string) {
-		if err := ours.WriteMessage([]byte(text), false); err != nil {
-			t.Fatal(err)
-		}
-	}
-	send(`{"id":1,"method":"initialize","params":{"clientName":"slow"}}`)
-	var session struct{ SessionID string }
-	if err := json.Unmarshal(read().Result, &session); err != nil {
-		t.Fatal(err)
-	}
-	send(`{"method":"initialized"}`)
-	send(fmt.Sprintf(`{"id":2,"method":"process/start","params":{"processId":"a","argv":["head","-c","%d","/dev/zero"],"cwd":"file:///","env":{},"tty":false}}`, size))
-	read()
-
-	other := connect(t, troupe)
-	other.open(fmt.Sprintf(`,"resumeSessionId":%q,"role":"observer"`, session.SessionID))
-	if m := other.call("process/wait", `{"processId":"a"}`); m.Error != nil {
-		t.Fatal(m.Error)
-	}
-	for begin := time.Now(); time.Since(begin) < 200*time.Millisecond; { // many retentions
-		if m := other.call("process/list", `{}`); !strings.Contains(string(m.Result), `"processId":"a"`) {
-			t.Fatalf("forgotten before its owner had its end: %s", m.Result)
-		}
-	}
-	got := 0
-	for {
-		m := read()
-		got += len(m.Params.Chunk)
-		if m.Method == "process/closed" {
-			break
-		}
-	}
-	if got != size {
-		t.Errorf("got %d bytes of %d before closed", got, size)
 	}
 }

@@ -131,32 +131,22 @@ func TestUnreadReadsAreBounded(t *testing.T) {
 		n       = 8
 		allowed = 48 << 20 // the log, an answer with its encoding, and room
 	)
-	system := newSystem(t)
 	var asked atomic.Int64
-	troupe, err := actors.Start(system, actors.WithFaults(actors.Config{Log: newLog(t), KillGrace: -1}, func(_ *actor.PID, m any) {
+	h := newHost(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(_ *actor.PID, m any) {
 		if request, ok := m.(actors.Request); ok {
 			if _, read := request.Params.(protocol.ProcessReadParams); read {
 				asked.Add(1)
 			}
 		}
 	}, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer troupe.Kill()
-	s := newStiff(t, troupe)
+	s := newStiff(t, h.troupe)
 	sessionID := s.open("")
 	before := inUse()
 	s.start("a", fmt.Sprintf(`,"retention":{"bytes":%d,"onFull":"evict"}`, kept), "cat", "/dev/zero")
 
-	observer := make(mailbox, 100)
-	self := system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return observer }))
-	defer system.Root.Stop(self)
-	system.Root.RequestWithCustomSender(troupe.PID(), actors.Attach{SessionID: sessionID, Role: protocol.RoleObserver}, self)
-	process := take[actors.Attached](t, observer).Processes[0].PID
+	process := h.attach(t, actors.Attach{SessionID: sessionID, Role: protocol.RoleObserver}).Processes[0].PID
 	describe := func() protocol.ProcessInfo {
-		system.Root.RequestWithCustomSender(process, actors.Request{Params: actors.DescribeRequest{}}, self)
-		return take[actors.Reply](t, observer).Result.(protocol.ProcessInfo)
+		return h.ask(t, process, actors.DescribeRequest{}).Result.(protocol.ProcessInfo)
 	}
 	for i := range n { // each is answered with other 8 MiB
 		then := describe().NextSeq

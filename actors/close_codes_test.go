@@ -49,11 +49,7 @@ func (c *brokenConn) Close(code int, reason string) error {
 // Only a mistake of the client closes a connection with 1002: clients give up after 1002.
 func TestWhatBreaksAConnectionIsNoViolation(t *testing.T) {
 	t.Parallel()
-	troupe, err := actors.Start(newSystem(t), actors.Config{Log: newLog(t), KillGrace: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer troupe.Kill()
+	troupe := start(t, actors.Config{KillGrace: -1})
 	const initialize = `{"id":1,"method":"initialize","params":{"clientName":"c"}}`
 	for _, c := range []struct {
 		name string
@@ -91,10 +87,7 @@ func TestViolationsDoNotFillTheLog(t *testing.T) {
 	t.Parallel()
 	const n = 10_000
 	var b bytes.Buffer // slog locks the buffer; the test reads it at the end
-	troupe, err := actors.Start(newSystem(t), actors.Config{Log: slog.New(slog.NewTextHandler(&b, nil)), KillGrace: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	troupe := start(t, actors.Config{Log: slog.New(slog.NewTextHandler(&b, nil)), KillGrace: -1})
 	for range n {
 		conn := &brokenConn{read: make(chan []byte, 1), err: transport.ErrDead, closed: make(chan closeFrame, 1)}
 		troupe.Accept(conn, actors.About{})

@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -72,4 +73,9 @@ func TestTwoServers(t *testing.T) {
 	alice(0).open("")
 	alice(0).open("")
 	wantRefused(alice(0), "alice has 3 sessions: 3 here and 0 on other nodes", "initialize", initialize)
+}
+
+func startOf(id, more string, argv ...string) string {
+	args, _ := json.Marshal(argv)
+	return fmt.Sprintf(`{"processId":%q,"argv":%s,"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false%s}`, id, args, more)
 }

@@ -288,127 +288,6 @@ func TestSessionChangesHands(t *testing.T) {
 	}
 }
 
-// owner is an actor of a host's that owns a session; what it gets is in m, and ask
-// returns the result of a request.
-func owner(t *testing.T) (root *actor.RootContext, m mailbox, self *actor.PID, ask func(*actor.PID, any) any) {
-	system := newSystem(t)
-	root = system.Root
-	host, troupe := under(t, system, actors.Config{KillGrace: -1})
-	m = make(mailbox, 100)
-	self = root.Spawn(actor.PropsFromProducer(func() actor.Actor { return m }))
-	t.Cleanup(func() {
-		if err := troupe.Kill(); err != nil {
-			t.Error(err)
-		}
-		for _, pid := range []*actor.PID{self, host} {
-			if err := root.StopFuture(pid).Wait(); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	root.RequestWithCustomSender(troupe.PID(), actors.Attach{}, self)
-	return root, m, self, func(pid *actor.PID, params any) any {
-		root.RequestWithCustomSender(pid, actors.Request{Params: params}, self)
-		reply := take[actors.Reply](t, m)
-		if reply.Err != nil {
-			t.Fatal(reply.Err)
-		}
-		return reply.Result
-	}
-}
-
-// An owner reads acknowledged output again, while the log fills up: the log drops nothing after the cursor of
-// the owner.
-func TestOwnerReadsAgain(t *testing.T) {
-	t.Parallel()
-	root, m, self, ask := owner(t)
-	retention := uint64(4 << 10)
-	process := ask(take[actors.Attached](t, m).Session, protocol.ProcessStartParams{
-		ProcessID: "a", Argv: []string{"cat"}, PipeStdin: true, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
-		Retention: &protocol.Retention{Bytes: &retention, OnFull: protocol.OnFullBlock},
-	}).(actors.StartResult).Process.PID
-	write := func(id string) {
-		ask(process, protocol.ProcessWriteParams{ProcessID: "a", WriteID: id, Chunk: make([]byte, 3000)})
-	}
-	write("one")
-	root.RequestWithCustomSender(process, actors.Subscribe{Owner: true, Pull: 1 << 20}, self)
-	var last uint64
-	for got := 0; got < 3000; {
-		for _, e := range take[actors.Delivery](t, m).Entries {
-			last, got = e.Seq, got+len(e.Data)
-		}
-		root.RequestWithCustomSender(process, actors.Pull{Bytes: 1 << 20}, self)
-	}
-	root.RequestWithCustomSender(process, actors.Ack{To: last}, self)
-	root.RequestWithCustomSender(process, actors.Subscribe{Owner: true}, self)
-	write("two")
-	waitFor(t, "as much of it as there is room for", func() bool {
-		return ask(process, actors.DescribeRequest{}).(protocol.ProcessInfo).NextSeq > last+1
-	})
-	root.RequestWithCustomSender(process, actors.Pull{Bytes: 1 << 20}, self)
-	if d := take[actors.Delivery](t, m); d.Gap.From != 0 || d.Entries[0].Seq != 1 {
-		t.Errorf("the owner got gap %+v and then seq %d, want seq 1", d.Gap, d.Entries[0].Seq)
-	}
-}
-
-// An owner subscribes again because the actor of its process has failed. This acknowledges nothing: entries
-// on their way to the owner may yet be lost.
-func TestResubscribingAcknowledgesNothing(t *testing.T) {
-	t.Parallel()
-	root, m, self, ask := owner(t)
-	process := ask(take[actors.Attached](t, m).Session, protocol.ProcessStartParams{
-		ProcessID: "a", Argv: []string{"sh", "-c", "echo hello; exec cat"}, PipeStdin: true, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
-	}).(actors.StartResult).Process.PID
-	unacked := func() int64 { return ask(process, actors.DescribeRequest{}).(protocol.ProcessInfo).Unacked }
-
-	root.RequestWithCustomSender(process, actors.Subscribe{Owner: true, Pull: 1 << 20}, self)
-	last := take[actors.Delivery](t, m).Entries[0].Seq
-	root.RequestWithCustomSender(process, actors.Subscribe{Owner: true, After: last, Resumed: true}, self)
-	if unacked() == 0 {
-		t.Error("the output counts as acknowledged")
-	}
-	o := make(mailbox, 100)
-	observer := root.Spawn(actor.PropsFromProducer(func() actor.Actor { return o }))
-	root.RequestWithCustomSender(process, actors.Subscribe{Pull: 1 << 20}, observer)
-	take[actors.Delivery](t, o)
-	root.RequestWithCustomSender(process, actors.Ack{To: last}, observer)
-	if unacked() == 0 {
-		t.Error("what an observer has had counts as acknowledged")
-	}
-	root.RequestWithCustomSender(process, actors.Ack{To: last + 10}, self)
-	if n := unacked(); n != 0 {
-		t.Errorf("%d bytes count as not acknowledged", n)
-	}
-	root.RequestWithCustomSender(process, actors.Pull{Bytes: 1 << 20}, self)
-	ask(process, protocol.ProcessWriteParams{ProcessID: "a", WriteID: "w", Chunk: []byte("more\n")})
-	take[actors.Delivery](t, m)
-	if unacked() == 0 {
-		t.Error("what was acknowledged before it was there counts as had")
-	}
-	if err := root.StopFuture(observer).Wait(); err != nil {
-		t.Error(err)
-	}
-}
-
-// A client that closes its session gets the answer before Evicted: a connection ends with Evicted.
-func TestCloseIsAnsweredBeforeTheEnd(t *testing.T) {
-	t.Parallel()
-	root, m, self, _ := owner(t)
-	session := take[actors.Attached](t, m).Session
-	root.RequestWithCustomSender(session, actors.Request{Token: 1, Params: protocol.SessionCloseParams{}}, self)
-	for {
-		switch got := (<-m).(type) {
-		case actors.Reply:
-			if got.Err != nil || got.Token != 1 {
-				t.Errorf("%+v", got)
-			}
-			return
-		case actors.Evicted:
-			t.Fatal("evicted before the answer")
-		}
-	}
-}
-
 // A host may end a troupe that it has never spawned, and then nothing of the troupe is left.
 func TestKillBeforeTheStart(t *testing.T) {
 	system := newSystem(t)
@@ -447,11 +326,7 @@ func TestKillBeforeTheStart(t *testing.T) {
 // Kill ends the grace of a Shutdown that waits for a program.
 func TestKillDuringShutdown(t *testing.T) {
 	t.Parallel()
-	system := newSystem(t)
-	troupe, err := actors.Start(system, actors.Config{Log: newLog(t), KillGrace: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	troupe := start(t, actors.Config{KillGrace: time.Hour})
 	p := connect(t, troupe)
 	p.open("")
 	p.start("a", "", "sh", "-c", `trap "" TERM; echo ready; while :; do sleep 1; done`)
@@ -478,32 +353,23 @@ func TestEvictedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			system := newSystem(t)
-			troupe, err := actors.Start(system, actors.Config{Log: newLog(t), KillGrace: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			m := make(mailbox, 100)
-			self := system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return m }))
-			system.Root.RequestWithCustomSender(troupe.PID(), actors.Attach{}, self)
-			session := take[actors.Attached](t, m).Session
-			ask := func(params any) { system.Root.RequestWithCustomSender(session, actors.Request{Params: params}, self) }
+			h := newHost(t, actors.Config{KillGrace: -1})
+			session := h.attach(t, actors.Attach{}).Session
 			for _, id := range []string{"a", "b"} {
-				ask(protocol.ProcessStartParams{ProcessID: id, Argv: []string{"sleep", "1000"}, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"}})
-				if r := take[actors.Reply](t, m); r.Err != nil {
+				if r := h.ask(t, session, program(id)); r.Err != nil {
 					t.Fatal(r.Err)
 				}
 			}
-			end(troupe, ask)
-			take[actors.Evicted](t, m)
-			if err := troupe.Shutdown(context.Background()); err != nil { // the last message of the session is sent
+			end(h.troupe, func(params any) { h.root.RequestWithCustomSender(session, actors.Request{Params: params}, h.self) })
+			take[actors.Evicted](t, h.mailbox)
+			if err := h.troupe.Shutdown(context.Background()); err != nil { // the last message of the session is sent
 				t.Error(err)
 			}
-			if err := system.Root.PoisonFuture(self).Wait(); err != nil { // and has come
+			if err := h.root.PoisonFuture(h.self).Wait(); err != nil { // and has come
 				t.Error(err)
 			}
-			for len(m) > 0 {
-				if again, is := (<-m).(actors.Evicted); is {
+			for len(h.mailbox) > 0 {
+				if again, is := (<-h.mailbox).(actors.Evicted); is {
 					t.Errorf("once more: %+v", again)
 				}
 			}

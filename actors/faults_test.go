@@ -702,44 +702,6 @@ func TestFloodOfFaults(t *testing.T) {
 	}
 }
 
-// A group that fails again and again leaves nobody waiting: its processes end, and say why. Its session goes on, with the same actor.
-func TestGroupGivenUp(t *testing.T) {
-	t.Parallel()
-	var restarts atomic.Int64
-	var failing atomic.Bool // since the first end of a process
-	troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
-		place, _ := m.(actors.Place)
-		switch at := (point{kindOf(self), fake.TypeName(m)}); {
-		case at == point{"session", "memberEnded"}:
-			failing.Store(true)
-		case at == point{"session", "*actor.Restarting"}:
-			restarts.Add(1)
-		case place == "a group has decided, no process was told" && failing.Load():
-			panic("injected")
-		}
-	}, nil))
-	r := newResumer(t, troupe, protocol.RoleOwner, "")
-	r.start("beside", protocol.ProcessStartParams{Argv: []string{"cat"}, PipeStdin: true})
-	r.startGroup(filepath.Join(t.TempDir(), "runs"))
-	r.until(func() bool { return r.processes["base"].closed && r.processes["unit"].closed })
-	for len(r.list()) > 1 {
-		time.Sleep(10 * time.Millisecond)
-	}
-	r.write("beside", "w1", "still here\n")
-	r.until(func() bool { return r.processes["beside"].output.String() == "still here\n" })
-	if n := restarts.Load(); n > 0 {
-		t.Errorf("the actor of the session was restarted %d times", n)
-	}
-	if g := r.group(); g.GroupID != "" {
-		t.Errorf("the group is still listed: %+v", g)
-	}
-	r.start("after", protocol.ProcessStartParams{Argv: []string{"true"}})
-	r.until(func() bool { return r.processes["after"].closed })
-	if r.lost > 0 {
-		t.Errorf("%d connections were lost", r.lost)
-	}
-}
-
 // A process whose actor fails again and again before it could say that it has started is given
 // up: its start is answered, its id is free, and no program is left.
 func TestStartGivenUp(t *testing.T) {

@@ -53,15 +53,11 @@ func (r *reader) Receive(ctx actor.Context) {
 // An actor of the host follows a program over its runs with one type of message, and gets everything once and in order.
 func TestFollow(t *testing.T) {
 	t.Parallel()
-	system := newSystem(t)
-	troupe, err := actors.Start(system, actors.Config{Log: newLog(t), KillGrace: -1, Retention: 16 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := newHost(t, actors.Config{KillGrace: -1, Retention: 16 << 10})
 	done := make(chan string, 2)
 	follow := func(start protocol.ProcessStartParams) *actor.PID {
 		start.ProcessID, start.Cwd, start.Env = "p", "file:///", map[string]string{"PATH": "/usr/bin:/bin"}
-		return system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &reader{troupe: troupe.PID(), start: start, done: done} }))
+		return h.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &reader{troupe: h.troupe.PID(), start: start, done: done} }))
 	}
 	for _, test := range []struct {
 		start protocol.ProcessStartParams
@@ -77,10 +73,7 @@ func TestFollow(t *testing.T) {
 		if got := <-done; got != test.want {
 			t.Errorf("%s: %s, want %s", test.start.Argv, got, test.want)
 		}
-		stopAndWait(system.Root, host)
-	}
-	if err := troupe.Kill(); err != nil {
-		t.Error(err)
+		stopAndWait(h.root, host)
 	}
 }
 
@@ -122,24 +115,17 @@ func (r *idler) Receive(ctx actor.Context) {
 // A host that does not answer gets nothing more, and the program waits.
 func TestFollowWithoutAnswers(t *testing.T) {
 	t.Parallel()
-	system := newSystem(t)
-	troupe, err := actors.Start(system, actors.Config{Log: newLog(t), KillGrace: -1, Retention: 256 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := newHost(t, actors.Config{KillGrace: -1, Retention: 256 << 10})
 	done := make(chan string, 2)
-	host := system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {
-		return &idler{reader: reader{troupe: troupe.PID(), done: done, start: protocol.ProcessStartParams{
+	host := h.root.Spawn(actor.PropsFromProducer(func() actor.Actor {
+		return &idler{reader: reader{troupe: h.troupe.PID(), done: done, start: protocol.ProcessStartParams{
 			ProcessID: "p", Argv: []string{"yes"}, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
 		}}}
 	}))
 	if got := <-done; got != "told 1" {
 		t.Errorf("without FollowOn: %s, want 1", got)
 	}
-	stopAndWait(system.Root, host)
-	if err := troupe.Kill(); err != nil {
-		t.Error(err)
-	}
+	stopAndWait(h.root, host)
 }
 
 // late answers the first Followed only when its session has ended.
@@ -180,21 +166,14 @@ func (r *late) Receive(ctx actor.Context) {
 // A host that answers after the end of the session gets a gap in place of the output, and the end.
 func TestFollowAfterTheEnd(t *testing.T) {
 	t.Parallel()
-	system := newSystem(t)
-	troupe, err := actors.Start(system, actors.Config{Log: newLog(t), DrainTimeout: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := newHost(t, actors.Config{DrainTimeout: -1})
 	done := make(chan string, 2)
-	host := &late{reader: reader{troupe: troupe.PID(), done: done, start: protocol.ProcessStartParams{
+	host := &late{reader: reader{troupe: h.troupe.PID(), done: done, start: protocol.ProcessStartParams{
 		ProcessID: "p", Argv: []string{"sh", "-c", "trap '' TERM; echo first; head -c 300000 /dev/zero"}, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
 	}}}
-	pid := system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return host }))
+	pid := h.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return host }))
 	if got, want := <-done, fmt.Sprintf("%d bytes, exited closed, lost false", host.bytes); got != want || host.gap == 0 {
 		t.Errorf("%s and a gap of %d bytes, want %s and a gap", got, host.gap, want)
 	}
-	stopAndWait(system.Root, pid)
-	if err := troupe.Kill(); err != nil {
-		t.Error(err)
-	}
+	stopAndWait(h.root, pid)
 }

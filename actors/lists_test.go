@@ -3,6 +3,7 @@ package actors_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,46 +23,16 @@ func names(t *testing.T, m message) string {
 	return strings.Join(all, " ")
 }
 
-// process/list has the processes in the order of their starts, and only those that its params choose.
-func TestProcessListChooses(t *testing.T) {
-	t.Parallel()
-	p := connect(t, start(t, actors.Config{KillGrace: -1}))
-	p.open("")
-	var want []string
-	for i := range 12 { // far more than a wrong order would get right by chance
-		id := fmt.Sprint("p", (i*5)%12)
-		want = append(want, id)
-		p.start(id, "", "sleep", "1000")
-	}
-	p.start("over", "", "true")
-	p.untilClosed("over", 0)
-	if m := p.call("group/start", `{"groupId":"g","processes":[{"processId":"a","argv":["sleep","1000"],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false}]}`); m.Error != nil {
-		t.Fatal(m.Error)
-	}
-	all := strings.Join(append(want, "over", "a"), " ")
-	for params, want := range map[string]string{
-		`{}`:                                all,
-		`null`:                              all,
-		`{"processIds":[],"states":null}`:   all,
-		`{"processIds":["p3","p1","none"]}`: "p3 p1",
-		`{"states":["closed","exited"]}`:    "over",
-		`{"group":"g"}`:                     "a",
-		`{"group":"none"}`:                  "",
-		`{"processIds":["over","a","p2"],"states":["closed","running","waiting","restarting"],"group":"g"}`: "a",
-	} {
-		if got := names(t, p.call("process/list", params)); got != want {
-			t.Errorf("%s: got %s, want %s", params, got, want)
+// untilDetached waits until a session of the identity of p has no owner: the end of a connection is heard of some time later.
+func (p *peer) untilDetached(id string) {
+	p.t.Helper()
+	waitFor(p.t, "the session to be detached", func() bool {
+		var list protocol.SessionListResult
+		if err := json.Unmarshal(p.call("session/list", `{}`).Result, &list); err != nil {
+			p.t.Fatal(err)
 		}
-	}
-	for params, want := range map[string]string{
-		`{"states":["asleep"]}`: "unknown variant `asleep`",
-		`{"processIds":"p1"}`:   "expected a sequence",
-		`{"group":["g"]}`:       "expected a string",
-	} {
-		if m := p.call("process/list", params); m.Error == nil || m.Error.Code != protocol.CodeInvalidParams || !strings.Contains(m.Error.Message, want) {
-			t.Errorf("%s: %s, %+v", params, m.Result, m.Error)
-		}
-	}
+		return slices.ContainsFunc(list.Sessions, func(s protocol.SessionSummary) bool { return s.SessionID == id && s.State == protocol.SessionDetached })
+	})
 }
 
 // Lists with other params are other lists, though they wait for the same processes.
@@ -136,23 +107,6 @@ func TestSessionListHasProcesses(t *testing.T) {
 		t.Error("no usage")
 	}
 	if m := two.call("session/list", `{"detail":"everything"}`); m.Error == nil || m.Error.Code != protocol.CodeInvalidParams {
-		t.Errorf("%s, %+v", m.Result, m.Error)
-	}
-}
-
-// outputBytes counts output that was dropped, too.
-func TestOutputBytes(t *testing.T) {
-	t.Parallel()
-	p := connect(t, start(t, actors.Config{}))
-	p.open("")
-	p.start("a", `,"retention":{"bytes":65536,"onFull":"evict"}`, "head", "-c", "1000000", "/dev/zero")
-	for {
-		if m, ok := p.next(); !ok || m.Method == "process/closed" {
-			break
-		}
-	}
-	var info protocol.ProcessInfoResult
-	if m := p.call("process/info", `{"processId":"a"}`); json.Unmarshal(m.Result, &info) != nil || info.OutputBytes != 1_000_000 {
 		t.Errorf("%s, %+v", m.Result, m.Error)
 	}
 }

@@ -56,7 +56,7 @@ func TestClientBytesAreBounded(t *testing.T) {
 		{"requests about files", nil, fmt.Appendf(nil, `{"id":"o","method":"fs/writeFile","params":{"path":"file:///dev/full","dataBase64":"%s"}}`, base64.StdEncoding.EncodeToString(data[:1<<20])), true},
 	} {
 		t.Run(place.name, func(t *testing.T) {
-			times, beyond := 6, int64(budget.Beyond)
+			times, beyond := 3, int64(budget.Beyond)
 			if place.hold {
 				times, beyond = 40, 20<<20 // maxPendingBytes, and the message on its way in
 			}

@@ -113,9 +113,7 @@ func TestOpenToken(t *testing.T) {
 	if plain := h.attach(t, actors.Attach{}); plain.SessionID == first.SessionID {
 		t.Error("without a token, the same session is opened")
 	}
-	stranger := &host{root: h.root, troupe: h.troupe, mailbox: make(mailbox, 100)}
-	stranger.self = h.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return stranger.mailbox }))
-	defer h.root.Stop(stranger.self)
+	stranger := h.other(t)
 	if other := stranger.attach(t, actors.Attach{OpenToken: "t"}); other.SessionID == first.SessionID {
 		t.Error("another sender opens the same session")
 	}
@@ -148,9 +146,7 @@ func TestOwnerComesBack(t *testing.T) {
 	h := newHost(t, actors.Config{KillGrace: -1})
 	is := h.attach(t, actors.Attach{})
 	process := h.ask(t, is.Session, program("a")).Result.(actors.StartResult).Process.PID
-	other := &host{root: h.root, troupe: h.troupe, mailbox: make(mailbox, 100)}
-	other.self = h.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return other.mailbox }))
-	defer h.root.Stop(other.self)
+	other := h.other(t)
 	other.attach(t, actors.Attach{SessionID: is.SessionID, Takeover: true})
 	take[actors.Evicted](t, h.mailbox)
 	h.attach(t, actors.Attach{SessionID: is.SessionID, Takeover: true})

@@ -27,20 +27,6 @@ func TestClosedProcessesGiveWay(t *testing.T) {
 		p.untilClosed(id, 0)
 	}
 
-	groups := connect(t, start(t, actors.Config{MaxProcesses: places, ClosedRetention: time.Hour}))
-	groups.open("")
-	for i := range 5 * places {
-		id := fmt.Sprint(i)
-		waitFor(t, "a place", func() bool {
-			m := groups.call("group/start", fmt.Sprintf(`{"groupId":%[1]q,"processes":[{"processId":%[1]q,"argv":["echo","x"],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false,"restart":{"policy":"temporary"}}]}`, id))
-			if m.Error != nil && !strings.Contains(m.Error.Message, "max-processes is 8 here") {
-				t.Fatalf("%+v", *m.Error)
-			}
-			return m.Error == nil
-		})
-		groups.untilClosed(id, 0)
-	}
-
 	unread := connect(t, start(t, actors.Config{MaxProcesses: places, ClosedRetention: time.Hour}))
 	unread.open(`,"capabilities":{"ack":true}`) // and acknowledges nothing
 	for i := range places {

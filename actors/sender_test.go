@@ -15,29 +15,13 @@ import (
 // A host that sends a message without a sender, or a pointer to a message, ends nothing with it, and learns what was wrong.
 func TestMistakesOfAHost(t *testing.T) {
 	t.Parallel()
-	system, log := newSystem(t), &testbuf.Buffer{}
-	troupe, err := actors.Start(system, actors.Config{Log: slog.New(slog.NewTextHandler(log, nil)), KillGrace: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer troupe.Kill()
-	root, m := system.Root, make(mailbox, 100)
-	self := root.Spawn(actor.PropsFromProducer(func() actor.Actor { return m }))
-	defer root.Stop(self)
-	ask := func(to *actor.PID, message any) actors.Reply {
-		root.RequestWithCustomSender(to, message, self)
-		return take[actors.Reply](t, m)
-	}
-	root.RequestWithCustomSender(troupe.PID(), actors.Attach{Token: 1}, self)
-	session := take[actors.Attached](t, m).Session
-	started := ask(session, actors.Request{Token: 2, Params: protocol.ProcessStartParams{ProcessID: "a", Argv: []string{"sleep", "1000"}, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"}}})
-	if started.Err != nil {
-		t.Fatal(started.Err)
-	}
-	process := started.Result.(actors.StartResult).Process.PID
+	log := &testbuf.Buffer{}
+	h := newHost(t, actors.Config{Log: slog.New(slog.NewTextHandler(log, nil)), KillGrace: -1})
+	troupe, session := h.troupe, h.attach(t, actors.Attach{}).Session
+	process := h.ask(t, session, program("a")).Result.(actors.StartResult).Process.PID
 	lives := func() {
 		t.Helper()
-		if r := ask(process, actors.Request{Token: 3, Params: actors.DescribeRequest{}}); r.Err != nil || r.Result.(protocol.ProcessInfo).State != string(protocol.StateRunning) {
+		if r := h.ask(t, process, actors.DescribeRequest{}); r.Err != nil || r.Result.(protocol.ProcessInfo).State != string(protocol.StateRunning) {
 			t.Errorf("the process: %+v, %v", r.Result, r.Err)
 		}
 	}
@@ -58,7 +42,7 @@ func TestMistakesOfAHost(t *testing.T) {
 	} {
 		said := fmt.Sprintf("actor=%s message=%T", row.to.Id, row.m)
 		before := strings.Count(log.String(), said)
-		root.Send(row.to, row.m)
+		h.root.Send(row.to, row.m)
 		waitFor(t, said, func() bool { return strings.Count(log.String(), said) == before+1 })
 	}
 	lives()
@@ -67,7 +51,8 @@ func TestMistakesOfAHost(t *testing.T) {
 	}
 
 	for to, mistake := range map[*actor.PID]any{troupe.PID(): &actors.Attach{}, session: &actors.Request{Token: 9}, process: &actors.Subscribe{}} {
-		if r := ask(to, mistake); r.Err == nil || !strings.Contains(r.Err.Message, "send the value, not a pointer") {
+		h.root.RequestWithCustomSender(to, mistake, h.self)
+		if r := take[actors.Reply](t, h.mailbox); r.Err == nil || !strings.Contains(r.Err.Message, "send the value, not a pointer") {
 			t.Errorf("%s answers %T with %+v", to.Id, mistake, r)
 		}
 	}

@@ -73,26 +73,6 @@ func TestSubscribe(t *testing.T) {
 	}
 }
 
-// Of a process that the session has not, or a seq that the process has not, process/subscribe fails, and the connection goes on.
-func TestSubscribeFails(t *testing.T) {
-	t.Parallel()
-	c := connect(t, start(t, actors.Config{}))
-	c.open("")
-	c.start("a", "", "sleep", "1000")
-	for params, want := range map[string]string{
-		`{"processId":"b"}`:                `unknown process id b`,
-		`{"processId":"a","afterSeq":1}`:   `process a has no seq 1 yet, the last is 0`,
-		`{"processId":"a","afterSeq":"x"}`: `invalid type`,
-	} {
-		if m := c.call("process/subscribe", params); m.Error == nil || !strings.Contains(m.Error.Message, want) {
-			t.Errorf("%s: %s, %+v", params, m.Result, m.Error)
-		}
-	}
-	if m := c.call("process/subscribe", `{"processId":"a"}`); m.Error != nil {
-		t.Error(m.Error)
-	}
-}
-
 // With onlyNamed, process/subscribe names a process, for an observer and a controller.
 func TestSubscribeNames(t *testing.T) {
 	t.Parallel()

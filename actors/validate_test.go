@@ -462,20 +462,28 @@ type host struct {
 func newHost(t *testing.T, config actors.Config) *host {
 	t.Helper()
 	system := newSystem(t)
-	config.Log = slog.New(slog.DiscardHandler)
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
 	troupe, err := actors.Start(system, config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{root: system.Root, troupe: troupe, mailbox: make(mailbox, 100)}
-	h.self = h.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return h.mailbox }))
+	h := &host{root: system.Root, troupe: troupe}
 	t.Cleanup(func() {
 		if err := troupe.Kill(); err != nil {
 			t.Error(err)
 		}
-		h.root.Stop(h.self)
 	})
-	return h
+	return h.other(t)
+}
+
+// other returns another actor of the host.
+func (h *host) other(t *testing.T) *host {
+	o := &host{root: h.root, troupe: h.troupe, mailbox: make(mailbox, 100)}
+	o.self = h.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return o.mailbox }))
+	t.Cleanup(func() { h.root.Stop(o.self) })
+	return o
 }
 
 func (h *host) attach(t *testing.T, m actors.Attach) actors.Attached {

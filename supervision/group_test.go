@@ -468,13 +468,20 @@ func (s *troop) survivors(t *rapid.T, what string, strategy GroupStrategy, i int
 // A job that succeeds while others are ended is done. A job that was ended is not done.
 func TestJobIsDoneMeanwhile(t *testing.T) {
 	for _, r := range []Restart{{}, transient} {
-		s := newTroop(t, OneForAll, often, Member{ID: "job", OnSuccess: true}, Member{ID: "bad"}, Member{ID: "last"})
-		s.tick(0)
-		s.ended("bad", End{ExitCode: 1}, permanent)
-		s.ended("job", End{}, r)
-		s.ended("last", End{Requested: true}, permanent)
-		s.tick(time.Second)
-		s.want(t, "starting: job left 1 r, bad running 2, last running 2")
+		for _, told := range []bool{false, true} { // the job is told to end once the last has ended
+			s := newTroop(t, OneForAll, often, Member{ID: "job", OnSuccess: true}, Member{ID: "bad"}, Member{ID: "last"})
+			s.tick(0)
+			s.ended("bad", End{ExitCode: 1}, permanent)
+			if !told {
+				s.ended("job", End{}, r)
+			}
+			s.ended("last", End{Requested: true}, permanent)
+			if told {
+				s.ended("job", End{}, r)
+			}
+			s.tick(time.Second)
+			s.want(t, "starting: job left 1 r, bad running 2, last running 2")
+		}
 	}
 	s := newTroop(t, OneForAll, often, Member{ID: "job", OnSuccess: true}, Member{ID: "bad"})
 	s.tick(0)

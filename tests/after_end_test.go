@@ -95,46 +95,6 @@ func TestAfterEndKeepsSession(t *testing.T) {
 	}
 }
 
-// TestAfterEndInGroup: a process that has left its group comes back to it, also when the group has ended. Processes that wait
-// for it go on.
-func TestAfterEndInGroup(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "--closed-retention", "10ms")
-	c := s.session(obj{"capabilities": obj{"restarted": true, "ready": true}})
-	member := func(id string, params obj) obj {
-		all := obj{"argv": []string{"sleep", "1000"}, "restart": afterEnd("permanent"), "ready": obj{"delayMs": 1}}
-		for k, v := range params {
-			all[k] = v
-		}
-		return startParams(id, all)
-	}
-	c.call("group/start", obj{"groupId": "g", "strategy": "independent", "processes": []any{
-		member("db", nil), member("web", obj{"dependsOn": []string{"db"}, "restart": obj{"policy": "permanent", "afterEnd": true, "giveUp": obj{"exitCodes": []int{3}}},
-			"argv": sh(`read code; exit $code`), "pipeStdin": true}),
-	}})
-	c.awaitStand("g", "ready: db running 1 r web running 1 r")
-	c.call("process/terminate", obj{"processId": "db"})
-	c.process("db").awaitClosed()
-	c.process("web").write("3\n")
-	c.process("web").awaitClosed() // given up
-	c.awaitStand("g", "ended: db left 1 r web left 1 r")
-	time.Sleep(50 * time.Millisecond) // more than the retention
-	c.call("process/restart", obj{"processId": "web"})
-	c.awaitStand("g", "ready: db left 1 r web running 2 r")
-	c.call("process/restart", obj{"processId": "db"})
-	c.awaitStand("g", "ready: db running 2 r web running 2 r")
-	c.call("group/stop", obj{"groupId": "g"})
-	c.awaitStand("g", "ended: db left 2 r web left 2 r")
-	c.call("process/restart", obj{"processId": "db"})
-	c.awaitStand("g", "ready: db running 3 r web left 2 r")
-	for _, id := range []string{"db", "web"} {
-		if got, want := c.process(id).story(), "exited, restarted 2, exited"; !strings.HasPrefix(got, want) {
-			t.Errorf("%s: %s, want %s", id, got, want)
-		}
-	}
-	c.call("session/close", obj{})
-}
-
 // TestAfterEndSpooled: the log of a process that was run again is read as a whole, also the part on disk.
 func TestAfterEndSpooled(t *testing.T) {
 	t.Parallel()

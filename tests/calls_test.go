@@ -4,44 +4,14 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/tests/internal/stream"
 )
-
-// TestManyProcesses runs far more processes than at a time, each with a different end.
-func TestManyProcesses(t *testing.T) {
-	t.Parallel()
-	testManyProcesses(t, 200)
-}
-
-func testManyProcesses(t *testing.T, n int) {
-	s := startServer(t)
-	c := s.session(nil)
-	callAll(c, "process/start", n, func(i int) obj {
-		return startParams(nth("p", i), obj{"argv": sh(fmt.Sprintf("echo %d; exit %d", i, i%100))})
-	})
-	for i := range n {
-		if code, stdout := c.process(nth("p", i)).awaitClosed(); code != int64(i%100) || stdout != fmt.Sprintln(i) {
-			t.Fatalf("process %d: exit code %d and output %q, want %d and its number", i, code, stdout, i%100)
-		}
-	}
-	listed := map[any]bool{}
-	for _, info := range c.call("process/list", obj{})["processes"].([]any) {
-		info := info.(obj)
-		listed[info["processId"]] = true
-		if info["state"] != "closed" {
-			t.Errorf("process/list: %s, want closed", jsonText(info))
-		}
-	}
-	if len(listed) != n {
-		t.Errorf("process/list names %d processes, want %d", len(listed), n)
-	}
-}
 
 // TestWait: a wait is answered by the exit, by its own timeout, or at once after the exit.
 func TestWait(t *testing.T) {
@@ -96,75 +66,6 @@ func testReadMuch(t *testing.T, s *server) {
 	}
 	if answers < 2 {
 		t.Errorf("%d MiB came in one answer", size>>20)
-	}
-}
-
-// TestTimeout: timeoutMs ends a process and its descendants, after a grace of killGraceMs.
-func TestTimeout(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	c := s.session(nil)
-	for _, test := range []struct {
-		name, script string
-		params       obj
-		code         int64
-		signal       any
-		output       string
-	}{
-		{name: "at once", script: `trap 'echo polite; exit 0' TERM; (sleep $0 &); (setsid sleep $0 &); sleep $0 & wait`, params: obj{"killGraceMs": 0}, code: 137, signal: "SIGKILL"},
-		{name: "terminal", script: `(sleep $0 &); sleep $0`, params: obj{"tty": true, "killGraceMs": 0}, code: 137, signal: "SIGKILL"},
-		{name: "with grace", script: `trap 'echo polite; exit 9' TERM; echo up; sleep $0 & wait`, params: obj{"killGraceMs": 3_600_000}, code: 9, output: "up\npolite\n"},
-		{name: "default grace", script: `trap 'echo polite; exit 9' TERM; echo up; sleep $0 & wait`, code: 9, output: "up\npolite\n"},
-		{name: "grace used up", script: `trap '' TERM; echo up; sleep $0`, params: obj{"killGraceMs": 1}, code: 137, signal: "SIGKILL", output: "up\n"},
-	} {
-		var token string
-		var p *proc
-		var exited obj
-		for timeout := 300; ; timeout *= 2 {
-			token = newToken(t)
-			params := obj{"argv": []string{"/bin/sh", "-c", test.script, token}, "timeoutMs": timeout}
-			for k, v := range test.params {
-				params[k] = v
-			}
-			p = c.start(fmt.Sprint(test.name, ", ", timeout), params)
-			exited = p.awaitExit()
-			if !strings.HasPrefix(test.output, "up\n") || strings.HasPrefix(p.outputSoFar("stdout"), "up\n") {
-				break
-			} // otherwise SIGTERM came before the trap was set, and shows nothing
-		}
-		if exited["timedOut"] != true || num(exited["exitCode"]) != test.code || exited["signal"] != test.signal {
-			t.Errorf("%s: %s, want timedOut, exit code %d, signal %v", test.name, jsonText(exited), test.code, test.signal)
-		}
-		if test.signal == nil {
-			c.call("process/terminate", obj{"processId": p.id, "tree": true}) // programs that end on SIGTERM may leave children
-		}
-		if _, stdout := p.awaitClosed(); stdout != test.output {
-			t.Errorf("%s: output %q, want %q", test.name, stdout, test.output)
-		}
-		awaitNoKin(t, token)
-	}
-	if exited := c.start("in time", obj{"argv": sh("exit 2"), "timeoutMs": 3_600_000}).awaitExit(); num(exited["exitCode"]) != 2 || exited["timedOut"] != nil {
-		t.Errorf("in time: %s, want exit code 2 and no timedOut", jsonText(exited))
-	}
-}
-
-// TestTerminateWithGrace: SIGTERM comes first, then SIGKILL for a program that ignores SIGTERM.
-func TestTerminateWithGrace(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	c := s.session(nil)
-	polite := c.start("polite", obj{"argv": sh(`trap 'exit 6' TERM; echo up; while :; do sleep 0.01; done`)})
-	deaf := c.start("deaf", obj{"argv": sh(`trap '' TERM; echo up; while :; do sleep 0.01; done`)})
-	for p, grace := range map[*proc]int{polite: 3_600_000, deaf: 1} {
-		p.awaitOutput("stdout", "up")
-		if result := c.call("process/terminate", obj{"processId": p.id, "graceMs": grace}); result["running"] != true {
-			t.Errorf("terminate %q: %v, want running true", p.id, result)
-		}
-	}
-	for p, want := range map[*proc]int64{polite: 6, deaf: 137} {
-		if code, _ := p.awaitClosed(); code != want {
-			t.Errorf("%s: exit code %d, want %d", p.id, code, want)
-		}
 	}
 }
 
@@ -241,15 +142,6 @@ func TestResize(t *testing.T) {
 	unsized := c.start("unsized", obj{"argv": sh("stty size"), "tty": true})
 	unsized.awaitOutput("pty", "24 80\r\n")
 
-	for name, params := range map[string]obj{
-		"no rows":       {"processId": "p", "size": obj{"rows": 0, "cols": 80}},
-		"too many rows": {"processId": "p", "size": obj{"rows": 65536, "cols": 80}},
-		"no size":       {"processId": "p"},
-	} {
-		if code, text := c.callError("process/resize", params); code != -32602 {
-			t.Errorf("%s: code %d, %s; want -32602", name, code, text)
-		}
-	}
 	c.start("pipe", obj{"argv": []string{"/bin/cat"}, "pipeStdin": true})
 	if code, text := c.callError("process/resize", obj{"processId": "pipe", "size": obj{"rows": 1, "cols": 1}}); code != -32600 {
 		t.Errorf("a process without a terminal: code %d, %s; want -32600", code, text)
@@ -285,18 +177,6 @@ func TestCloseStdin(t *testing.T) {
 		t.Errorf("an accepted write repeated after the end: %v, want accepted", result)
 	}
 
-	// A terminal has no end of input. The program reads ^D, within a line or at its start.
-	for _, line := range []string{"whole\n", "half"} {
-		pty := c.start(line, obj{"argv": sh("cat; exit 4"), "tty": true})
-		pty.write(line)
-		c.call("process/closeStdin", obj{"processId": line})
-		if code, _ := pty.awaitClosed(); code != 4 {
-			t.Errorf("a terminal whose input ends after %q: exit code %d, want 4", line, code)
-		}
-		if result := c.call("process/write", pty.writeParams("late")); result["status"] != "stdinClosed" {
-			t.Errorf("a write after the end: %v, want stdinClosed", result)
-		}
-	}
 }
 
 // TestListDescribes: process/list describes each process and its state.
@@ -337,36 +217,39 @@ func TestGraceAndTree(t *testing.T) {
 	c := startServer(t).session(nil)
 	const (
 		// The sleeper has its own session: only the kill of a tree finds the sleeper.
-		polite = `setsid sleep $0 & wait`
+		polite = `trap 'exit 6' TERM; setsid sleep $0 & wait`
 		deaf   = `trap '' TERM; setsid sleep $0 & while :; do sleep 0.01; done`
 		hour   = 3_600_000
 	)
 	for _, test := range []struct {
 		name, script string
-		params       obj // of the start
-		terminate    obj // nil: the timeout ends the process
-		left         int // sleepers
+		params       obj   // of the start
+		terminate    obj   // nil: the timeout ends the process
+		code         int64 // 0: SIGTERM may come before the script traps it
+		left         int   // sleepers
 	}{
-		{name: "terminate with tree, in time", script: polite, terminate: obj{"graceMs": hour, "tree": true}},
-		{name: "terminate with tree, too late", script: deaf, terminate: obj{"graceMs": 1, "tree": true}},
+		{name: "terminate with tree, in time", script: polite, terminate: obj{"graceMs": hour, "tree": true}, code: 6},
+		{name: "terminate with tree, too late", script: deaf, terminate: obj{"graceMs": 1, "tree": true}, code: 137},
+		{name: "terminate with tree, without grace", script: polite, terminate: obj{"graceMs": 0, "tree": true}, code: 137},
 		{name: "timeout, in time", script: polite, params: obj{"timeoutMs": 500, "killGraceMs": hour}},
 		{name: "timeout, too late", script: deaf, params: obj{"timeoutMs": 500, "killGraceMs": 1}},
-		{name: "terminate without tree, in time", script: polite, terminate: obj{"graceMs": hour}, left: 1},
-		{name: "terminate without tree, too late", script: deaf, terminate: obj{"graceMs": 1}, left: 1},
+		{name: "terminate without tree, in time", script: polite, terminate: obj{"graceMs": hour}, code: 6, left: 1},
+		{name: "terminate without tree, too late", script: deaf, terminate: obj{"graceMs": 1}, code: 137, left: 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			token := newToken(t)
 			params := obj{"argv": []string{"/bin/sh", "-c", test.script, token}}
-			for k, v := range test.params {
-				params[k] = v
-			}
+			maps.Copy(params, test.params)
 			p := c.start(test.name, params)
 			if test.terminate != nil {
 				eventually(t, "the sleeper sleeps", func() bool { return sleepers(token) == 1 })
 				test.terminate["processId"] = p.id
 				c.call("process/terminate", test.terminate)
 			}
-			p.awaitClosed()
+			code, _ := p.awaitClosed()
+			if test.code != 0 && code != test.code || (p.exited["timedOut"] == true) != (test.terminate == nil) {
+				t.Errorf("it ended with %s, want exit code %d", jsonText(p.exited), test.code)
+			}
 			if test.left == 0 {
 				awaitNoKin(t, token)
 				return
@@ -416,129 +299,6 @@ func TestTerminateWhatHasEnded(t *testing.T) {
 	exited := c.process("p").awaitExit()
 	if exited["reason"] != nil || num(exited["exitCode"]) != 0 {
 		t.Errorf("%s, want exit code 0 and no reason of ours", jsonText(exited))
-	}
-}
-
-// TestShutdownWithinASessionThatCloses: a client's grace holds up the end of its session, but not the
-// end of the server.
-func TestShutdownWithinASessionThatCloses(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "--kill-grace", "50ms")
-	c := s.session(nil)
-	p := c.start("p", obj{"argv": sh(`trap 'echo no' TERM; echo up; while :; do sleep 0.01; done`), "killGraceMs": 3_600_000})
-	p.awaitOutput("stdout", "up\n")
-	closing := c.request("session/close", obj{})
-	p.awaitOutput("stdout", "no\n")
-	s.stop()
-	if answer := c.reply(closing); answer["result"] == nil {
-		t.Errorf("session/close was answered with %s", jsonText(answer))
-	}
-	if code, _ := p.awaitClosed(); code != 137 {
-		t.Errorf("exit code %d, want 137", code)
-	}
-}
-
-// TestLimitsOfParams: the server limits how much a client may have kept, and how long a client may
-// wait. A value at the limit is allowed.
-func TestLimitsOfParams(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	c := s.session(nil)
-	name := func(n int) string { return strings.Repeat("n", n) }
-	for _, test := range []struct {
-		name   string
-		params func(over int) obj // of process/start
-	}{
-		{"processId", func(over int) obj { return obj{"processId": name(1024 + over)} }},
-		{"startToken", func(over int) obj { return obj{"startToken": name(1024 + over)} }},
-		{"killGraceMs", func(over int) obj { return obj{"killGraceMs": 3_600_000 + over} }},
-	} {
-		for over := range 2 {
-			params := startParams(fmt.Sprint(test.name, over), obj{"argv": sh("exit 0")})
-			for k, v := range test.params(over) {
-				params[k] = v
-			}
-			answer := c.reply(c.request("process/start", params))
-			refused := num(errorOf(answer)["code"]) == -32602 && strings.Contains(errorOf(answer)["message"].(string), test.name)
-			if over == 0 && answer["result"] == nil || over == 1 && !refused {
-				t.Errorf("%s, %d over the limit: %.200s", test.name, over, jsonText(answer))
-			}
-		}
-	}
-	if code, text := c.callError("process/start", startParams("size", obj{"argv": sh("exit 0"), "size": obj{"rows": 1, "cols": 1}})); code != -32602 {
-		t.Errorf("a size without a terminal: %d %s, want -32602", code, text)
-	}
-
-	c.start("sleeper", obj{"argv": []string{"/bin/sleep", newToken(t)}})
-	if code, text := c.callError("process/terminate", obj{"processId": "sleeper", "graceMs": 3_600_001}); code != -32602 {
-		t.Errorf("a grace over the limit: %d %s, want -32602", code, text)
-	}
-	if c.call("process/terminate", obj{"processId": "sleeper", "graceMs": 3_600_000})["running"] != true {
-		t.Error("a grace that was refused has ended the process")
-	}
-
-	if code, text := s.dial().callError("initialize", obj{"clientName": "x", "session": obj{"name": name(1025)}}); code != -32602 {
-		t.Errorf("a name over the limit: %d %s, want -32602", code, text)
-	}
-	if info := s.session(obj{"session": obj{"name": name(1024)}}).call("session/info", obj{}); info["name"] != name(1024) {
-		t.Errorf("session/info: %.200s", jsonText(info))
-	}
-}
-
-// TestListClipsArguments: process/list shows only the beginning of long arguments; the program gets all
-// of them.
-func TestListClipsArguments(t *testing.T) {
-	t.Parallel()
-	c := startServer(t).session(nil)
-	for _, test := range []struct {
-		name, argument string
-		n              int
-	}{
-		{"one", strings.Repeat("x", 100_000), 1},
-		{"runes", strings.Repeat("€", 30_000), 1},
-		{"many", "12345678", 5000},
-	} {
-		argv := append([]string{"/bin/sh", "-c", `printf %s "$*" | wc -c`, "sh"}, slices.Repeat([]string{test.argument}, test.n)...)
-		_, stdout := c.start(test.name, obj{"argv": argv}).awaitClosed()
-		if want := fmt.Sprint(len(strings.Join(argv[4:], " "))); strings.TrimSpace(stdout) != want {
-			t.Errorf("%s: the program has %q bytes of arguments, want %s", test.name, stdout, want)
-		}
-	}
-	for _, info := range c.call("process/list", obj{})["processes"].([]any) {
-		info := info.(obj)
-		shown, n := info["argv"].([]any), 0
-		for _, arg := range shown {
-			n += len(arg.(string))
-		}
-		if n < 3<<10 || n > 4<<10+10 || shown[0] != "/bin/sh" || !strings.HasSuffix(shown[len(shown)-1].(string), "…") {
-			t.Errorf("%s: %d bytes in %d arguments, want 4 KiB and a sign that there are more", info["processId"], n, len(shown))
-		}
-	}
-}
-
-// TestListClipsEmptyArguments: an empty argument also counts against the size of process/list.
-func TestListClipsEmptyArguments(t *testing.T) {
-	t.Parallel()
-	c := startServer(t).session(nil)
-	c.start("empty", obj{"argv": append([]string{"/bin/true"}, slices.Repeat([]string{""}, 100_000)...)}).awaitClosed()
-	info := c.call("process/list", obj{})["processes"].([]any)[0]
-	if shown := len(info.(obj)["argv"].([]any)); shown > 5000 {
-		t.Errorf("%d arguments are kept, and shown in %d KiB", shown, len(jsonText(info))>>10)
-	}
-}
-
-// TestTerminateDuringShutdown: a client's grace does not hold up the server.
-func TestTerminateDuringShutdown(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "--kill-grace", "300ms")
-	c := s.session(nil)
-	p := c.start("p", obj{"argv": sh(`trap 'echo no' TERM; echo up; while :; do sleep 0.01; done`)})
-	p.awaitOutput("stdout", "up\n")
-	s.signal(syscall.SIGTERM)
-	c.tryAwait(func() bool { return p.exited != nil || strings.Contains(p.output("stdout"), "no\n") }) // a slow shell is killed before it says no
-	c.request("process/terminate", obj{"processId": "p", "graceMs": 3_600_000})
-	if code := s.exitCode(); code != 0 {
-		t.Errorf("exit code %d", code)
 	}
 }
 

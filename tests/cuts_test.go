@@ -48,9 +48,7 @@ func streamProgram(t testing.TB, more obj, args ...string) obj {
 		"env":       obj{programVar: "1", raceVar: raceOptions},
 		"pipeStdin": true,
 	}
-	for k, v := range more {
-		params[k] = v
-	}
+	maps.Copy(params, more)
 	return params
 }
 
@@ -201,8 +199,8 @@ func (b *brittle) release() {
 	b.mu.Unlock()
 }
 
-// dialOver connects over b. pong answers the server's pings; nil answers at once.
-func (s *server) dialOver(b *brittle, pong func(c *conn, payload string)) (*conn, error) {
+// dialOver connects over b.
+func (s *server) dialOver(b *brittle) (*conn, error) {
 	dialer := websocket.Dialer{
 		HandshakeTimeout: factTimeout,
 		NetDial: func(network, address string) (net.Conn, error) {
@@ -226,11 +224,8 @@ func (s *server) dialOver(b *brittle, pong func(c *conn, payload string)) (*conn
 		_, err := b.Write(clientFrame(fin, opcode, data))
 		return err
 	}
-	if pong == nil {
-		pong = func(c *conn, payload string) { c.sendRaw(websocket.PongMessage, []byte(payload)) }
-	}
 	ws.SetPingHandler(func(payload string) error {
-		pong(c, payload)
+		c.sendRaw(websocket.PongMessage, []byte(payload))
 		return nil
 	})
 	ws.SetCloseHandler(func(int, string) error { return nil })
@@ -245,10 +240,9 @@ func (s *server) dialOver(b *brittle, pong func(c *conn, payload string)) (*conn
 type resumer struct {
 	t         *testing.T
 	s         *server
-	params    obj                           // of initialize, besides the parameters of the resume
-	pong      func(c *conn, payload string) // answers pings; nil: at once
-	replay    bool                          // resume with resumeFrom; else with process/read, as the peer does
-	takeover  bool                          // an earlier connection has vanished, and the server believes the connection is alive
+	params    obj  // of initialize, besides the parameters of the resume
+	replay    bool // resume with resumeFrom; else with process/read, as the peer does
+	takeover  bool // an earlier connection has vanished, and the server believes the connection is alive
 	sessionID string
 	had       map[string]*had
 	reads     map[string]int64 // process/read requests on the current connection
@@ -287,7 +281,7 @@ func (r *resumer) connect(b *brittle) *conn {
 	r.t.Helper()
 	takeover := r.takeover
 	r.takeover = takeover || b.how == vanish
-	c, err := r.s.dialOver(b, r.pong)
+	c, err := r.s.dialOver(b)
 	if err != nil {
 		select {
 		case <-b.broken:
@@ -298,9 +292,7 @@ func (r *resumer) connect(b *brittle) *conn {
 	}
 	c.update(func() { c.unmerged = !r.replay && r.sessionID != "" })
 	params := obj{"clientName": "resumer"}
-	for k, v := range r.params {
-		params[k] = v
-	}
+	maps.Copy(params, r.params)
 	if r.sessionID != "" {
 		params["resumeSessionId"] = r.sessionID
 		params["takeover"] = takeover
@@ -703,17 +695,14 @@ const nearlyFull = 800 << 10
 func (s *server) observe(sessionID string, params obj) *conn {
 	s.t.Helper()
 	all := obj{"resumeSessionId": sessionID, "role": "observer", "capabilities": obj{"gap": true}}
-	for k, v := range params {
-		all[k] = v
-	}
+	maps.Copy(all, params)
 	return s.session(all)
 }
 
 // TestAway: output and exit during an absence wait for the client.
-func TestAway(t *testing.T) { testAway(t, 2<<20) }
-
-func testAway(t *testing.T, size int) {
+func TestAway(t *testing.T) {
 	t.Parallel()
+	const size = 2 << 20
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			t.Parallel()
@@ -744,66 +733,44 @@ func TestEvict(t *testing.T) {
 	const size = 4 << 20
 	program := streamProgram(t, obj{"retention": obj{"bytes": 256 << 10, "onFull": "evict"}}, "source", fmt.Sprint(size))
 
-	t.Run("not reading", func(t *testing.T) {
-		t.Parallel()
-		s := startServer(t)
-		r := newResumer(t, s, true)
-		r.params = obj{"capabilities": obj{"gap": true}}
-		b := firm()
-		c := r.connect(b)
-		witness := s.observe(r.sessionID, nil)
-		gated, open := behindGate(t, program, "true")
-		r.start(c, "p", gated)
-		b.hold()
-		open() // now: before the hold, the client could read all of it
-		witness.process("p").awaitClosed()
-		b.release()
-		r.finish(c, "p stdout") // with the bytes of the gaps the total is right
-		if len(r.had["p"].gaps) == 0 {
-			t.Error("no gap, though the client had stopped reading")
-		}
-	})
-	t.Run("away", func(t *testing.T) {
-		t.Parallel()
-		s := startServer(t)
-		c := s.session(nil)
-		witness := s.observe(c.sessionID, nil)
-		gated, open := behindGate(t, program, "printf hello")
-		c.start("p", gated).awaitOutput("stdout", "hello")
-		c.cutRST()
-		open()
-		witness.process("p").awaitClosed()
+	s := startServer(t)
+	c := s.session(nil)
+	witness := s.observe(c.sessionID, nil)
+	gated, open := behindGate(t, program, "printf hello")
+	c.start("p", gated).awaitOutput("stdout", "hello")
+	c.cutRST()
+	open()
+	witness.process("p").awaitClosed()
 
-		c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 1}, "capabilities": obj{"gap": true}})
-		p := c.process("p")
-		_, rest := p.awaitClosed()
-		if len(p.gaps) != 1 {
-			t.Fatalf("%d gaps, want 1", len(p.gaps))
-		}
-		gap, next := p.gaps[0], p.chunks[0].seq
-		if num(gap["fromSeq"]) != 2 || num(gap["toSeq"]) != next-1 || num(gap["seq"]) != next-1 {
-			t.Errorf("gap %s between seq 1 and %d", jsonText(gap), next)
-		}
-		end := fmt.Sprintf(";%d", size)
-		lost := int64(size+len(end)) - int64(len(rest))
-		if bytes, given := gap["bytes"]; given && num(bytes) != lost {
-			t.Errorf("gap of %v bytes, want %d", bytes, lost)
-		}
-		if !strings.HasSuffix(rest, end) {
-			t.Errorf("the output ends with %q, want %q", rest[len(rest)-20:], end)
-		}
-		if first := num(c.call("process/read", obj{"processId": "p"})["firstSeq"]); first != next {
-			t.Errorf("firstSeq %d, want %d", first, next)
-		}
-		c.close()
+	c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 1}, "capabilities": obj{"gap": true}})
+	p := c.process("p")
+	_, rest := p.awaitClosed()
+	if len(p.gaps) != 1 {
+		t.Fatalf("%d gaps, want 1", len(p.gaps))
+	}
+	gap, next := p.gaps[0], p.chunks[0].seq
+	if num(gap["fromSeq"]) != 2 || num(gap["toSeq"]) != next-1 || num(gap["seq"]) != next-1 {
+		t.Errorf("gap %s between seq 1 and %d", jsonText(gap), next)
+	}
+	end := fmt.Sprintf(";%d", size)
+	lost := int64(size+len(end)) - int64(len(rest))
+	if bytes, given := gap["bytes"]; given && num(bytes) != lost {
+		t.Errorf("gap of %v bytes, want %d", bytes, lost)
+	}
+	if !strings.HasSuffix(rest, end) {
+		t.Errorf("the output ends with %q, want %q", rest[len(rest)-20:], end)
+	}
+	if first := num(c.call("process/read", obj{"processId": "p"})["firstSeq"]); first != next {
+		t.Errorf("firstSeq %d, want %d", first, next)
+	}
+	c.close()
 
-		c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 1}})
-		p = c.process("p")
-		p.awaitClosed()
-		if p.first != next || len(p.gaps) > 0 {
-			t.Errorf("without the capability: %d gaps, then seq %d, want none and %d", len(p.gaps), p.first, next)
-		}
-	})
+	c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 1}})
+	p = c.process("p")
+	p.awaitClosed()
+	if p.first != next || len(p.gaps) > 0 {
+		t.Errorf("without the capability: %d gaps, then seq %d, want none and %d", len(p.gaps), p.first, next)
+	}
 }
 
 // behindGate makes a program wait until open is called. A shell runs first before the wait.
@@ -983,9 +950,8 @@ func TestParkedIsForgotten(t *testing.T) {
 
 // TestStartAcrossCut: the client repeats a start with a lost answer, with the same token. The program
 // runs once, and all of its output comes.
-func TestStartAcrossCut(t *testing.T) { testStartAcrossCut(t, 12) }
-
-func testStartAcrossCut(t *testing.T, starts int) {
+func TestStartAcrossCut(t *testing.T) {
+	const starts = 12
 	t.Parallel()
 	rnd := random(t)
 	s := startServer(t)
@@ -1035,11 +1001,10 @@ func testStartAcrossCut(t *testing.T, starts int) {
 
 // TestAck: with the capability, only session/ack acknowledges. After a crash of the client,
 // unacknowledged output is still there, even if it was read.
-func TestAck(t *testing.T) {
-	onEveryWire(t, func(t *testing.T, s *server) { testAck(t, s, 2<<20) })
-}
+func TestAck(t *testing.T) { onEveryWire(t, testAck) }
 
-func testAck(t *testing.T, s *server, size int) {
+func testAck(t *testing.T, s *server) {
+	const size = 2 << 20
 	acks := obj{"ack": true}
 	c := s.session(obj{"capabilities": acks})
 	p := c.start("p", streamProgram(t, nil, "source", fmt.Sprint(size)))
@@ -1083,32 +1048,6 @@ func testAck(t *testing.T, s *server, size int) {
 	}
 }
 
-// TestReadIsNoAck: with the capability, neither reading nor resuming acknowledges.
-func TestReadIsNoAck(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	acks := obj{"ack": true}
-	c := s.session(obj{"capabilities": acks})
-	p := c.start("p", obj{"argv": sh("echo precious; exec sleep 600")})
-	p.awaitOutput("stdout", "precious\n")
-	held := unacked(c, "p")
-	if held == 0 {
-		t.Fatal("nothing is held")
-	}
-	c.call("process/read", obj{"processId": "p", "afterSeq": 1, "waitMs": 0})
-	if n := unacked(c, "p"); n != held {
-		t.Errorf("after a read from seq 1, %d bytes of %d are held", n, held)
-	}
-	c.cutRST()
-	c = s.session(obj{"resumeSessionId": c.sessionID, "capabilities": acks, "resumeFrom": obj{"p": 1}})
-	// Output after initialized comes after the replay, too.
-	if n := unacked(c, "p"); n != held {
-		t.Errorf("after a resume from seq 1, %d bytes of %d are held", n, held)
-	}
-	c.notify("session/ack", obj{"processes": obj{"p": 1}})
-	eventually(t, "session/ack acknowledges", func() bool { return unacked(c, "p") == 0 })
-}
-
 // TestResumeBehindTheEnd: a client that claims a seq of the future gets an error, and may try again
 // with its true seq.
 func TestResumeBehindTheEnd(t *testing.T) {
@@ -1127,71 +1066,5 @@ func TestResumeBehindTheEnd(t *testing.T) {
 	p.write("\n")
 	if code, stdout := p.awaitClosed(); code != 0 || stdout != "two\n" || p.first != 2 {
 		t.Errorf("exit code %d, then %q from seq %d on; want two from seq 2 on", code, stdout, p.first)
-	}
-}
-
-// TestClosedIsNotEvicted: a closed process gets no evicted event when its session ends.
-func TestClosedIsNotEvicted(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	for name, from := range map[string]obj{
-		"resumed at closed":          {"p": 3},
-		"resumed without resumeFrom": nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := s.in(t).session(nil)
-			p := c.start("p", obj{"argv": sh("echo out")})
-			p.awaitClosed()
-			if p.lastSeq() != 3 {
-				t.Fatalf("the last seq is %d, want 3", p.lastSeq())
-			}
-			c.cutRST()
-			params := obj{"resumeSessionId": c.sessionID}
-			if from != nil {
-				params["resumeFrom"] = from
-			}
-			c = s.in(t).session(params)
-			c.call("session/close", obj{})
-			c.awaitClose()
-			c.update(func() {
-				if p := c.procs["p"]; p != nil {
-					t.Errorf("after closed, it was told of seq %d to %d", p.first, p.next-1)
-				}
-			})
-		})
-	}
-}
-
-// TestEvictKeepsTheEnd: with an evicting retention, a returning owner still finds how its process
-// ended. Another start with the same token does not run the program again.
-func TestEvictKeepsTheEnd(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "--closed-retention", "1ms")
-	c := s.session(nil)
-	witness := s.observe(c.sessionID, nil)
-	runs := filepath.Join(t.TempDir(), "runs")
-	gated, open := behindGate(t, obj{
-		"argv":      sh("echo run >>" + runs + "; echo hello; exit 3"),
-		"retention": obj{"onFull": "evict"}, "startToken": "token",
-	}, ":")
-	c.start("p", gated)
-	c.cutRST()
-	eventually(t, "the owner is away", func() bool { return witness.call("session/info", obj{})["attached"] == false })
-	open()
-	witness.process("p").awaitClosed()
-	for range 200 { // many retentions
-		if len(witness.call("process/list", obj{})["processes"].([]any)) == 0 {
-			t.Error("the process is forgotten, and its owner has not had its end")
-			break
-		}
-	}
-	c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 0}})
-	c.call("process/start", startParams("p", gated))
-	if code, stdout := c.process("p").awaitClosed(); code != 3 || stdout != "hello\n" {
-		t.Errorf("exit code %d, stdout %q", code, stdout)
-	}
-	if text, err := os.ReadFile(runs); string(text) != "run\n" || err != nil {
-		t.Errorf("it wrote %q, %v: want one run", text, err)
 	}
 }

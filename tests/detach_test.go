@@ -6,28 +6,6 @@ import (
 	"testing"
 )
 
-// TestResumeWithoutReplay: a client that resumes without resumeFrom gets new output live, and can read
-// the missed output.
-func TestResumeWithoutReplay(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	c := s.session(nil)
-	p := c.start("p", obj{"argv": []string{"/bin/cat"}, "pipeStdin": true})
-	p.write("before\n")
-	p.awaitOutput("stdout", "before\n")
-	c.cutRST()
-	c = s.session(obj{"resumeSessionId": c.sessionID, "takeover": true})
-	p = c.process("p")
-	p.write("after\n")
-	if got := p.awaitOutput("stdout", "after\n"); got != "after\n" {
-		t.Errorf("got %q, want only what came after the resume", got)
-	}
-	chunks := c.call("process/read", obj{"processId": "p"})["chunks"].([]any)
-	if first := chunks[0].(obj); num(first["seq"]) != 1 || first["chunk"] != "YmVmb3JlCg==" {
-		t.Errorf("the first that can be read is %s, want what came before", jsonText(first))
-	}
-}
-
 // TestDetach: after any end of a connection, the session is there for the next connection. The client
 // gets the missed output, and no output twice.
 func TestDetach(t *testing.T) {

@@ -1,10 +1,9 @@
 package tests
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"math/rand/v2"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -23,9 +22,7 @@ func groupOf(id, strategy string, restarts int, processes ...obj) obj {
 // memberOf returns a process of a group: permanent, and restarted at once.
 func memberOf(id string, params obj) obj {
 	all := startParams(id, obj{"restart": obj{"policy": "permanent", "backoff": obj{"initialMs": 0}}})
-	for k, v := range params {
-		all[k] = v
-	}
+	maps.Copy(all, params)
 	return all
 }
 
@@ -186,175 +183,26 @@ func init() {
 	}
 }
 
-// TestGroupStopsInReverse: the processes stop one after the other, each with its grace, in reverse
-// order of start.
-func TestGroupStopsInReverse(t *testing.T) {
-	t.Parallel()
-	c := startServer(t).session(knowing)
-	order := filepath.Join(t.TempDir(), "order")
-	member := func(id string, params obj) obj {
-		// Each process ends slowly, so the others could overtake it.
-		all := memberOf(id, obj{"argv": append(sh(`trap 'sleep 0.1; echo '$1' >>$0; exit 0' TERM; echo up; while :; do sleep 0.01; done`), order, id), "ready": obj{"line": "up"}, "killGraceMs": 60_000})
-		for k, v := range params {
-			all[k] = v
-		}
-		return all
-	}
-	c.call("group/start", groupOf("g", "one_for_one", 1, member("a", obj{"dependsOn": []string{"c"}}), member("b", nil), member("c", nil),
-		memberOf("deaf", obj{"argv": sh("trap '' TERM; echo up; while :; do sleep 0.01; done"), "ready": obj{"line": "up"}, "killGraceMs": 50})))
-	c.awaitStand("g", "ready: b running 1 r c running 1 r a running 1 r deaf running 1 r")
-	c.call("group/stop", obj{"groupId": "g"})
-	if data, _ := os.ReadFile(order); string(data) != "a\nc\nb\n" {
-		t.Errorf("they ended in the order %q, want a, c, b", data)
-	}
-	deaf := c.process("deaf")
-	deaf.awaitClosed()
-	if got := statusOf(deaf.exited); got != "137 SIGKILL" || deaf.exited["reason"] != "stopped by request" {
-		t.Errorf("what does not listen ended with %s", jsonText(deaf.exited))
-	}
-	if got := statusOf(c.process("a").awaitExit()); got != "0" {
-		t.Errorf("what listens ended with %s", got)
-	}
-	c.call("group/stop", obj{"groupId": "g"}) // the group has stopped already
-}
-
-// TestGroupKills kills members with real process trees at random. The strategy decides which members go
-// on, and nothing is left of the others.
-func TestGroupKills(t *testing.T) {
-	t.Parallel()
-	const members = 5
-	kills := scaled(40) // for each strategy
-	s := startServer(t)
-	for _, strategy := range []string{"one_for_all", "rest_for_one"} {
-		t.Run(strategy, func(t *testing.T) {
-			t.Parallel()
-			s := s.in(t)
-			c := s.session(knowing)
-			token := newToken(t)
-			var ids []string
-			var processes []obj
-			for i := range members {
-				id := fmt.Sprintf("%c", 'a'+i)
-				ids = append(ids, id)
-				params := obj{"argv": append(sh(`setsid sleep $0 & sleep $0 & echo up; wait`), token), "ready": obj{"line": "up"}}
-				if i > 0 && i%2 == 0 {
-					params["dependsOn"] = []string{ids[i-1]}
-				}
-				processes = append(processes, memberOf(id, params))
-			}
-			start := groupOf("g", strategy, 1000, processes...)
-			start["intensity"] = obj{"restarts": 1000, "periodMs": 1}
-			c.call("group/start", start)
-			pids := func() (all []int) {
-				byID := make(map[string]int)
-				for _, info := range c.call("process/list", obj{})["processes"].([]any) {
-					byID[info.(obj)["processId"].(string)] = int(num(info.(obj)["pid"]))
-				}
-				for _, id := range ids {
-					all = append(all, byID[id])
-				}
-				return all
-			}
-			ready := func(restarts int) {
-				t.Helper()
-				eventually(t, fmt.Sprintf("the group is ready after restart %d", restarts), func() bool {
-					g := c.group("g")
-					return g["state"] == "ready" && num(g["restarts"]) == int64(restarts)
-				})
-			}
-			ready(0)
-			before := pids()
-			random := rand.New(rand.NewPCG(1, 2))
-			for n := range kills {
-				victim := random.IntN(members)
-				if err := syscall.Kill(before[victim], syscall.SIGKILL); err != nil {
-					t.Fatalf("kill %d: %s, of pids %v: %v", n, ids[victim], before, err)
-				}
-				ready(n + 1)
-				after := pids()
-				from := victim
-				if strategy == "one_for_all" {
-					from = 0
-				}
-				for i := range ids {
-					if survived := after[i] == before[i]; survived != (i < from) {
-						t.Fatalf("kill %d, of %s: %s survived: %v; before %v, after %v", n, ids[victim], ids[i], survived, before, after)
-					}
-				}
-				// Some shells may still be starting their children. A process left over from an old
-				// shell would stay.
-				eventually(t, "every tree is whole, and no other there", func() bool { return len(kin(token)) == 3*members })
-				before = after
-			}
-			c.call("group/stop", obj{"groupId": "g"})
-			wantNoKin(t, "after group/stop", token)
-			for _, id := range ids {
-				p := c.process(id)
-				p.awaitClosed()
-				if len(p.readies) != len(p.restarts)+1 {
-					t.Errorf("%s was run again %d times, and ready %d times", id, len(p.restarts), len(p.readies))
-				}
-			}
-		})
-	}
-}
-
-// TestGroupGivesUp: if a member cannot go on, the whole group ends, and reports why.
+// TestGroupGivesUp: if a member fails too often, the whole group ends, and reports why.
 func TestGroupGivesUp(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(knowing)
-	sleeper := memberOf("sleeper", obj{"argv": []string{"sleep", "1000"}})
-	temporary := obj{"policy": "temporary"}
-	for _, test := range []struct {
-		name   string
-		member obj
-		after  obj    // depends on the member
-		reason string // of the group
-		story  string // of the member
-		stand  string
-	}{
-		{"too often", obj{"argv": sh("exit 3")}, nil, "x was given up: exit code 3, and no more than 2 restarts in 1m0s are allowed",
-			"exited, restarted 2, exited, restarted 3, exited, evicted, closed", "ended: sleeper left 1 r x left 3 r"},
-		{"no program", obj{"argv": []string{"no-such-program"}, "restart": temporary}, obj{"argv": sh("exit 0")}, "y waits for x, which has ended and was not ready",
-			"exited, closed", "ended: sleeper left 1 r x left 1 y left 0"},
-		{"never ready", obj{"argv": []string{"sleep", "1000"}, "restart": temporary, "ready": obj{"file": "file:///no/such/file", "timeoutMs": 50}}, obj{"argv": sh("exit 0")}, "y waits for x",
-			"exited, closed", "ended: sleeper left 1 r x left 1 y left 0"},
-	} {
-		all := []obj{sleeper, memberOf("x", test.member)}
-		if test.after != nil {
-			after := memberOf("y", test.after)
-			after["dependsOn"] = []string{"x"}
-			all = append(all, after)
-		}
-		for _, p := range all {
-			p["processId"] = fmt.Sprintf("%s %s", test.name, p["processId"])
-		}
-		if test.after != nil {
-			all[2]["dependsOn"] = []string{test.name + " x"}
-		}
-		c.call("group/start", groupOf(test.name, "one_for_one", 2, all...))
-		eventually(t, test.name+": it has ended", func() bool { return c.group(test.name)["state"] == "ended" })
-		x := c.process(test.name + " x")
-		x.awaitClosed()
-		c.process(test.name + " sleeper").awaitClosed()
-		if got := x.story(); got != test.story {
-			t.Errorf("%s: %s, want %s", test.name, got, test.story)
-		}
-		plain := strings.ReplaceAll(c.stand(test.name), test.name+" ", "")
-		if plain != test.stand {
-			t.Errorf("%s: it is %s, want %s", test.name, plain, test.stand)
-		}
-		if reason, _ := c.group(test.name)["reason"].(string); !strings.HasPrefix(strings.ReplaceAll(reason, test.name+" ", ""), test.reason) {
-			t.Errorf("%s: ended because %q, want %q", test.name, reason, test.reason)
-		}
-		if test.after != nil {
-			y := c.process(test.name + " y")
-			y.awaitClosed()
-			if reason, _ := y.exited["reason"].(string); num(y.exited["exitCode"]) != 127 || !strings.HasPrefix(reason, "never run: ") {
-				t.Errorf("%s: what was never run ended with %s", test.name, jsonText(y.exited))
-			}
-		}
-		sleeper["processId"] = "sleeper"
+	after := memberOf("y", obj{"argv": sh("exit 0"), "dependsOn": []string{"x"}})
+	c.call("group/start", groupOf("g", "one_for_one", 2, memberOf("sleeper", obj{"argv": []string{"sleep", "1000"}}),
+		memberOf("x", obj{"argv": sh("exit 3"), "ready": obj{"line": "up"}}), after))
+	c.awaitStand("g", "ended: sleeper left 1 r x left 3 y left 0")
+	if reason, _ := c.group("g")["reason"].(string); !strings.HasPrefix(reason, "x was given up: exit code 3, and no more than 2 restarts in 1m0s are allowed") {
+		t.Errorf("it ended because %q", reason)
+	}
+	x, y := c.process("x"), c.process("y")
+	x.awaitClosed()
+	y.awaitClosed()
+	c.process("sleeper").awaitClosed()
+	if got := x.story(); got != "exited, restarted 2, exited, restarted 3, exited, evicted, closed" {
+		t.Error(got)
+	}
+	if reason, _ := y.exited["reason"].(string); num(y.exited["exitCode"]) != 127 || !strings.HasPrefix(reason, "never run: ") {
+		t.Errorf("what was never run ended with %s", jsonText(y.exited))
 	}
 }
 
@@ -398,71 +246,20 @@ func TestGroupByRequest(t *testing.T) {
 
 	// These groups are refused, and none of their processes starts.
 	valid := memberOf("x", obj{"argv": sh("exit 0")})
-	with := func(params obj) obj {
-		all := memberOf("y", obj{"argv": sh("exit 0")})
-		for k, v := range params {
-			all[k] = v
-		}
-		return groupOf("bad", "one_for_one", 5, valid, all)
-	}
-	for _, bad := range []struct {
-		params obj
-		code   int64
-		text   string
-	}{
-		{groupOf("g", "one_for_one", 1, valid), -32600, "group g already exists"},
-		{groupOf("bad", "all", 1, valid), -32602, "unknown variant"},
-		{groupOf("bad", "one_for_one", 1001, valid), -32602, "intensity.restarts is 1001"},
-		{obj{"groupId": "bad", "processes": []obj{}}, -32602, "processes must not be empty"},
-		{groupOf(strings.Repeat("g", 2000), "one_for_one", 1, valid), -32602, "groupId has 2000 bytes"},
-		{with(obj{"processId": "a"}), -32600, "process a of the group: it already exists"},
-		{with(obj{"processId": "x"}), -32602, `process "x" is there twice`},
-		{with(obj{"dependsOn": []string{"z"}}), -32602, `process "y" depends on "z", which is not in the group`},
-		{with(obj{"dependsOn": []string{"y"}}), -32602, "in a circle: y → y"},
-		{with(obj{"restart": restart("permanent", 3)}), -32602, "restart.intensity is not for a process of a group"},
-		{with(obj{"cwd": "relative"}), -32602, "process y of the group: invalid URI: relative URL without a base"},
-		{with(obj{"ready": obj{"tcp": "nowhere"}}), -32602, "process y of the group: ready.tcp"},
+	for text, params := range map[string]obj{
+		"group g already exists":                    groupOf("g", "one_for_one", 1, valid),
+		"process a of the group: it already exists": groupOf("bad", "one_for_one", 5, valid, memberOf("a", obj{"argv": sh("exit 0")})),
 	} {
-		if code, text := c.callError("group/start", bad.params); code != bad.code || !strings.Contains(text, bad.text) {
-			t.Errorf("%.300s:\n\tcode %d, %s; want %d, %s", jsonText(bad.params), code, text, bad.code, bad.text)
+		if code, got := c.callError("group/start", params); code != -32600 || !strings.Contains(got, text) {
+			t.Errorf("code %d, %s; want -32600, %s", code, got, text)
 		}
 	}
-	if code, text := c.callError("group/stop", obj{"groupId": "bad"}); code != -32600 || text != "unknown group id bad" {
-		t.Errorf("stop of no group: %d %s", code, text)
-	}
-	params := startParams("alone", obj{"argv": sh("exit 0"), "dependsOn": []string{"a"}})
-	if code, text := c.callError("process/start", params); code != -32602 || !strings.Contains(text, "group/start") {
-		t.Errorf("dependsOn without a group: %d %s", code, text)
-	}
-	observer := s.observe(c.sessionID, nil)
-	if code, _ := observer.callError("group/stop", obj{"groupId": "g"}); code != -32011 {
-		t.Errorf("an observer stops a group: code %d", code)
-	}
-	if got := observer.stand("g"); got != c.stand("g") {
+	if got := s.observe(c.sessionID, nil).stand("g"); got != c.stand("g") {
 		t.Errorf("an observer sees %s", got)
 	}
 
 	c.call("group/stop", obj{"groupId": "g"})
 	wantNoKin(t, "after group/stop", token)
-}
-
-// TestGroupForgotten: after the retention, a group is forgotten with its processes. The end of a
-// session answers waiting requests.
-func TestGroupForgotten(t *testing.T) {
-	t.Parallel()
-	c := startServer(t, "--closed-retention", "100ms").session(knowing)
-	c.call("group/start", groupOf("g", "one_for_all", 5, memberOf("a", obj{"argv": sh("exit 0"), "restart": obj{"policy": "temporary"}})))
-	eventually(t, "an ended group is forgotten", func() bool { return c.group("g") == nil })
-	eventually(t, "and so are its processes", func() bool { return len(c.call("process/list", obj{})["processes"].([]any)) == 0 })
-
-	token := newToken(t)
-	c.call("group/start", groupOf("g", "one_for_all", 5,
-		memberOf("a", obj{"argv": []string{"sleep", token}, "ready": obj{"file": "file:///no/such/file"}}),
-		memberOf("b", obj{"argv": []string{"sleep", token}, "dependsOn": []string{"a"}}),
-	))
-	c.process("a").pid()
-	c.call("session/close", obj{})
-	wantNoKin(t, "after session/close", token)
 }
 
 // TestGroupOfTheUnread: no new run starts until the owner has received the end of the old run. But
@@ -535,111 +332,6 @@ func TestGroupPipelined(t *testing.T) {
 	}
 }
 
-// TestGroupStopKeepsItsGrace: during a group/stop, another reason to end a process neither shortens its
-// grace, nor sends another signal, nor becomes the reported reason.
-func TestGroupStopKeepsItsGrace(t *testing.T) {
-	t.Parallel()
-	c := startServer(t, "--kill-grace", "60s").session(knowing)
-	dir := t.TempDir()
-	probed := filepath.Join(dir, "probed")
-	terms := func(reason string) string { return filepath.Join(dir, reason) }
-	// The program is neither silent nor ill until it is asked to end.
-	polite := `trap 'echo >>$0; while [ ! -e $1 ]; do sleep 0.01; done; exit 7' TERM; while echo up; do sleep 0.01; done`
-	ends := []struct {
-		reason string
-		call   func(id string)
-	}{
-		{"stopped by request", func(id string) { c.request("group/stop", obj{"groupId": "group of " + id}) }},
-		{"terminated by request", func(id string) {
-			c.call("process/terminate", obj{"processId": id, "graceMs": 60_000})
-		}},
-	}
-	for _, end := range ends {
-		terms := terms(end.reason)
-		c.call("group/start", obj{"groupId": "group of " + end.reason, "processes": []obj{memberOf(end.reason, obj{
-			"argv":     append(sh(polite), terms, probed),
-			"liveness": obj{"silenceMs": 1000, "probe": obj{"argv": append(sh("[ ! -e $0 ]"), terms), "everyMs": 200, "failures": 1}},
-		})}})
-		p := c.process(end.reason)
-		p.awaitOutput("stdout", "up\n")
-		end.call(p.id)
-		eventually(t, "it is told", func() bool { _, err := os.Stat(terms); return err == nil })
-	}
-	// In this time the silence and the failing probes would have ended the processes.
-	c.start("clock", obj{"argv": []string{"sleep", "1000"}, "liveness": obj{"silenceMs": 1500}}).awaitClosed()
-	if err := os.WriteFile(probed, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, end := range ends {
-		p := c.process(end.reason)
-		p.awaitClosed()
-		if got := statusOf(p.exited); got != "7" || p.exited["reason"] != end.reason {
-			t.Errorf("it ended with %s, want exit code 7 and the reason %q", jsonText(p.exited), end.reason)
-		}
-		if data, _ := os.ReadFile(terms(end.reason)); len(data) != 1 {
-			t.Errorf("%s: %d SIGTERMs, want 1", end.reason, len(data))
-		}
-	}
-}
-
-// acking is a client that sends session/ack itself, and so can keep a log full.
-var acking = obj{"capabilities": obj{"gap": true, "ack": true, "restarted": true, "ready": true, "groups": true}}
-
-func (c *conn) ackAll(ids ...string) {
-	for _, id := range ids {
-		c.notify("session/ack", obj{"processes": obj{id: c.process(id).lastSeq()}})
-	}
-}
-
-// TestGroupJobIsDone: a successful job does not run again when another member fails, even if the job's
-// end waits after unacknowledged output.
-func TestGroupJobIsDone(t *testing.T) {
-	t.Parallel()
-	c := startServer(t).session(acking)
-	dir := t.TempDir()
-	gate, runs := filepath.Join(dir, "gate"), filepath.Join(dir, "runs")
-	c.call("group/start", groupOf("g", "one_for_all", 5,
-		memberOf("job", obj{"argv": append(sh(`echo run >>$0; head -c 12000 /dev/zero; exit 0`), runs), "retention": obj{"bytes": 4096},
-			"ready": obj{"exit": true}, "restart": obj{"policy": "transient"}}),
-		memberOf("web", obj{"argv": append(sh(`echo up; while [ ! -e $0 ]; do sleep 0.01; done; [ -e $0.2 ] || { touch $0.2; exit 3; }; exec sleep 1000`), gate)})))
-	info := c.awaitWait("job", "owner ready") // the job has written its output and ended
-	eventually(t, "the job has ended", func() bool { return !alive(int(num(info["pid"]))) })
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the web server is run again", func() bool { return num(describe(t, c, "web")["run"]) == 2 })
-	eventually(t, "the job is read to its end", func() bool {
-		c.ackAll("job")
-		return describe(t, c, "job")["state"] == "closed"
-	})
-	c.awaitStand("g", "ready: job left 1 r web running 2 r")
-	if data, _ := os.ReadFile(runs); string(data) != "run\n" {
-		t.Errorf("the job was run %d times", bytes.Count(data, []byte("\n")))
-	}
-}
-
-// TestGroupStopEndsDaemons: daemons left by a terminated process do not keep a group from stopping.
-func TestGroupStopEndsDaemons(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	var c *conn
-	var token string
-	eventually(t, "a program that the server knows to have ended is terminated", func() bool {
-		c, token = s.session(acking), newToken(t)
-		c.call("group/start", groupOf("g", "one_for_all", 5, memberOf("d", obj{
-			"argv": append(sh(`sleep $0 & head -c 12000 /dev/zero; exit 0`), token), "retention": obj{"bytes": 4096}})))
-		info := c.awaitWait("d", "owner")
-		eventually(t, "the program has ended", func() bool { return !alive(int(num(info["pid"]))) })
-		return c.call("process/terminate", obj{"processId": "d"})["running"] == false // the end waits after output that nobody has read
-	})
-	eventually(t, "that is taken", func() bool {
-		c.ackAll("d")
-		return describe(t, c, "d")["state"] == "exited"
-	})
-	c.call("group/stop", obj{"groupId": "g"})
-	awaitNoKin(t, token)
-}
-
 // TestGroupOfAClosedSession: the processes report the true reason for their end.
 func TestGroupOfAClosedSession(t *testing.T) {
 	t.Parallel()
@@ -648,9 +340,10 @@ func TestGroupOfAClosedSession(t *testing.T) {
 		c := s.session(knowing)
 		var processes []obj
 		for i := range 5 {
-			processes = append(processes, memberOf(fmt.Sprint("m", i), obj{"argv": sh("echo up; exec sleep 1000")}))
+			processes = append(processes, memberOf(fmt.Sprint("m", i), obj{"argv": sh("echo up; exec sleep 1000"), "ready": obj{"line": "never"}}))
 		}
-		c.call("group/start", groupOf("g", "one_for_all", 5, processes...))
+		waiting := memberOf("waiting", obj{"argv": []string{"sleep", "1000"}, "dependsOn": []string{"m0"}})
+		c.call("group/start", groupOf("g", "one_for_all", 5, append(processes, waiting)...))
 		for i := range processes {
 			c.process(fmt.Sprint("m", i)).awaitOutput("stdout", "up\n")
 		}

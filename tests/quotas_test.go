@@ -82,42 +82,6 @@ func TestConnectionsOfOthers(t *testing.T) {
 	echo("after")
 }
 
-// TestMaxConnections: beyond the limit in all, and beyond the limit of an address, a connection gets
-// HTTP 503. A client that resumes after a cut finds a place, even if the server does not know of the cut.
-func TestMaxConnections(t *testing.T) {
-	t.Parallel()
-	for flag, want := range map[string]string{
-		"--max-connections":              "max-connections is 2 here, and the server has 2 connections",
-		"--max-connections-each-address": "max-connections-each-address is 2 here, and 127.0.0.1 has 2 connections",
-	} {
-		t.Run(flag, func(t *testing.T) {
-			t.Parallel()
-			s := startServer(t, flag, "2")
-			s.session(nil)
-			cut := s.session(nil)
-			_, status, body := dialAs(t, s.url, "", nil)
-			if status != http.StatusServiceUnavailable || !strings.HasPrefix(body, want) {
-				t.Fatalf("beyond the limit: %d %s", status, body)
-			}
-			if resp, err := http.Get("http" + strings.TrimPrefix(s.url, "ws") + "/healthz"); err != nil || resp.StatusCode != http.StatusOK {
-				t.Errorf("/healthz: %v, %v", resp, err)
-			}
-			cut.mutePongs.Store(true) // as after a cut that the server does not see
-			eventually(t, "the client resumes", func() bool {
-				c, _, err := dialWS(t, s.url, nil)
-				if err != nil {
-					time.Sleep(100 * time.Millisecond)
-					return false
-				}
-				c.call("initialize", obj{"clientName": "back", "resumeSessionId": cut.sessionID, "takeover": true})
-				c.notify("initialized", obj{})
-				c.call("process/list", obj{})
-				return true
-			})
-		})
-	}
-}
-
 // TestProcessesOfOthers: an identity at its limit of processes, over all its sessions and kinds of programs,
 // is refused. Others are not. A place is free once the program and its descendants have ended.
 func TestProcessesOfOthers(t *testing.T) {
@@ -184,47 +148,11 @@ func TestProcessesOfOthers(t *testing.T) {
 	echo("after")
 }
 
-// TestStartsOfOthers: an identity that starts too much is refused, and told when to try again.
-func TestStartsOfOthers(t *testing.T) {
-	t.Parallel()
-	s, _, echo := twoIdentities(t, "--max-starts-each", "0.001", "--max-starts-burst", "5")
-	alice := s.as("the-token-of-alice", obj{"capabilities": obj{"restarted": true}})
-	alice.start("restarted", obj{"argv": []string{"sleep", "1000"}, "restart": obj{"policy": "permanent", "backoff": obj{"initialMs": 1}}})
-	alice.call("process/restart", obj{"processId": "restarted"}) // counts when the next run begins
-	eventually(t, "the next run", func() bool { return num(describe(t, alice, "restarted")["run"]) == 2 })
-	alice.start("a", obj{"argv": []string{"true"}}).awaitClosed()
-	alice.call("process/spawn", obj{"command": []string{"true"}, "processHandle": "b", "cwd": "/"})
-	other := s.as("the-token-of-alice", nil)
-	other.callError("process/start", startParams("c", obj{"argv": []string{"/no/such/program"}})) // counts, too
-	answer := other.reply(other.request("process/start", startParams("d", obj{"argv": []string{"true"}})))
-	e, _ := answer["error"].(obj)
-	if num(e["code"]) != -32600 || e["message"] != "max-starts-each is 0.001 a second here, 5 at once, and alice has used them" ||
-		!strings.HasPrefix(fmt.Sprint(e["data"].(obj)["advice"]), "try again in ") {
-		t.Errorf("the sixth start: %s", jsonText(answer))
-	}
-	alice.call("process/restart", obj{"processId": "restarted"}) // the old run ends, and the next one waits
-	eventually(t, "the end of the second run", func() bool { return describe(t, alice, "restarted")["state"] == "restarting" })
-	s.as("the-token-of-bob-", nil).start("bob", obj{"argv": []string{"true"}}).awaitClosed()
-	echo("alice has started enough")
-}
-
-// TestRunTimeAndLimits: the operator's run time and limits hold where a start names none, and a start that
-// exceeds them is refused.
+// TestRunTimeAndLimits: the operator's run time and limits hold where a start names none.
 func TestRunTimeAndLimits(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "--max-run-time", "1h", "--default-limits", `{"nofile":64}`, "--max-limits", `{"nofile":128,"coreBytes":0}`)
 	c := s.session(nil)
-	for id, want := range map[string]struct {
-		params obj
-		text   string
-	}{
-		"time":   {obj{"argv": []string{"true"}, "timeoutMs": 3_600_001}, "timeoutMs is 3600001, this server allows 1 to 3600000 (max-run-time)"},
-		"nofile": {obj{"argv": []string{"true"}, "limits": obj{"nofile": 129}}, "limits.nofile is 129, this server allows at most 128 (max-limits)"},
-	} {
-		if code, text := c.callError("process/start", startParams(id, want.params)); code != -32602 || text != want.text {
-			t.Errorf("%s: %d %s, want %s", id, code, text, want.text)
-		}
-	}
 	for id, want := range map[string]struct {
 		limits obj
 		out    string
@@ -258,33 +186,6 @@ func TestRunTimeAndLimits(t *testing.T) {
 			t.Errorf("%v: %s", flags, p.stderr)
 		}
 	}
-}
-
-// TestSessionsEach: an identity at its limit of sessions gets no other one, from wherever it connects.
-// Sessions of others, and its own, are not ended for it, unless they are worth nothing.
-func TestSessionsEach(t *testing.T) {
-	t.Parallel()
-	s, _, echo := twoIdentities(t, "--max-sessions-each", "2")
-	first, second := s.as("the-token-of-alice", nil), s.as("the-token-of-alice", nil)
-	first.start("p", obj{"argv": []string{"sleep", "1000"}})
-	first.cutRST() // its session has a process, and stays
-	open := func() obj {
-		c, _, err := dialWS(t, s.url, http.Header{"Authorization": {"Bearer the-token-of-alice"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c.reply(c.request("initialize", obj{"clientName": "third"}))
-	}
-	e, _ := open()["error"].(obj)
-	if num(e["code"]) != -32600 || !strings.HasPrefix(fmt.Sprint(e["message"]), "max-sessions-each is 2 here, and alice has as many sessions") {
-		t.Errorf("a third session: %s", jsonText(e))
-	}
-	echo("alice is full")
-	s.as("the-token-of-bob-", nil).call("process/list", obj{})
-	s.as("the-token-of-alice", obj{"resumeSessionId": first.sessionID}).call("process/list", obj{})
-	second.cutRST() // its session is worth nothing, and gives way
-	eventually(t, "a session for alice", func() bool { return open()["error"] == nil })
-	echo("after")
 }
 
 // seqOutput is what seq n prints.

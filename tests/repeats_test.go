@@ -3,11 +3,8 @@ package tests
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -76,17 +73,6 @@ var repeated = map[string]again{
 			}
 		},
 	},
-	"process/restart": {
-		begin: func(c *conn, _ string) (obj, func(*conn) bool) {
-			c.start("p", obj{"argv": []string{"sleep", "1000"}, "restart": restart("permanent", 100)})
-			return obj{"processId": "p"}, runs(2)
-		},
-		check: func(t *testing.T, c *conn, _, _ string) {
-			if waits, info := c.waitsFor("p"); num(info["run"]) != 2 || strings.Join(waits, ",") != "itself" {
-				t.Errorf("it is at run %v, and waits for %v", info["run"], waits)
-			}
-		},
-	},
 	"process/closeStdin": {
 		begin: func(c *conn, file string) (obj, func(*conn) bool) {
 			c.start("p", obj{"argv": sh("exec cat"), "pipeStdin": true, "restart": restart("permanent", 100)})
@@ -95,41 +81,6 @@ var repeated = map[string]again{
 		check: func(t *testing.T, c *conn, _, _ string) {
 			if status := c.call("process/write", c.process("p").writeParams("hi\n"))["status"]; status != "accepted" {
 				t.Errorf("a write to the next run is %v", status)
-			}
-		},
-	},
-	"process/resize": {
-		begin: func(c *conn, _ string) (obj, func(*conn) bool) {
-			p := c.start("p", obj{"argv": sh("stty -echo; echo up; while read x; do echo $(stty size) at $x; done"), "tty": true})
-			p.awaitOutput("pty", "up\r\n")
-			return obj{"processId": "p", "size": obj{"rows": 30, "cols": 100}}, func(c *conn) bool { return sizeNow(c) == "30 100" }
-		},
-		between: func(c *conn) {
-			c.call("process/resize", obj{"processId": "p", "size": obj{"rows": 40, "cols": 120}})
-		},
-		check: func(t *testing.T, c *conn, _, _ string) {
-			if size := sizeNow(c); size != "40 120" {
-				t.Errorf("its size is %q", size)
-			}
-		},
-	},
-	"process/setRestart": {
-		begin: func(c *conn, _ string) (obj, func(*conn) bool) {
-			c.start("p", obj{"argv": sh("read x"), "pipeStdin": true, "restart": restart("temporary", 5)})
-			return obj{"processId": "p", "restart": restart("permanent", 100)}, func(c *conn) bool {
-				c.call("process/info", obj{"processId": "p"}) // the process answers requests in order, so the first was executed
-				return true
-			}
-		},
-		between: func(c *conn) {
-			c.call("process/setRestart", obj{"processId": "p", "restart": restart("temporary", 5)})
-		},
-		check: func(t *testing.T, c *conn, _, _ string) {
-			p := c.process("p")
-			c.call("process/write", p.writeParams("\n"))
-			p.awaitClosed()
-			if len(p.restarts) > 0 {
-				t.Errorf("it was run again: %s", jsonText(p.restarts))
 			}
 		},
 	},
@@ -182,27 +133,6 @@ var repeated = map[string]again{
 		},
 	},
 	"session/close": {},
-	"session/update": {
-		begin: func(c *conn, _ string) (obj, func(*conn) bool) {
-			return obj{"name": "first"}, func(c *conn) bool { return c.call("session/info", obj{})["name"] == "first" }
-		},
-		between: func(c *conn) { c.call("session/update", obj{"name": "second"}) },
-		check: func(t *testing.T, c *conn, _, _ string) {
-			if name := c.call("session/info", obj{})["name"]; name != "second" {
-				t.Errorf("its name is %q", name)
-			}
-		},
-	},
-}
-
-// sizeNow asks the program for the size of its terminal.
-func sizeNow(c *conn) string {
-	c.t.Helper()
-	mark := rand.Text()
-	c.call("process/write", obj{"processId": "p", "chunk": base64.StdEncoding.EncodeToString([]byte(mark + "\n")), "writeId": mark})
-	all := c.process("p").awaitOutput("pty", " at "+mark+"\r\n")
-	before, _, _ := strings.Cut(all, " at "+mark)
-	return before[strings.LastIndexByte(before, '\n')+1:]
 }
 
 func startGroup(c *conn) {
@@ -211,55 +141,18 @@ func startGroup(c *conn) {
 	eventually(c.t, "its process runs", func() bool { return runs(1)(c) })
 }
 
-// changing returns, from the list in PROTOCOL.md, how the server recognizes a repeated request of each
-// method with an effect.
-func changing(t *testing.T) map[string]string {
-	t.Helper()
-	text, err := os.ReadFile("../docs/PROTOCOL.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, list, _ := strings.Cut(string(text), "<!-- methods: begin -->\n")
-	list, _, _ = strings.Cut(list, "<!-- methods: end -->\n")
-	all := make(map[string]string)
-	repeats := -1 // the column
-	for row := range strings.Lines(list) {
-		cells := strings.Split(row, " | ")
-		method := strings.Trim(cells[0], "|` ")
-		if repeats < 0 {
-			repeats = slices.Index(cells, "repeat")
-		} else if len(cells) > repeats && cells[repeats] != "–" {
-			all[method] = cells[repeats]
-		}
-	}
-	if len(all) < 24 {
-		t.Fatalf("PROTOCOL.md has %d methods that change something: %v", len(all), all)
-	}
-	return all
-}
-
 // TestRepeatsAreDoneOnce: the server executes a repeatable request only once, although the client sends
 // it before and after a cut.
 func TestRepeatsAreDoneOnce(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "--closed-retention", "0")
-	for method, repeat := range changing(t) {
-		test, ok := repeated[method]
-		switch {
-		case repeat == "connection", repeat == "nothing":
-			continue
-		case repeat == "shareId":
-			continue // TestUnshare
-		case !ok:
-			t.Errorf("%s is recognized by its %s, and not tried here", method, repeat)
-			continue
-		}
+	for method, test := range repeated {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
 			s := s.in(t)
 			c := s.session(knowing)
 			resume := obj{"resumeSessionId": c.sessionID, "takeover": true, "resumeFrom": obj{"p": 0}, "capabilities": knowing["capabilities"]}
-			if repeat == "session" {
+			if test.begin == nil {
 				c.request(method, obj{})
 				c.awaitEnd()
 				d := s.dial()
@@ -272,7 +165,7 @@ func TestRepeatsAreDoneOnce(t *testing.T) {
 			}
 			file := filepath.Join(t.TempDir(), "count")
 			params, done := test.begin(c, file)
-			if repeat == "requestId" {
+			if params["startToken"] == nil && params["writeId"] == nil {
 				params["requestId"] = "once"
 			}
 			c.request(method, params)
@@ -292,30 +185,6 @@ func TestRepeatsAreDoneOnce(t *testing.T) {
 			}
 			c.call("session/close", obj{})
 		})
-	}
-}
-
-// TestRequestIDs: a repetition is recognized by its request id, method and process, and answered like
-// the first request.
-func TestRequestIDs(t *testing.T) {
-	t.Parallel()
-	c := startServer(t).session(knowing)
-	c.start("plain", obj{"argv": []string{"sleep", "1000"}})
-	c.start("p", obj{"argv": []string{"sleep", "1000"}, "restart": restart("permanent", 100)})
-	with := func(id string) obj { return obj{"processId": id, "requestId": "k"} }
-	_, first := c.callError("process/restart", with("plain"))
-	if _, again := c.callError("process/restart", with("plain")); again != first {
-		t.Errorf("a failure is answered %q, and again %q", first, again)
-	}
-	c.call("process/restart", with("p")) // another process
-	eventually(t, "it is restarted", func() bool { return runs(2)(c) })
-	c.call("process/restart", with("p"))
-	c.call("process/closeStdin", with("p")) // another method
-	if waits, info := c.waitsFor("p"); num(info["run"]) != 2 || len(waits) != 1 {
-		t.Errorf("it waits for %v, at run %v", waits, info["run"])
-	}
-	if code, text := c.callError("process/signal", obj{"processId": "p", "signal": "winch", "requestId": strings.Repeat("x", 1025)}); code != -32602 || !strings.Contains(text, "1025 bytes") {
-		t.Errorf("a long one: %d %s", code, text)
 	}
 }
 

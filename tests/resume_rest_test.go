@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"maps"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,9 +46,7 @@ func TestResumeFromNamesSome(t *testing.T) {
 			witness.process("other").awaitOutput("stdout", "after\n")
 
 			params := obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"named": 1}}
-			for k, v := range test.second {
-				params[k] = v
-			}
+			maps.Copy(params, test.second)
 			again := s.session(params)
 			got := again.process("other").awaitOutput("stdout", "after\n")
 			if !strings.HasPrefix(got, test.from) || strings.Count(got, "\n") < 2001 {

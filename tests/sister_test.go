@@ -3,6 +3,7 @@ package tests
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,9 +62,7 @@ func (c *conn) hasOther(method, key, name string) bool {
 func (c *conn) spawn(handle string, params obj) {
 	c.t.Helper()
 	all := obj{"processHandle": handle, "cwd": "/"}
-	for k, v := range params {
-		all[k] = v
-	}
+	maps.Copy(all, params)
 	if result := c.call("process/spawn", all); len(result) > 0 {
 		c.t.Errorf("process/spawn: %v", result)
 	}
@@ -134,7 +133,6 @@ func TestProcessSpawn(t *testing.T) {
 	c.awaitDelta("tty", "10 20")
 	c.wantAnswers([]answerRow{
 		{"process/resizePty", obj{"processHandle": "tty", "size": obj{"rows": 11, "cols": 21}}, `{}`},
-		{"process/resizePty", obj{"processHandle": "tty", "size": obj{"rows": 0, "cols": 21}}, "-32602 process size rows and cols must be greater than 0"},
 		{"process/writeStdin", obj{"processHandle": "tty", "deltaBase64": b64("hi\n")}, `{}`},
 	})
 	c.awaitDelta("tty", "got hi")
@@ -153,7 +151,6 @@ func TestProcessSpawn(t *testing.T) {
 	c.spawn("cat", obj{"command": []string{"cat"}, "streamStdin": true})
 	c.wantAnswers([]answerRow{
 		{"process/resizePty", obj{"processHandle": "cat", "size": obj{"rows": 1, "cols": 1}}, invalid + "failed to resize PTY: process is not attached to a PTY"},
-		{"process/writeStdin", obj{"processHandle": "cat"}, "-32602 process/writeStdin requires deltaBase64 or closeStdin"},
 		{"process/writeStdin", obj{"processHandle": "cat", "deltaBase64": b64("one ")}, `{}`},
 		{"process/writeStdin", obj{"processHandle": "cat", "deltaBase64": b64("two"), "closeStdin": true}, `{}`},
 	})
@@ -173,14 +170,7 @@ func TestProcessSpawn(t *testing.T) {
 		{"process/writeStdin", obj{"processHandle": "nope", "closeStdin": true}, invalid + `no active process for process handle "nope"`},
 		{"process/resizePty", obj{"processHandle": "cat", "size": obj{"rows": 1, "cols": 1}}, invalid + `no active process for process handle "cat"`},
 		{"process/kill", obj{"processHandle": "b"}, invalid + `no active process for process handle "b"`},
-		{"process/spawn", obj{"command": []string{}, "processHandle": "x", "cwd": "/"}, invalid + "command must not be empty"},
-		{"process/spawn", obj{"command": sh("true"), "processHandle": "", "cwd": "/"}, invalid + "processHandle must not be empty"},
 		{"process/spawn", obj{"command": sh("true"), "processHandle": "x"}, "-32602 missing field `cwd`"},
-		{"process/spawn", obj{"command": sh("true"), "processHandle": "x", "cwd": "tmp"}, invalid + "Invalid request: AbsolutePathBuf deserialized without a base path"},
-		{"process/spawn", obj{"command": sh("true"), "processHandle": "x", "cwd": "/", "size": obj{"rows": 1, "cols": 1}}, "-32602 process/spawn size requires tty: true"},
-		{"process/spawn", obj{"command": sh("true"), "processHandle": "x", "cwd": "/", "tty": true, "size": obj{"rows": 1, "cols": 0}}, "-32602 process size rows and cols must be greater than 0"},
-		{"process/spawn", obj{"command": sh("true"), "processHandle": "x", "cwd": "/", "timeoutMs": -1}, "-32602 process/spawn timeoutMs must be non-negative, got -1"},
-		{"process/spawn", obj{"command": sh("true"), "processHandle": "x", "cwd": "/", "outputBytesCap": -1}, "-32602 process/spawn outputBytesCap must be non-negative, got -1"},
 		{"process/spawn", obj{"command": []string{"/no/such"}, "processHandle": "x", "cwd": "/"}, "~-32603 failed to spawn process: No such file or directory (os error 2)"},
 		{"process/spawn", obj{"command": []string{"/"}, "processHandle": "x", "cwd": "/"}, "~-32603 failed to spawn process: Permission denied (os error 13)"},
 	})
@@ -232,18 +222,9 @@ func TestCommandExec(t *testing.T) {
 		{"command/exec", obj{"command": sh("echo $A$B"), "env": obj{"A": "a", "B": nil}}, `{"exitCode":0,"stderr":"","stdout":"a\n"}`},
 		{"command/exec", obj{"command": sh("true"), "sandboxPolicy": obj{"type": "dangerFullAccess"}}, `{"exitCode":0,"stderr":"","stdout":""}`},
 		{"command/exec", obj{"command": sh("true"), "permissionProfile": obj{}}, "~-32602 invalid type: map, expected a string"},
-		{"command/exec", obj{"command": sh("true"), "tty": true}, invalid + "command/exec tty or streaming requires a client-supplied processId"},
-		{"command/exec", obj{"command": sh("true"), "streamStdin": true}, invalid + "command/exec tty or streaming requires a client-supplied processId"},
-		{"command/exec", obj{"command": sh("true"), "streamStdoutStderr": true}, invalid + "command/exec tty or streaming requires a client-supplied processId"},
-		{"command/exec", obj{"command": sh("true"), "outputBytesCap": 1, "disableOutputCap": true}, "-32602 command/exec cannot set both outputBytesCap and disableOutputCap"},
-		{"command/exec", obj{"command": sh("true"), "timeoutMs": 1, "disableTimeout": true}, "-32602 command/exec cannot set both timeoutMs and disableTimeout"},
-		{"command/exec", obj{"command": sh("true"), "timeoutMs": -1}, "-32602 command/exec timeoutMs must be non-negative, got -1"},
-		{"command/exec", obj{"command": sh("true"), "size": obj{"rows": 1, "cols": 1}}, "-32602 command/exec size requires tty: true"},
-		{"command/exec", obj{"command": []string{}}, invalid + "command must not be empty"},
 		{"command/exec", obj{}, "-32602 missing field `command`"},
 		{"command/exec", obj{"command": []string{"/no/such"}}, "~-32603 failed to spawn command: No such file or directory (os error 2)"},
 		{"command/exec", obj{"command": sh("true"), "cwd": "/no/such"}, "~-32603 failed to spawn command: No such file or directory (os error 2)"},
-		{"command/exec/write", obj{"processId": "c1"}, "-32602 command/exec/write requires deltaBase64 or closeStdin"},
 		{"command/exec/write", obj{"processId": "c1", "closeStdin": true}, invalid + `no active command/exec for process id "c1"`},
 		{"command/exec/resize", obj{"processId": "c1", "size": obj{"rows": 1, "cols": 1}}, invalid + `no active command/exec for process id "c1"`},
 		{"command/exec/terminate", obj{"processId": "c1"}, invalid + `no active command/exec for process id "c1"`},
@@ -274,7 +255,6 @@ func TestCommandExec(t *testing.T) {
 	tty := c.request("command/exec", obj{"command": sh("stty size; read x; stty size"), "processId": "t", "tty": true, "size": obj{"rows": 5, "cols": 6}})
 	c.awaitDelta("t", "5 6")
 	c.wantAnswers([]answerRow{
-		{"command/exec/resize", obj{"processId": "t", "size": obj{"rows": 7, "cols": 0}}, "-32602 command/exec size rows and cols must be greater than 0"},
 		{"command/exec/resize", obj{"processId": "t", "size": obj{"rows": 7, "cols": 8}}, `{}`},
 		{"command/exec/write", obj{"processId": "t", "deltaBase64": b64("\n")}, `{}`},
 	})
@@ -292,9 +272,7 @@ func TestFirstExec(t *testing.T) {
 	const invalid = "-32600 "
 	first := func(params obj) obj {
 		all := obj{"cwd": "/", "env": obj{"A": "a"}, "tty": false}
-		for k, v := range params {
-			all[k] = v
-		}
+		maps.Copy(all, params)
 		return all
 	}
 	c.wantAnswers([]answerRow{
@@ -318,7 +296,6 @@ func TestFirstExec(t *testing.T) {
 		{"command/exec/terminate", obj{"sessionId": "missing"}, `{"running":false}`},
 		{"command/exec/write", obj{"sessionId": "missing", "chunk": ""}, invalid + "unknown session id missing"},
 		{"command/exec", first(obj{"argv": []string{}}), "-32602 argv must not be empty"},
-		{"command/exec", first(obj{"argv": sh("true"), "cwd": "tmp"}), `-32602 cwd is "tmp", which is not an absolute path`},
 		{"command/exec", first(obj{"argv": []string{"/no/such"}}), "~-32603 No such file or directory (os error 2)"},
 		{"command/exec", first(obj{"argv": sh("echo $0"), "arg0": "zero"}), `{"sessionId":"session-5"}`},
 	})
@@ -391,39 +368,6 @@ func drains(t *testing.T, s *server, row drainRow) bool {
 	return true
 }
 
-// TestCommandDeadline: output written before the deadline counts, however late the client takes the
-// output.
-func TestCommandDeadline(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	const size = 900_000 // more than the window, less than the retention
-	var c *conn
-	eventually(t, "all to be written before the deadline", func() bool { // if the machine stands still for 2 s, the drain is over
-		c = s.session(nil)
-		c.mutePongs.Store(true)
-		dir := t.TempDir()
-		script := fmt.Sprintf(`(until [ -e %s/go ]; do sleep 0.01; done; head -c %d /dev/zero; touch %s/written; sleep 1000) & echo first`, dir, size, dir)
-		begin := time.Now()
-		c.spawn("p", obj{"command": sh(script), "streamStdoutStderr": true})
-		c.awaitDelta("p", "first")
-		if err := os.WriteFile(dir+"/go", nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "all to be written", func() bool { _, err := os.Stat(dir + "/written"); return err == nil })
-		return time.Since(begin) < drainTime
-	})
-	time.Sleep(2500 * time.Millisecond) // usually past the deadline
-	if c.hasOther("process/exited", "processHandle", "p") {
-		t.Error("the end overtook output")
-	}
-	c.unmute()
-	e := c.spawnExited("p")
-	out, _ := c.deltas("process/outputDelta", "processHandle", "p", "deltaBase64")
-	if n := len(out["stdout"]); n != size+len("first\n") || e["outputDrainTimedOut"] != true {
-		t.Errorf("%d bytes came of %d, %s", n, size, jsonText(e))
-	}
-}
-
 // awaitDeltas waits for size bytes of streamed output from all commands.
 func (c *conn) awaitDeltas(size int) {
 	c.t.Helper()
@@ -441,27 +385,6 @@ func (c *conn) awaitDeltas(size int) {
 // window besides its output, so many small messages would not fit into a window of the same size.
 func atOnce(size int) string {
 	return fmt.Sprintf("dd if=/dev/zero bs=%d count=1 2>/dev/null", size)
-}
-
-// TestCommandEndWaits: if a client does not acknowledge, the answer waits after the output, long after
-// the command is gone.
-func TestCommandEndWaits(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	c := s.session(nil)
-	c.mutePongs.Store(true)
-	const size = 512 << 10 // the window
-	exec := c.request("command/exec", obj{"command": sh(atOnce(size)), "processId": "p", "streamStdoutStderr": true})
-	c.awaitDeltas(size)
-	eventually(t, "the command to be gone", func() bool { return num(c.call("server/info", obj{})["sessions"]) == 1 })
-	answer := c.takeReply(exec)
-	if answer == nil {
-		c.unmute()
-		answer = c.reply(exec)
-	}
-	if jsonText(answer["result"]) != `{"exitCode":0,"stderr":"","stdout":""}` {
-		t.Errorf("answer: %s", jsonText(answer))
-	}
 }
 
 // TestCommandDraining: a command has exited and its output is still awaited. Control calls get their

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -43,8 +42,7 @@ func (l *lender) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case message.Attach:
 		l.connection = ctx.Sender()
-		ctx.Respond(message.Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: protocol.RoleOwner,
-			Processes: []message.ProcessRef{{ID: "a", PID: ctx.Self()}}})
+		owns(ctx, m, protocol.RoleOwner, "a")
 	case message.Subscribe:
 		l.subscribed <- m
 	case message.Ack:
@@ -61,21 +59,9 @@ func TestConnectionRefusesAHole(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		l := &lender{subscribed: make(chan message.Subscribe, 9), acked: make(chan message.Ack, 9)}
 		process := spawn(func() actor.Actor { return l })
-		ours, theirs := transport.Pipe("")
-		s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-		spawn(func() actor.Actor { return connectionOf(s, All, process, message.Connect{Conn: theirs}) })
-		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`} {
-			if err := ours.WriteMessage([]byte(text), false); err != nil {
-				t.Fatal(err)
-			}
-		}
-		answers := make(chan string, 9)
-		go func() {
-			for msg, err := ours.ReadMessage(); err == nil; msg, err = ours.ReadMessage() {
-				answers <- string(msg)
-			}
-			close(answers)
-		}()
+		client := connect(t, spawn, quiet(config.Config{}), process, nil)
+		client.open("")
+		answers, _ := client.messages()
 		<-answers // to initialize
 		if m := <-l.subscribed; !m.Now {
 			t.Errorf("at first: %+v", m)
@@ -104,11 +90,10 @@ func TestConnectionRefusesAHole(t *testing.T) {
 		if m := <-l.acked; m != (message.Ack{From: 2, To: 3}) {
 			t.Errorf("acknowledged %+v, want 2 to 3", m)
 		}
-		ours.Close(protocol.CloseNormal, "")
+		client.leave()
 		for answer := range answers {
 			t.Errorf("the client also got %s", answer)
 		}
-		synctest.Wait()
 	})
 }
 
@@ -155,24 +140,19 @@ func TestGivenUpProcessesAreTold(t *testing.T) {
 						}
 					})
 				})
-				ours, theirs := transport.Pipe("")
-				s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-				spawn(func() actor.Actor { return connectionOf(s, All, session, message.Connect{Conn: theirs}) })
-				for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test","resumeSessionId":"s","capabilities":{"gap":true}` + test.params + `}}`, `{"method":"initialized"}`} {
-					if err := ours.WriteMessage([]byte(text), false); err != nil {
-						t.Fatal(err)
-					}
-				}
+				client := connect(t, spawn, quiet(config.Config{}), session, nil)
+				client.open(`,"resumeSessionId":"s","capabilities":{"gap":true}` + test.params)
+				messages, _ := client.messages()
 				var got []string
 				read := make(chan struct{})
 				go func() {
 					defer close(read)
-					for msg, err := ours.ReadMessage(); err == nil; msg, err = ours.ReadMessage() {
+					for msg := range messages {
 						var n struct {
 							Method string
 							Params struct{ Seq, FromSeq, ToSeq uint64 }
 						}
-						if err := json.Unmarshal(msg, &n); err != nil || n.Method == "" {
+						if err := json.Unmarshal([]byte(msg), &n); err != nil || n.Method == "" {
 							continue // the answer to initialize
 						}
 						if n.Method == protocol.NotifyGap {
@@ -184,7 +164,7 @@ func TestGivenUpProcessesAreTold(t *testing.T) {
 				}()
 				time.Sleep(time.Second)
 				synctest.Wait()
-				ours.Close(protocol.CloseNormal, "")
+				client.Close(protocol.CloseNormal, "")
 				<-read
 				if !slices.Equal(got, test.want) {
 					t.Errorf("the client got %q, want %q", got, test.want)
@@ -202,23 +182,17 @@ func TestCloseCodes(t *testing.T) {
 			session := spawn(func() actor.Actor {
 				return receiver(func(ctx actor.Context) {
 					if m, ok := ctx.Message().(message.Attach); ok {
-						ctx.Respond(message.Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: protocol.RoleOwner})
+						owns(ctx, m, protocol.RoleOwner)
 					}
 				})
 			})
-			ours, theirs := transport.Pipe("")
-			s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-			pid := spawn(func() actor.Actor { return connectionOf(s, All, session, message.Connect{Conn: theirs}) })
-			if err := ours.WriteMessage([]byte(`{"id":1,"method":"initialize","params":{"clientName":"test"}}`), false); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := ours.ReadMessage(); err != nil {
-				t.Fatal(err)
-			}
-			system.Root.Send(pid, message.Evicted{Reason: reason, Over: true})
+			client := connect(t, spawn, quiet(config.Config{}), session, nil)
+			client.open("")
+			client.receive()
+			system.Root.Send(client.connection, message.Evicted{Reason: reason, Over: true})
 			var err error
 			for err == nil {
-				_, err = ours.ReadMessage()
+				_, err = client.ReadMessage()
 			}
 			code := protocol.CloseNormal
 			if closed, ok := errors.AsType[*transport.CloseError](err); ok {
@@ -240,8 +214,7 @@ func TestCloseIsAnsweredAfterTheOutput(t *testing.T) {
 			return receiver(func(ctx actor.Context) {
 				switch m := ctx.Message().(type) {
 				case message.Attach:
-					ctx.Respond(message.Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: protocol.RoleController,
-						Processes: []message.ProcessRef{{ID: "a", PID: ctx.Self()}}})
+					owns(ctx, m, protocol.RoleController, "a")
 				case message.Request: // session/close
 					for seq := range uint64(2) {
 						ctx.Request(ctx.Sender(), message.Delivery{Process: "a", Entries: []outlog.Entry{{Seq: seq + 1, Kind: outlog.Output, Stream: protocol.Stdout, Data: []byte("x")}}})
@@ -250,26 +223,17 @@ func TestCloseIsAnsweredAfterTheOutput(t *testing.T) {
 				}
 			})
 		})
-		ours, theirs := transport.Pipe("")
-		s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler), Window: 1}.WithDefaults()}
-		spawn(func() actor.Actor { return connectionOf(s, All, session, message.Connect{Conn: theirs}) })
-		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`, `{"id":2,"method":"session/close"}`} {
-			if err := ours.WriteMessage([]byte(text), false); err != nil {
-				t.Fatal(err)
-			}
-		}
+		client := connect(t, spawn, quiet(config.Config{Window: 1}), session, nil)
+		client.open("")
+		client.send(`{"id":2,"method":"session/close"}`)
 		synctest.Wait() // the first output fills the window, the second waits
 		var got []string
 		for len(got) < 4 {
-			msg, err := ours.ReadMessage()
-			if err != nil {
-				t.Fatal(err)
-			}
 			var m struct {
 				ID     int
 				Params struct{ Seq int }
 			}
-			if err := json.Unmarshal(msg, &m); err != nil {
+			if err := json.Unmarshal([]byte(client.receive()), &m); err != nil {
 				t.Fatal(err)
 			}
 			got = append(got, fmt.Sprintf("id %d seq %d", m.ID, m.Params.Seq))
@@ -277,8 +241,7 @@ func TestCloseIsAnsweredAfterTheOutput(t *testing.T) {
 		if want := []string{"id 1 seq 0", "id 0 seq 1", "id 0 seq 2", "id 2 seq 0"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		ours.Close(protocol.CloseNormal, "")
-		synctest.Wait()
+		client.leave()
 	})
 }
 
@@ -311,20 +274,9 @@ func TestPongsAcknowledgeNothingForClientsThatDo(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		l := &lender{subscribed: make(chan message.Subscribe, 9), acked: make(chan message.Ack, 9)}
 		process := spawn(func() actor.Actor { return l })
-		ours, theirs := transport.Pipe("")
-		s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-		spawn(func() actor.Actor { return connectionOf(s, All, process, message.Connect{Conn: theirs}) })
-		send := func(text string) {
-			if err := ours.WriteMessage([]byte(text), false); err != nil {
-				t.Fatal(err)
-			}
-		}
-		go func() {
-			for _, err := ours.ReadMessage(); err == nil; _, err = ours.ReadMessage() {
-			}
-		}()
-		send(`{"id":1,"method":"initialize","params":{"clientName":"test","capabilities":{"ack":true}}}`)
-		send(`{"method":"initialized"}`)
+		client := connect(t, spawn, quiet(config.Config{}), process, nil)
+		client.open(`,"capabilities":{"ack":true}`)
+		client.messages()
 		if m := <-l.subscribed; !m.Explicit {
 			t.Errorf("subscribed by %+v", m)
 		}
@@ -334,12 +286,11 @@ func TestPongsAcknowledgeNothingForClientsThatDo(t *testing.T) {
 		if len(l.acked) > 0 {
 			t.Errorf("acknowledged without the client: %+v", <-l.acked)
 		}
-		send(`{"method":"session/ack","params":{"processes":{"a":1}}}`)
+		client.send(`{"method":"session/ack","params":{"processes":{"a":1}}}`)
 		if m := <-l.acked; m != (message.Ack{From: 0, To: 1}) {
 			t.Errorf("acknowledged %+v, want 0 to 1", m)
 		}
-		ours.Close(protocol.CloseNormal, "")
-		synctest.Wait()
+		client.leave()
 	})
 }
 
@@ -371,6 +322,5 @@ type held struct{ transport.Conn }
 func TestStoppedConnectionIsCollected(t *testing.T) {
 	_, theirs := transport.Pipe("")
 	conn := &held{theirs}
-	e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-	fake.CollectedOnceStopped(t, "a stopped connection", New(e, All, actor.NewPID("nonhost", "troupe"), message.Connect{Conn: conn}), weak.Make(conn))
+	fake.CollectedOnceStopped(t, "a stopped connection", New(quiet(config.Config{}), All, actor.NewPID("nonhost", "troupe"), message.Connect{Conn: conn}), weak.Make(conn))
 }

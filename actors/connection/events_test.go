@@ -2,7 +2,6 @@ package connection
 
 import (
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,38 +9,20 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/internal/journal"
-	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
-	"github.com/b6f6fdd7/troupe/transport"
 )
 
 // A server/events without an event waits for one, or for waitMs. The end of the connection ends the wait.
 func TestEventsWait(t *testing.T) {
 	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(), Journal: journal.New(100, nil, nil)}
-		troupe := spawn(func() actor.Actor { return &crowd{} })
-		ours, theirs := transport.Pipe("")
-		spawn(func() actor.Actor { return connectionOf(e, All, troupe, message.Connect{Conn: theirs}) })
-		send := func(text string) {
-			t.Helper()
-			if err := ours.WriteMessage([]byte(text), false); err != nil {
-				t.Fatal(err)
-			}
-		}
-		receive := func() string {
-			t.Helper()
-			m, err := ours.ReadMessage()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return string(m)
-		}
-		send(`{"id":1,"method":"initialize","params":{"clientName":"test"}}`)
+		e := quiet(config.Config{})
+		e.Journal = journal.New(100, nil, nil)
+		client := connect(t, spawn, e, spawn(func() actor.Actor { return &crowd{} }), nil)
+		send, receive := client.send, client.receive
+		client.open("")
 		receive()
-		send(`{"method":"initialized"}`)
 		waitMs := func(id, ms int) {
 			send(fmt.Sprintf(`{"id":%d,"method":"server/events","params":{"waitMs":%d}}`, id, ms))
 			synctest.Wait()
@@ -88,8 +69,7 @@ func TestEventsWait(t *testing.T) {
 		if n := e.Journal.Waiting(); n != 1 {
 			t.Errorf("%d wait, want 1", n)
 		}
-		ours.Close(protocol.CloseNormal, "")
-		synctest.Wait()
+		client.leave()
 		if n := e.Journal.Waiting(); n != 0 {
 			t.Errorf("%d wait after the end of the connection", n)
 		}

@@ -3,18 +3,15 @@ package connection
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
-	"github.com/b6f6fdd7/troupe/transport"
 )
 
 // crowd is a troupe, many sessions and all of their processes in actors of the test. Processes answer when the test
@@ -30,7 +27,7 @@ type crowd struct {
 func (w *crowd) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case message.Attach:
-		ctx.Respond(message.Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: protocol.RoleOwner})
+		owns(ctx, m, protocol.RoleOwner)
 	case message.Request:
 		switch m.Params.(type) {
 		case message.SessionListRequest:
@@ -70,20 +67,10 @@ func TestDetailsAreBounded(t *testing.T) {
 				})
 			}))
 		}
-		ours, theirs := transport.Pipe("")
-		s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-		spawn(func() actor.Actor { return connectionOf(s, All, troupe, message.Connect{Conn: theirs}) })
-		answers := make(chan string, 9)
-		go func() {
-			for msg, err := ours.ReadMessage(); err == nil; msg, err = ours.ReadMessage() {
-				answers <- string(msg)
-			}
-		}()
-		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`, `{"id":2,"method":"session/list","params":{"detail":"info"}}`} {
-			if err := ours.WriteMessage([]byte(text), false); err != nil {
-				t.Fatal(err)
-			}
-		}
+		client := connect(t, spawn, quiet(config.Config{}), troupe, nil)
+		answers, _ := client.messages()
+		client.open("")
+		client.send(`{"id":2,"method":"session/list","params":{"detail":"info"}}`)
 		<-answers // to initialize
 		var batches []int
 		for {
@@ -108,7 +95,6 @@ func TestDetailsAreBounded(t *testing.T) {
 		if want := "[s3:100 false s2:100 false s1:0 true s0:0 true]"; fmt.Sprint(got) != want {
 			t.Errorf("got %v, want %s", got, want)
 		}
-		ours.Close(protocol.CloseNormal, "")
-		synctest.Wait()
+		client.leave()
 	})
 }

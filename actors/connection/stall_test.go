@@ -3,7 +3,6 @@ package connection
 import (
 	"encoding/base64"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,11 +13,9 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
-	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -73,35 +70,22 @@ func slowDisk(t *testing.T, turns *turns.Pool, test func(t *testing.T, disk chan
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		disk := make(chan struct{})
 		troupe := spawn(func() actor.Actor { return slowSession{make(chan question, 10)} })
-		ours, theirs := transport.Pipe("")
-		conn := &goneConn{Conn: theirs}
-		s := &env.Env{FileTurns: turns, Info: &protocol.EnvironmentInfo{Cwd: "file:///"}, Config: config.Config{Log: slog.New(slog.DiscardHandler), Faults: faults.New(func(_ *actor.PID, what any) {
+		e := quiet(config.Config{Faults: faults.New(func(_ *actor.PID, what any) {
 			if what == "file" {
 				<-disk
 			}
-		}, nil)}.WithDefaults()}
-		spawn(func() actor.Actor { return connectionOf(s, All, troupe, message.Connect{Conn: conn}) })
-		answers, ended := make(chan string, 10), make(chan error, 1)
-		go func() {
-			for {
-				msg, err := ours.ReadMessage()
-				if err != nil {
-					ended <- err
-					return
-				}
-				answers <- string(msg)
-			}
-		}()
-		send := func(text string) {
-			if err := ours.WriteMessage([]byte(text), false); err != nil {
-				t.Error(err)
-			}
-		}
-		send(`{"id":1,"method":"initialize","params":{"clientName":"test"}}`)
-		send(`{"method":"initialized"}`)
+		}, nil)})
+		e.FileTurns, e.Info = turns, &protocol.EnvironmentInfo{Cwd: "file:///"}
+		conn := new(goneConn)
+		client := connect(t, spawn, e, troupe, func(theirs transport.Conn) transport.Conn {
+			conn.Conn = theirs
+			return conn
+		})
+		answers, ended := client.messages()
+		client.open("")
 		<-answers
-		test(t, disk, conn, send, answers, ended)
-		ours.Close(1000, "")
+		test(t, disk, conn, func(text string) { client.send(text) }, answers, ended)
+		client.Close(protocol.CloseNormal, "")
 	})
 }
 

@@ -2,7 +2,6 @@ package connection
 
 import (
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -29,7 +27,7 @@ type question struct {
 func (s slowSession) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case message.Attach:
-		ctx.Respond(message.Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: protocol.RoleOwner})
+		owns(ctx, m, protocol.RoleOwner)
 	case message.Request:
 		s.requests <- question{ctx.Sender(), m.Token}
 	}
@@ -52,25 +50,10 @@ func TestStalledConnection(t *testing.T) {
 			fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
 				session := slowSession{make(chan question, 10)}
 				troupe := spawn(func() actor.Actor { return session })
-				ours, theirs := transport.Pipe("")
-				s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-				connection := spawn(func() actor.Actor { return connectionOf(s, All, troupe, message.Connect{Conn: theirs}) })
-				ended := make(chan error, 1)
-				go func() {
-					for {
-						if _, err := ours.ReadMessage(); err != nil {
-							ended <- err
-							return
-						}
-					}
-				}()
-				send := func(text string) {
-					if err := ours.WriteMessage([]byte(text), false); err != nil {
-						t.Error(err)
-					}
-				}
-				send(`{"id":1,"method":"initialize","params":{"clientName":"test"}}`)
-				send(`{"method":"initialized"}`)
+				client := connect(t, spawn, quiet(config.Config{}), troupe, nil)
+				_, ended := client.messages()
+				send := client.send
+				client.open("")
 				synctest.Wait() // their answers would count as some
 				begin := time.Now()
 				send(`{"id":2,"method":"session/info"}`)
@@ -103,7 +86,7 @@ func TestStalledConnection(t *testing.T) {
 					}
 				case <-time.After(time.Hour):
 					t.Error("after an hour it is open, and is not read")
-					system.Root.Stop(connection)
+					system.Root.Stop(client.connection)
 					<-ended
 				}
 			})

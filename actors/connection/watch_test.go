@@ -2,7 +2,6 @@ package connection
 
 import (
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/identity"
@@ -40,13 +38,12 @@ func (w *watched) Receive(ctx actor.Context) {
 // A connection asks for a piece only when the last one is written. Pieces of an earlier watch reach nobody.
 func TestServerWatch(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
 		w := &watched{}
 		troupe := spawn(func() actor.Actor { return w })
 		ours, theirs := transport.Pipe("")
 		ann := identity.Identity{Name: "ann"}
 		spawn(func() actor.Actor {
-			return connectionOf(e, All, troupe, message.Connect{Conn: theirs, About: identity.About{Identity: ann}})
+			return connectionOf(quiet(config.Config{}), All, troupe, message.Connect{Conn: theirs, About: identity.About{Identity: ann}})
 		})
 		send := func(text string) {
 			t.Helper()

@@ -42,7 +42,12 @@ func ms(d time.Duration) *uint64 {
 
 // write has the program of record write size bytes.
 func write(record *processRecord, size int) {
-	credit, _ := record.run.intake.Take(size)
-	record.run.intake.Put(protocol.Stdout, make([]byte, size), nil, credit, 0)
+	prints(record, protocol.Stdout, string(make([]byte, size)))
+}
+
+// prints has the program of record write text to a stream.
+func prints(record *processRecord, s protocol.Stream, text string) {
+	credit, _ := record.run.intake.Take(len(text))
+	record.run.intake.Put(s, []byte(text), nil, credit, 0)
 	synctest.Wait()
 }

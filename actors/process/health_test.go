@@ -244,9 +244,7 @@ func TestSlowReadyLine(t *testing.T) {
 				return regexp.MustCompile("up")
 			}
 			for _, line := range []string{"up\n", "more\n"} {
-				credit, _ := c.Intake.Take(len(line))
-				c.Intake.Put(protocol.Stdout, []byte(line), nil, credit, 0)
-				synctest.Wait()
+				prints(record, protocol.Stdout, line)
 			}
 			if info := infoOf(system, spawn, pid); !matching || info.State != string(protocol.StateRunning) || info.OutputBytes != 3 {
 				t.Errorf("during the match (%v) the process says %+v", matching, info)

@@ -78,9 +78,7 @@ func (w *watched) screen() protocol.ProcessScreenResult {
 }
 
 func (w *watched) prints(text string) {
-	credit, _ := w.record.run.intake.Take(len(text))
-	w.record.run.intake.Put(protocol.PTY, []byte(text), nil, credit, 0)
-	synctest.Wait()
+	prints(w.record, protocol.PTY, text)
 }
 
 func (w *watched) resize(rows, cols uint16) {

@@ -183,8 +183,8 @@ var mutants = []mutant{
 	{file: "actors/session/requests.go", old: `return r.repeats != nil && r.repeats == o.repeats`, new: `return false`, breaks: "of a request that is repeated while it waits, only the repetition is answered", run: "^TestRepeatedStopOfAGroup$"},
 	{file: "actors/session/access/access.go", old: `role.Commands() && !id.Owns(a.identity)`, new: `false`, breaks: "a server lets nobody own the session of another", in: "tests", run: "^TestRoles$"},
 	{file: "actors/session/access/access.go", old: `			a.evict(id, reason)`, new: `			_ = id`, breaks: "a server closes the connections of the guests of a share that ends", in: "tests", run: "^TestShares$"},
-	{file: "actors/session/access/access.go", old: `a.owned = a.owner != ID{}`, new: `a.owned = len(a.clients) > 0`, breaks: "a controller keeps no session", in: "actors", run: "^TestSessionUpdate$"},
-	{file: "actors/session/lifetime/lifetime.go", old: `l.limits.KeepRunning && l.runs`, new: `false`, breaks: "a running program keeps its session on a server", in: "actors", run: "^TestSessionKeepsRunning$"},
+	{file: "actors/session/access/access.go", old: `a.owned = a.owner != ID{}`, new: `a.owned = len(a.clients) > 0`, breaks: "a controller keeps no session", run: "^TestAccess$"},
+	{file: "actors/session/lifetime/lifetime.go", old: `l.limits.KeepRunning && l.runs`, new: `false`, breaks: "a running program keeps its session on a server", run: "^TestKeepRunning$"},
 	{file: "supervision/group.go", old: `		g.stop(fmt.Sprintf("%s was given up: %s", m.ID, m.Reason))`, new: ``, breaks: "a group on a server ends with a process that was given up", in: "tests", run: "^TestGroupGivesUp$"},
 	{file: "actors/session/session.go", old: `		s.access.Failed() // the last`, new: `		// the last`, breaks: "a session that failed over the Attach of its opening answers it once"},
 	{file: "actors/session/session.go", old: `		return // the next instance does what is left to do`, new: ``, breaks: "a session that has failed over an Attach does not answer it after all"},
@@ -875,7 +875,7 @@ var mutants = []mutant{
 	{file: "actors/process/end.go", old: `		p.forgetChild(h)
 `, new: ``, breaks: "an ended process holds no child", in: "actors", run: "^TestEndedProcessesAreSmall$"},
 	{file: "actors/child/process.go", old: `	case drained:`, new: `	default:`, breaks: "the exit of a short process comes after its output", in: "tests", run: "^TestOrder$"},
-	{file: "actors/child/trees/trees.go", old: `ExitCode:   ws.ExitStatus(),`, new: `ExitCode: ws.ExitStatus() & 63,`, breaks: "each of many processes has its own exit code", in: "tests", run: "^TestManyProcesses$"},
+	{file: "actors/child/trees/trees.go", old: `ExitCode:   ws.ExitStatus(),`, new: `ExitCode: ws.ExitStatus() & 63,`, breaks: "each of many processes has its own exit code", in: "tests", run: "^TestOrder$"},
 	{file: "actors/session/groups.go", old: `policy.CheckGroupEnv(params.Processes)`, new: `policy.CheckGroupEnv(nil)`, breaks: "the environments of a group take no longer to match than a message may", in: "actors", run: "OfAHost"},
 	{file: "actors/session/groups.go", old: `g == nil || !slices.Contains(g.tokens, params.StartToken) {`, new: `true {`, breaks: "a repeated group/start gets the answer of the first", in: "tests", run: "^TestGroupPipelined$"},
 	{file: "actors/spool/spool.go", old: `	f.closed = true
@@ -898,7 +898,7 @@ var mutants = []mutant{
 	{file: "actors/internal/quota/quota.go", old: `	if p.left {
 		return
 	}
-`, new: ``, breaks: "a place is left once", in: "actors", run: "^TestPlacesOfTenants$"},
+`, new: ``, breaks: "a place is left once", run: "^TestProcesses$"},
 	{file: "actors/process/health/health.go", old: `- (now.Held - h.held)); left`, new: `); left`, breaks: "a program whose output is held back is not silent"},
 	{file: "actors/process/health/health.go", old: `case ours != nil, fault != "" && (now.Holds || now.Held > held):`, new: `case ours != nil:`, breaks: "a probe of a program whose output is held back does not count"},
 	{file: "actors/process/health/health.go", old: `h.failures = 0

@@ -16,6 +16,7 @@ type story struct {
 	t *testing.T
 	Life
 	Now
+	told supervision.End // by the last TellEnded
 }
 
 func begin(t *testing.T, c Config) *story {
@@ -36,6 +37,7 @@ func (s *story) want(want string) {
 				text += fmt.Sprint(a.Run)
 			case TellEnded:
 				text += fmt.Sprint(a.Run)
+				s.told = a.End
 			case LogRestarted:
 				text += fmt.Sprint(a.Run, " ", a.Delay)
 			case AnswerTrees:
@@ -209,6 +211,20 @@ func TestNextRunIsPaced(t *testing.T) {
 	s.want("")
 	s.pass(1)
 	s.want("Finish, Spawn2")
+}
+
+// A program that ends before its timeout has not timed out, although its exit waits for the owner.
+func TestEndedIsNotTimedOut(t *testing.T) {
+	s := begin(t, Config{Timeout: time.Second})
+	s.spawned()
+	s.want("Spawn1, Announce, Begin")
+	s.Now.Exited = true
+	s.pass(time.Second)
+	s.want("")
+	s.exits(3)
+	if st := s.Life.Status(); st.TimedOut || st.Reason != "" || st.ExitCode != 3 {
+		t.Errorf("it ended with %+v", st)
+	}
 }
 
 // Survivors of a kill are reported, and no run starts beside survivors.
@@ -442,6 +458,19 @@ func TestOrderToEndOnce(t *testing.T) {
 	s.want("")
 }
 
+// If the group orders the end of a run while the run is being started, the run ends after its start.
+func TestOrderWhileSpawning(t *testing.T) {
+	s := begin(t, Config{Grouped: true, Restart: again, KillGrace: time.Second})
+	s.order(1, supervision.Running, 1)
+	s.want("Announce, Spawn1")
+	s.order(2, supervision.Ending, 1)
+	s.want("")
+	s.spawned()
+	s.want("Begin, Signal")
+	s.order(3, supervision.Ending, 1)
+	s.want("")
+}
+
 // An order that comes after a later one does nothing.
 func TestOlderOrder(t *testing.T) {
 	s := begin(t, Config{Grouped: true, Restart: again})
@@ -520,6 +549,26 @@ func TestOrderWhileTreeIsKilled(t *testing.T) {
 	s.check(s.StreamsEnded(s.Now))
 	s.TreeGone(s.Now, 1, nil)
 	s.want("AnswerTrees, LogRestarted3 0s, Finish, Spawn3")
+}
+
+// A program that ended by itself before the order to end it came, is told as such, although its exit waits for the owner.
+func TestOrderAfterAnUnreadEnd(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		s := begin(t, Config{Grouped: true, Restart: again})
+		s.order(1, supervision.Running, 1)
+		s.want("Announce, Spawn1")
+		s.spawned()
+		s.want("Begin")
+		s.Now.Exited = !asked
+		s.order(2, supervision.Ending, 1)
+		s.want("KillTree")
+		s.Now.Exited = true
+		s.TreeGone(s.Now, 1, nil)
+		s.want("AnswerTrees, TellEnded1")
+		if s.told.Requested != asked {
+			t.Errorf("asked to end before its end: %v, told %+v", asked, s.told)
+		}
+	}
 }
 
 // An action is pending until Done.
