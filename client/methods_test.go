@@ -63,12 +63,7 @@ func newHost(t *testing.T, config actors.Config) *host {
 func (h *host) client(t *testing.T, o *client.Options) *client.Client {
 	t.Helper()
 	ctx := within(t)
-	c, err := client.InProcess(ctx, func(conn transport.Conn) {
-		h.mu.Lock()
-		h.conns = append(h.conns, conn)
-		h.mu.Unlock()
-		h.troupe.Accept(&tapped{conn, h}, conn.About())
-	}, o)
+	c, err := client.InProcess(ctx, h.accept, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +75,13 @@ func (h *host) client(t *testing.T, o *client.Options) *client.Client {
 		}
 	})
 	return c
+}
+
+func (h *host) accept(conn transport.Conn) {
+	h.mu.Lock()
+	h.conns = append(h.conns, conn)
+	h.mu.Unlock()
+	h.troupe.Accept(&tapped{conn, h}, conn.About())
 }
 
 // within returns a context that ends after patience, or with the test.
