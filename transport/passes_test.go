@@ -197,26 +197,6 @@ func TestUnreadConnectionsEnd(t *testing.T) {
 	}
 }
 
-// BenchmarkLook looks at 10,000 connections, of which none has changed.
-func BenchmarkLook(b *testing.B) {
-	file := filepath.Join(b.TempDir(), "tokens")
-	os.WriteFile(file, []byte("alice alice-has-a-token\n"), 0o600)
-	tokens, err := auth.OpenTokens(file)
-	if err != nil {
-		b.Fatal(err)
-	}
-	door := &auth.Door{Bearer: auth.AnyOf(tokens)}
-	s := newVisitors(&ServerOptions{Door: door, CheckEvery: time.Hour})
-	shown := auth.Visitor{Header: bearer("alice-has-a-token").Header}
-	for range 10_000 {
-		(&visitor{of: s, identity: auth.Identity{Name: "alice", Until: time.Now().Add(time.Hour)}}).shows(shown, func(err error) { b.Error(err) })
-	}
-	s.look(time.Now())
-	for b.Loop() {
-		s.look(time.Now())
-	}
-}
-
 // A connection ends when its signed token expires, and when its key is removed.
 func TestExpiredTokensEndConnections(t *testing.T) {
 	secret := rand.Text() + rand.Text()
