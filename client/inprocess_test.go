@@ -47,9 +47,7 @@ func TestInProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := long.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, long)
 	if _, err := io.ReadFull(out, make([]byte, len("one\n"))); err != nil {
 		t.Fatal(err)
 	}
@@ -76,9 +74,7 @@ func TestInProcessAfterKill(t *testing.T) {
 	h, ctx := newHost(t, actors.Config{}), within(t)
 	c := h.client(t, &client.Options{ReconnectFor: client.Forever})
 	cmd := c.Command("sleep", "1000")
-	if err := cmd.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	if err := h.troupe.Kill(); err != nil {
 		t.Error(err)
 	}
@@ -101,9 +97,7 @@ func TestStdoutPipeClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "y\n" || err != nil {
 		t.Errorf("%q, %v", line, err)
 	}

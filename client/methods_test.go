@@ -91,6 +91,14 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
+// begin starts a program.
+func begin(t *testing.T, cmd *client.Cmd) {
+	t.Helper()
+	if err := cmd.Start(within(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // methods returns the methods of all messages so far.
 func (h *host) methods() []string {
 	h.mu.Lock()
@@ -313,9 +321,7 @@ func TestProcessHandle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stdin.Close()
-	if err := cmd.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	p := owner.Process("p")
 	if p.ID() != "p" {
 		t.Errorf("id %q", p.ID())
@@ -370,9 +376,7 @@ func TestProcessHandle(t *testing.T) {
 	}
 
 	sleep := owner.Command("sleep", "1000")
-	if err := sleep.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, sleep)
 	q := owner.Process(sleep.ID)
 	if err := q.Signal(ctx, protocol.SignalInterrupt); err != nil {
 		t.Fatal(err)
@@ -382,9 +386,7 @@ func TestProcessHandle(t *testing.T) {
 	}
 	tty := owner.Command("sleep", "1000")
 	tty.TTY = true
-	if err := tty.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, tty)
 	r := owner.Process(tty.ID)
 	if err := r.Resize(ctx, protocol.Size{Rows: 7, Cols: 9}); err != nil {
 		t.Errorf("resize: %v", err)
