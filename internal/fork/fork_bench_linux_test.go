@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // BenchmarkStart compares Start with package syscall, which does not vfork into a new user namespace, in programs of several
@@ -54,5 +57,71 @@ func BenchmarkStart(b *testing.B) {
 			})
 		}
 		runtime.KeepAlive(ballast)
+	}
+}
+
+// BenchmarkWhere compares the places of a fork, beside few and many open files, for one start at a time and for 16 in flight: threads and
+// desks, two of each, and any thread without a desk.
+func BenchmarkWhere(b *testing.B) {
+	r, w, err := os.Pipe() // makes the runtime open its poller
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	type starter interface {
+		Start(a *Attr) (int, error)
+	}
+	places := map[string]chan starter{"thread": make(chan starter, 2), "desk": make(chan starter, 2), "any": make(chan starter, 2)}
+	for range 2 {
+		thread, err := NewThread()
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer thread.Close()
+		desk, err := NewDesk()
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer desk.Close()
+		places["thread"] <- thread
+		places["desk"] <- desk
+		places["any"] <- new(Desk)
+	}
+	for _, files := range []int{0, 15000} {
+		for range files {
+			fd, err := unix.FcntlInt(w.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+			if err != nil {
+				b.Skip(err)
+			}
+			defer unix.Close(fd)
+		}
+		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer null.Close()
+		for _, flight := range []int{1, 16} {
+			for _, name := range []string{"thread", "desk", "any"} {
+				b.Run(fmt.Sprintf("%d files/%d in flight/%s", files, flight, name), func(b *testing.B) {
+					var all sync.WaitGroup
+					tokens := make(chan struct{}, flight)
+					for b.Loop() {
+						tokens <- struct{}{}
+						all.Go(func() {
+							place := <-places[name]
+							pid, err := place.Start(&Attr{Path: "/bin/true", Argv: []string{"true"}, Files: []uintptr{null.Fd(), null.Fd(), null.Fd()}, Umask: -1})
+							places[name] <- place
+							if err != nil {
+								b.Error(err)
+							}
+							syscall.Wait4(pid, nil, 0, nil)
+							<-tokens
+						})
+					}
+					all.Wait()
+				})
+			}
+		}
 	}
 }
