@@ -40,15 +40,11 @@ func TestAttachKeepsTheConnection(t *testing.T) {
 	}
 	program := h.client(t, &client.Options{Session: c.SessionID(), Control: true}).Command("sh", "-c", "echo one; read x; echo two")
 	program.StdinOpen = true
-	if err := program.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, program)
 	again := c.Attach(program.ID, 0)
 	var got strings.Builder
 	again.Stdout, again.Stdin = &got, strings.NewReader("\n")
-	if err := again.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, again)
 	if err := again.Wait(ctx); err != nil || got.String() != "one\ntwo\n" {
 		t.Errorf("%q, %v", got.String(), err)
 	}
@@ -71,9 +67,7 @@ func TestHold(t *testing.T) {
 	}
 	program := owner.Command("seq", "1", "300000")
 	program.Retention = &protocol.Retention{Bytes: new(uint64(64 << 10)), OnFull: protocol.OnFullEvict, HoldMs: new(uint64(protocol.MaxHoldMs))}
-	if err := program.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, program)
 	for waits := false; !waits; time.Sleep(time.Millisecond) {
 		info, err := owner.Process(program.ID).Info(ctx)
 		if err != nil || info.Status != nil {
@@ -106,9 +100,7 @@ func TestHold(t *testing.T) {
 		got.Write(e.Output)
 		return nil
 	}
-	if err := seen.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, seen)
 	if err := seen.Wait(ctx); err != nil {
 		t.Error(err)
 	}

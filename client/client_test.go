@@ -120,6 +120,14 @@ func dialFake(t *testing.T, f *fake, url string, o *Options) *Client {
 	return c
 }
 
+// begin starts a program.
+func begin(t *testing.T, cmd *Cmd) {
+	t.Helper()
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // wantExit fails unless err is an ExitError with code; for code 0, unless err is nil.
 func wantExit(t *testing.T, err error, code int) {
 	t.Helper()
@@ -157,14 +165,10 @@ func TestStartParams(t *testing.T) {
 	cmd.TTY, cmd.Size = true, protocol.Size{Rows: 3, Cols: 5}
 	cmd.ID = "id"
 	cmd.Timeout, cmd.KillGrace = time.Nanosecond, 1500*time.Millisecond
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	plain := c.Command("wait")
 	plain.Sandbox = protocol.WorkspaceSandbox()
-	if err := plain.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, plain)
 	f.mu.Lock()
 	got, other := f.procs["id"].params, f.procs[plain.ID].params
 	f.mu.Unlock()
@@ -272,9 +276,7 @@ func TestRepeats(t *testing.T) {
 	var errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = out, &errs
 	stdin, _ := cmd.StdinPipe()
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	for _, s := range []string{"one", "two", "three"} {
 		io.WriteString(stdin, s)
 		f.await(func() bool { p := f.procs[cmd.ID]; return p.acked > 0 && p.acked == uint64(len(p.log)) })
@@ -312,9 +314,7 @@ func TestSlowWriterStallsOnlyItself(t *testing.T) {
 	c := connect(t, f, nil)
 	slow, g := c.Command("flood"), newGate()
 	slow.Stdout = g
-	if err := slow.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, slow)
 	<-g.entered
 	for range 3 {
 		out, err := c.Command("flood").Output(t.Context())
@@ -356,9 +356,7 @@ func TestLostAck(t *testing.T) {
 		}}
 	})})
 	cmd := c.Command("wait")
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	f.await(func() bool { return f.procs[cmd.ID].acked == 1 })
 	if !lost.Load() {
 		t.Error("no ack was lost")
@@ -398,9 +396,7 @@ func slowObserver(t *testing.T, o Options) (*Client, *Cmd, *gate) {
 		}
 	}})
 	cmd := connect(t, f, nil).Command("flood")
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	observer := connect(t, f, &o)
 	return observer, observer.Attach(cmd.ID, 0), newGate()
 }
@@ -411,9 +407,7 @@ func TestSlowObserver(t *testing.T) {
 	var gaps []GapError
 	seen.Stdout = g
 	seen.OnGap = func(gap GapError) { gaps = append(gaps, gap) }
-	if err := seen.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, seen)
 	p := seen.process
 	<-g.entered
 	for closed := false; !closed; time.Sleep(time.Millisecond) { // the reader reads on
@@ -442,9 +436,7 @@ func TestSlowObserver(t *testing.T) {
 func TestHoldBack(t *testing.T) {
 	observer, seen, g := slowObserver(t, Options{Session: "s1", Observe: true, HoldBack: true})
 	seen.Stdout = g
-	if err := seen.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, seen)
 	p := seen.process
 	<-g.entered
 	for over := false; !over; time.Sleep(time.Millisecond) { // until the client holds what it may
@@ -480,9 +472,7 @@ func TestStreamsApart(t *testing.T) {
 			cmd.Stderr, other, first = g, protocol.Stdout, 1
 			pipe, _ = cmd.StdoutPipe()
 		}
-		if err := cmd.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, cmd)
 		free := make([]byte, 3)
 		if _, err := io.ReadFull(pipe, free); string(free) != want[other] || err != nil {
 			t.Errorf("%s: %q, %v", other, free, err)
@@ -505,9 +495,7 @@ func TestWriterFails(t *testing.T) {
 	c := connect(t, newFake(programs), nil)
 	cmd := c.Command("flood")
 	stdout, _ := cmd.StdoutPipe()
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	stdout.Close()
 	if err := cmd.Wait(t.Context()); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("Wait: %v", err)
@@ -536,18 +524,14 @@ func TestSIGPIPE(t *testing.T) {
 					stdout, _ := cmd.StdoutPipe()
 					stdout.Close()
 				}
-				if err := cmd.Start(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				begin(t, cmd)
 				if name == "attached" {
 					c.Close()
 					c = connect(t, f, &Options{Session: "s1"})
 					again := c.Attach(cmd.ID, 0)
 					stdout, _ := again.StdoutPipe()
 					stdout.Close()
-					if err := again.Start(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					begin(t, again)
 				}
 				time.Sleep(time.Minute)
 				f.lock(func() {
@@ -577,9 +561,7 @@ func TestSIGPIPEIsForTheRunThatWrote(t *testing.T) {
 		}})
 		cmd := connect(t, f, nil).Command("program")
 		stdout, _ := cmd.StdoutPipe()
-		if err := cmd.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, cmd)
 		time.Sleep(time.Second)
 		stdout.Close() // the Writer of run 1 fails now
 		time.Sleep(2 * time.Minute)
@@ -644,9 +626,7 @@ func TestSessionGone(t *testing.T) {
 	c := connect(t, f, nil)
 	cmd := c.Command("wait")
 	stdout, _ := cmd.StdoutPipe()
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	f.lock(func() { f.gone = true })
 	f.cut()
 	out, err := io.ReadAll(stdout)
@@ -668,9 +648,7 @@ func TestEvicted(t *testing.T) {
 	f := newFake(programs)
 	c := connect(t, f, nil)
 	cmd := c.Command("wait")
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	f.tell(protocol.SessionEvictedNotification{Reason: "taken over"})
 	err := cmd.Wait(t.Context())
 	var evicted *EvictedError
@@ -690,9 +668,7 @@ func TestCloseCodes(t *testing.T) {
 			f := newFake(programs)
 			c := connect(t, f, nil)
 			cmd := c.Command("wait")
-			if err := cmd.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			begin(t, cmd)
 			f.lock(func() { f.conn.Close(code, "because") })
 			time.Sleep(time.Second)
 			synctest.Wait()
@@ -717,9 +693,7 @@ func TestProcessGone(t *testing.T) {
 	f := newFake(programs)
 	c := connect(t, f, nil)
 	cmd := c.Command("wait")
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	f.lock(func() { f.procs[cmd.ID].killed = true; delete(f.procs, cmd.ID) })
 	f.cut()
 	if err := cmd.Wait(t.Context()); !errors.Is(err, ErrProcessGone) {
@@ -751,9 +725,7 @@ func TestReconnect(t *testing.T) {
 	}
 	run("gives up", Options{}, func(t *testing.T, f *fake, c *Client, down *atomic.Bool, dials *atomic.Int32) {
 		cmd := c.Command("wait")
-		if err := cmd.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, cmd)
 		synctest.Wait()
 		down.Store(true)
 		begin := time.Now()
@@ -771,9 +743,7 @@ func TestReconnect(t *testing.T) {
 	})
 	run("comes back", Options{}, func(t *testing.T, f *fake, c *Client, down *atomic.Bool, dials *atomic.Int32) {
 		cmd := c.Command("wait")
-		if err := cmd.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, cmd)
 		synctest.Wait()
 		down.Store(true)
 		f.cut()
@@ -790,9 +760,7 @@ func TestReconnect(t *testing.T) {
 	})
 	run("never", Options{ReconnectFor: -1}, func(t *testing.T, f *fake, c *Client, down *atomic.Bool, dials *atomic.Int32) {
 		cmd := c.Command("wait")
-		if err := cmd.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, cmd)
 		f.cut()
 		if err := cmd.Wait(t.Context()); err == nil || dials.Load() != 1 {
 			t.Errorf("Wait: %v after %d dials", err, dials.Load())
@@ -932,9 +900,7 @@ func TestAttach(t *testing.T) {
 	close(out.open)
 	cmd.Stdout = out
 	stdin, _ := cmd.StdinPipe()
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	io.WriteString(stdin, "one")
 	f.await(func() bool { return len(f.procs[cmd.ID].log) == 2 })
 	<-out.entered
@@ -954,9 +920,7 @@ func TestAttach(t *testing.T) {
 		if after == 2 { // by now the process has ended
 			want, again.Stdin = "two", nil
 		}
-		if err := again.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, again)
 		wantExit(t, again.Wait(t.Context()), 3)
 		if got.String() != want {
 			t.Errorf("after %d (first client: %d): %q, want %q", after, seq, got.String(), want)
@@ -979,9 +943,7 @@ func TestAttachDuringOutput(t *testing.T) {
 		first := connect(t, f, nil)
 		program := first.Command("echo")
 		stdin, _ := program.StdinPipe()
-		if err := program.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, program)
 		first.Close()
 
 		second := connect(t, f, &Options{Session: first.SessionID(), Dialer: f.through(func(conn transport.Conn) transport.Conn {
@@ -997,9 +959,7 @@ func TestAttachDuringOutput(t *testing.T) {
 		again := second.Attach(program.ID, 0)
 		var got strings.Builder
 		again.Stdout = &got
-		if err := again.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, again)
 		write("two, ")
 		time.Sleep(2 * time.Second)
 		write("three")
@@ -1099,9 +1059,7 @@ func TestClose(t *testing.T) {
 	c := connect(t, f, nil)
 	cmd := c.Command("wait")
 	stdin, _ := cmd.StdinPipe()
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	c.Close()
 	c.Close()
 	if err := cmd.Wait(t.Context()); !errors.Is(err, ErrClosed) {

@@ -16,9 +16,7 @@ func TestWaitDelayIsOfOneRun(t *testing.T) {
 		c := connect(t, f, nil)
 		cmd := c.Command("wait")
 		cmd.WaitDelay = delay
-		if err := cmd.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, cmd)
 		p := cmd.process
 		tell := func(what func()) {
 			c.mu.Lock()

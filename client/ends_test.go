@@ -32,9 +32,7 @@ func TestWaitAfterCloseWithUnreadPipe(t *testing.T) {
 					cmd := c.Command(program)
 					stdout, _ := cmd.StdoutPipe()
 					stderr, _ := cmd.StderrPipe()
-					if err := cmd.Start(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					begin(t, cmd)
 					synctest.Wait() // the pipe is full
 					if err := end(c); err != nil {
 						t.Error(err)
@@ -70,9 +68,7 @@ func TestOneErrorAfterCloseSession(t *testing.T) {
 			f.evicts = evicts
 			c := connect(t, f, &Options{Lost: func(err error) { t.Errorf("lost: %v", err) }})
 			cmd := c.Command("wait")
-			if err := cmd.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			begin(t, cmd)
 			waited := make(chan error, 1)
 			go func() { waited <- cmd.Wait(t.Context()) }()
 			if err := c.CloseSession(t.Context()); err != nil {
@@ -217,9 +213,7 @@ func TestCloseSessionWhileTheReaderWaits(t *testing.T) {
 		cmd := c.Command("large")
 		stuck := newGate()
 		cmd.Stdout = stuck
-		if err := cmd.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, cmd)
 		closeWhileTheReaderWaits(t, c)
 		close(stuck.open)
 	})
@@ -248,9 +242,7 @@ func TestAttachInAnEphemeralSession(t *testing.T) {
 	c := connect(t, f, &Options{Ephemeral: true})
 	f.spawn("hello", "web")
 	cmd := c.Attach("web", 0)
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	wantExit(t, cmd.Wait(t.Context()), 0)
 	if n := len(f.hellos); n != 1 {
 		t.Errorf("%d connections", n)
@@ -263,9 +255,7 @@ func TestResumeOfAReplacedProcess(t *testing.T) {
 	c := connect(t, f, nil)
 	cmd := c.Command("wait")
 	cmd.ID = "web"
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	f.await(func() bool { return f.procs["web"].acked == 1 })
 	f.lock(func() {
 		f.procs["web"].killed = true
@@ -293,9 +283,7 @@ func TestResumeOfAnInstance(t *testing.T) {
 	var out testbuf.Buffer
 	cmd := c.Process("web").Of(first.instance()).Attach(0)
 	cmd.Stdout = &out
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	first.print(protocol.Stdout, "one ")
 	for out.String() != "waitingone " {
 		time.Sleep(time.Millisecond)

@@ -120,9 +120,7 @@ func TestHalfOpenLink(t *testing.T) {
 		var out strings.Builder
 		cmd.Stdout = &out
 		stdin, _ := cmd.StdinPipe()
-		if err := cmd.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, cmd)
 		r.set(true)
 		io.WriteString(stdin, "typed in the silence")
 		for d := time.Duration(0); d == 0; { // 0: the server answered late before

@@ -63,12 +63,7 @@ func newHost(t *testing.T, config actors.Config) *host {
 func (h *host) client(t *testing.T, o *client.Options) *client.Client {
 	t.Helper()
 	ctx := within(t)
-	c, err := client.InProcess(ctx, func(conn transport.Conn) {
-		h.mu.Lock()
-		h.conns = append(h.conns, conn)
-		h.mu.Unlock()
-		h.troupe.Accept(&tapped{conn, h}, conn.About())
-	}, o)
+	c, err := client.InProcess(ctx, h.accept, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,11 +77,26 @@ func (h *host) client(t *testing.T, o *client.Options) *client.Client {
 	return c
 }
 
+func (h *host) accept(conn transport.Conn) {
+	h.mu.Lock()
+	h.conns = append(h.conns, conn)
+	h.mu.Unlock()
+	h.troupe.Accept(&tapped{conn, h}, conn.About())
+}
+
 // within returns a context that ends after patience, or with the test.
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// begin starts a program.
+func begin(t *testing.T, cmd *client.Cmd) {
+	t.Helper()
+	if err := cmd.Start(within(t)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // methods returns the methods of all messages so far.
@@ -311,9 +321,7 @@ func TestProcessHandle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stdin.Close()
-	if err := cmd.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	p := owner.Process("p")
 	if p.ID() != "p" {
 		t.Errorf("id %q", p.ID())
@@ -368,9 +376,7 @@ func TestProcessHandle(t *testing.T) {
 	}
 
 	sleep := owner.Command("sleep", "1000")
-	if err := sleep.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, sleep)
 	q := owner.Process(sleep.ID)
 	if err := q.Signal(ctx, protocol.SignalInterrupt); err != nil {
 		t.Fatal(err)
@@ -380,9 +386,7 @@ func TestProcessHandle(t *testing.T) {
 	}
 	tty := owner.Command("sleep", "1000")
 	tty.TTY = true
-	if err := tty.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, tty)
 	r := owner.Process(tty.ID)
 	if err := r.Resize(ctx, protocol.Size{Rows: 7, Cols: 9}); err != nil {
 		t.Errorf("resize: %v", err)

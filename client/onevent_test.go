@@ -62,9 +62,7 @@ func TestOnEvent(t *testing.T) {
 			})
 			return err
 		}
-		if err := cmd.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, cmd)
 		err := cmd.Wait(t.Context())
 		if !errors.Is(err, errDisk) {
 			wantExit(t, err, 3)

@@ -154,9 +154,7 @@ func TestSilentLink(t *testing.T) {
 			close(out.open)
 			cmd.Stdout = out
 			stdin, _ := cmd.StdinPipe()
-			if err := cmd.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			begin(t, cmd)
 			time.Sleep(time.Hour)
 			a.want(t) // an idle link is not silent
 
@@ -230,9 +228,7 @@ func TestReaderIsAway(t *testing.T) {
 		c := connect(t, f, a.options(Options{Dialer: s.Dial, PingEvery: time.Second, DeadAfter: 4 * time.Second}))
 		cmd, g := c.Command("flood"), newGate()
 		cmd.Stdout = g
-		if err := cmd.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, cmd)
 		time.Sleep(time.Minute)
 		if !c.away.Load() {
 			t.Error("the reader reads")

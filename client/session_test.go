@@ -47,9 +47,7 @@ func TestControllerComesBack(t *testing.T) {
 	resumed := make(chan bool, 1)
 	c := connect(t, f, &Options{Session: "s1", Control: true, Resumed: func() { resumed <- true }})
 	cmd := c.Command("wait") // a controller starts programs
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	if !cmd.process.lossy {
 		t.Error("the client takes the output of a controller for complete")
 	}

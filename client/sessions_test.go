@@ -21,9 +21,7 @@ func TestSessions(t *testing.T) {
 	controller := h.client(t, &client.Options{Session: one.SessionID(), Control: true})
 	cmd := controller.Command("sleep", "1000")
 	cmd.ID = "sleep"
-	if err := cmd.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	for _, detail := range []protocol.Detail{"", protocol.DetailProcesses, protocol.DetailInfo} {
 		all, err := controller.Sessions(ctx, detail)
 		if err != nil || len(all) != 2 {

@@ -21,9 +21,7 @@ func web(t *testing.T, f *fake) *fakeProcess {
 	c := connect(t, f, nil)
 	cmd := c.Command("echo")
 	cmd.ID, cmd.StdinOpen = "web", true
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	c.Close()
 	return f.procs["web"]
 }
@@ -64,9 +62,7 @@ func TestStartOfATakenID(t *testing.T) {
 		again := c.Attach("web", 0)
 		var all strings.Builder
 		again.Stdout = &all
-		if err := again.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, again)
 		wantExit(t, again.Wait(t.Context()), 3)
 		if all.String() != "one, two" {
 			t.Errorf("%q", all.String())
@@ -126,9 +122,7 @@ func TestAckOfAnEarlierProcess(t *testing.T) {
 		first.ID = "web"
 		slow := newGate()
 		first.Stdout = slow
-		if err := first.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, first)
 		<-slow.entered
 		synctest.Wait()
 		f.lock(func() { delete(f.procs, "web") }) // the server forgets a process that its owner does not read
@@ -136,9 +130,7 @@ func TestAckOfAnEarlierProcess(t *testing.T) {
 		second.ID = "web"
 		stuck := newGate()
 		second.Stdout = stuck
-		if err := second.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, second)
 		<-stuck.entered
 		close(slow.open)
 		wantExit(t, first.Wait(t.Context()), 0)

@@ -20,9 +20,7 @@ func startShut(t *testing.T) (*Cmd, io.WriteCloser) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	f.lock(func() { f.procs[cmd.ID].shut = true })
 	return cmd, stdin
 }

@@ -32,9 +32,7 @@ func TestWatchEnds(t *testing.T) {
 	}
 	h.cut()
 	cmd := c.Command("sleep", "1000")
-	if err := cmd.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	testwatch.Await(ctx, t, w, c)
 
 	second, err := c.Watch(ctx, time.Hour)

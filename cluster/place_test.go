@@ -388,22 +388,3 @@ func TestChooseOnlyNodesWithRoom(t *testing.T) {
 		}
 	})
 }
-
-func BenchmarkChoose(b *testing.B) {
-	for _, n := range []int{10, 100, 1000} {
-		nodes := equals(n)
-		for i := range nodes {
-			nodes[i].Load.Sessions = rand.Int64N(900)
-		}
-		for _, wish := range []Wish{{}, {Key: "k"}} {
-			b.Run(fmt.Sprintf("nodes=%d/key=%s", n, wish.Key), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					if _, err := choose(nodes, wish, "a0-id", noneSent, rand.IntN); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
-	}
-}

@@ -100,17 +100,3 @@ func TestCheckWhatCannotBeSent(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkCheckWrite(b *testing.B) {
-	var params any = ProcessWriteParams{ProcessID: "a", WriteID: "w", Chunk: make([]byte, 1<<16)}
-	for b.Loop() {
-		Check(params)
-	}
-}
-
-func BenchmarkCheckStart(b *testing.B) {
-	var params any = ProcessStartParams{Argv: make([]string, 100), Ready: &Ready{Line: "^listening on [0-9]+$"}, Restart: &Restart{Policy: "permanent"}}
-	for b.Loop() {
-		Check(params)
-	}
-}

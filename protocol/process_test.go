@@ -3,7 +3,6 @@ package protocol
 import (
 	"errors"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -38,24 +37,6 @@ func TestUnsupported(t *testing.T) {
 		if e, ok := errors.AsType[*Error](err); !ok || e.Code != CodeInvalidParams || !strings.HasPrefix(e.Message, c.refused+" is not supported") {
 			t.Errorf("%s: %v", c.members, err)
 		}
-	}
-}
-
-func TestSignals(t *testing.T) {
-	for signal, want := range map[Signal]string{
-		SignalInterrupt: "SIGINT", SignalTerminate: "SIGTERM", SignalKill: "SIGKILL", SignalHangup: "SIGHUP", SignalQuit: "SIGQUIT",
-		SignalUsr1: "SIGUSR1", SignalUsr2: "SIGUSR2", SignalStop: "SIGSTOP", SignalContinue: "SIGCONT", SignalWinch: "SIGWINCH", SignalPipe: "SIGPIPE",
-	} {
-		n, ok := signal.Number()
-		if !ok || SignalName(n) != want {
-			t.Errorf("%s is %v %s, want %s", signal, ok, SignalName(n), want)
-		}
-		if err := signal.Validate(); err != nil {
-			t.Error(err)
-		}
-	}
-	if got := SignalName(syscall.Signal(34)); got != "signal 34" {
-		t.Errorf("a real-time signal is %q", got)
 	}
 }
 

@@ -4,13 +4,20 @@ package protocol
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 )
 
 // A signal has three names, and the one that is printed is that of exit reports.
 func TestSignalNames(t *testing.T) {
-	for s, number := range signalNumbers {
-		posix := SignalName(number)
+	for s, posix := range map[Signal]string{
+		SignalInterrupt: "SIGINT", SignalTerminate: "SIGTERM", SignalKill: "SIGKILL", SignalHangup: "SIGHUP", SignalQuit: "SIGQUIT",
+		SignalUsr1: "SIGUSR1", SignalUsr2: "SIGUSR2", SignalStop: "SIGSTOP", SignalContinue: "SIGCONT", SignalWinch: "SIGWINCH", SignalPipe: "SIGPIPE",
+	} {
+		number := signalNumbers[s]
+		if got := SignalName(number); got != posix {
+			t.Errorf("%s is %s, want %s", s, got, posix)
+		}
 		for _, name := range []string{string(s), strings.ToUpper(string(s)), posix, strings.ToLower(posix), strings.TrimPrefix(posix, "SIG")} {
 			got, ok := ParseSignal(name)
 			n, known := Signal(name).Number()
@@ -19,8 +26,11 @@ func TestSignalNames(t *testing.T) {
 			}
 		}
 	}
-	if len(Signals()) != len(signalNumbers) {
-		t.Errorf("%d signals, want %d", len(Signals()), len(signalNumbers))
+	if len(Signals()) != 11 || len(signalNumbers) != 11 {
+		t.Errorf("%d signals with %d numbers, want 11", len(Signals()), len(signalNumbers))
+	}
+	if got := SignalName(syscall.Signal(34)); got != "signal 34" {
+		t.Errorf("a real-time signal is %q", got)
 	}
 	for _, name := range []Signal{"", "SIG", "SIGSEGV", "15", "TERMINATED", "SIGSIGTERM", " TERM"} {
 		s, ok := ParseSignal(string(name))

@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"flag"
-	"fmt"
 	"io"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,32 +15,10 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/testrelay"
 )
 
-// size is a flag with a number of bytes, such as 64MiB.
-type size int64
-
-func (s *size) String() string { return fmt.Sprintf("%dMiB", int64(*s)>>20) }
-
-func (s *size) Set(text string) error {
-	shift := 0
-	for i, unit := range []string{"KiB", "MiB", "GiB"} {
-		if rest, ok := strings.CutSuffix(text, unit); ok {
-			text, shift = rest, 10*(i+1)
-		}
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n <= 0 {
-		return fmt.Errorf("%q is not a size: write 64MiB or 1GiB", text)
-	}
-	*s = size(n << shift)
-	return nil
-}
-
 var (
-	copyBytes = size(16 << 20)
-	copyCuts  = flag.Int("cuts", 6, "how often TestIOCopyOverCuts breaks the connection")
+	copyMiB  = flag.Int64("mib", 16, "how many MiB TestIOCopyOverCuts copies")
+	copyCuts = flag.Int("cuts", 6, "how often TestIOCopyOverCuts breaks the connection")
 )
-
-func init() { flag.Var(&copyBytes, "bytes", "how much TestIOCopyOverCuts copies, such as 1GiB") }
 
 // A breaker is a network that breaks each connection after a while: with FIN, with RST, or by silence.
 type breaker struct {
@@ -79,11 +55,11 @@ func (b *breaker) pass(_ *testrelay.Link, n int, _ bool) (int, testrelay.How) {
 // A person writes to a program and reads its output with io.Copy. However often the connection breaks, the
 // program gets every byte once, and so does the reader. 1 GiB over 300 cuts:
 //
-//	go test ./tests -run TestIOCopyOverCuts -v -timeout 1h -bytes 1GiB -cuts 300
+//	go test ./tests -run TestIOCopyOverCuts -v -timeout 1h -mib 1024 -cuts 300
 func TestIOCopyOverCuts(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	total := int64(copyBytes)
+	total := *copyMiB << 20
 	network := newBreaker(t, server.url, 2*total/int64(*copyCuts)*2/3, *copyCuts)
 	resumed := 0
 	var c *client.Client

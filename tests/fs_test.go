@@ -2,9 +2,7 @@ package tests
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -18,62 +16,6 @@ import (
 func fileURI(path ...string) string { return "file://" + filepath.Join(path...) }
 
 func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
-
-// TestFilesInBlocks writes and reads a file with many requests in flight. Each handle executes its requests in order.
-func TestFilesInBlocks(t *testing.T) {
-	t.Parallel()
-	filesInBlocks(t, 64<<10)
-}
-
-// filesInBlocks writes and reads a file of 128 blocks, and returns by how many bytes the server has grown.
-func filesInBlocks(t *testing.T, block int) (grown int64) {
-	t.Helper()
-	dir := t.TempDir()
-	s := startServer(t)
-	c := s.session(nil)
-	const blocks, atOnce = 128, 32
-	before := s.rss()
-	chunk := bytes.Repeat([]byte("0123456789abcdef"), block/16)
-	sum := sha256.New()
-	c.call("fs/open", obj{"handleId": "w", "path": fileURI(dir, "large"), "mode": "replace"})
-	var asked []int64
-	await := func(left int) (answers []obj) {
-		for len(asked) > left {
-			answers = append(answers, resultOf(c.reply(asked[0])))
-			asked = asked[1:]
-		}
-		return answers
-	}
-	for i := range blocks {
-		copy(chunk, fmt.Sprintf("%016d", i))
-		sum.Write(chunk)
-		asked = append(asked, c.request("fs/writeBlock", obj{"handleId": "w", "offset": i * block, "chunk": b64(string(chunk))}))
-		await(atOnce)
-	}
-	asked = append(asked, // in the order sent: written, closed, opened, read
-		c.request("fs/close", obj{"handleId": "w"}),
-		c.request("fs/open", obj{"handleId": "w", "path": fileURI(dir, "large")}))
-	await(0)
-	got := sha256.New()
-	take := func(answers []obj) {
-		for _, a := range answers {
-			data, err := base64.StdEncoding.DecodeString(a["chunk"].(string))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got.Write(data)
-		}
-	}
-	for i := range blocks {
-		asked = append(asked, c.request("fs/readBlock", obj{"handleId": "w", "offset": i * block, "len": block}))
-		take(await(atOnce))
-	}
-	take(await(0))
-	if !bytes.Equal(got.Sum(nil), sum.Sum(nil)) {
-		t.Error("what was read is not what was written")
-	}
-	return s.rss() - before
-}
 
 // TestFilesOfConnections: the handles of files belong to a connection. The end of the connection closes
 // its open files.

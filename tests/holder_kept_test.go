@@ -375,37 +375,6 @@ func TestEndsWithKilledServer(t *testing.T) {
 	c.awaitTold(1, "a file came")
 }
 
-// TestEventsOfKilledServer: the events of before a kill are there, each once, and the session goes on with them.
-func TestEventsOfKilledServer(t *testing.T) {
-	t.Parallel()
-	h := startHolder(t, nil)
-	c := h.session(nil)
-	c.start("p", obj{"argv": sh("exit 7")}).awaitClosed()
-	begin := c.call("server/events", obj{"afterUs": 0})
-	for range 2 {
-		h.kill()
-		<-c.done
-		c = h.session(obj{"resumeSessionId": c.sessionID})
-	}
-	c.start("q", obj{"argv": sh("exit 7")}).awaitClosed()
-	after := c.call("server/events", obj{"afterUs": 0})
-	if was, is := begin["wholeUs"], after["wholeUs"]; num(was) != num(is) {
-		t.Errorf("whole after %v, and before the kills after %v", is, was)
-	}
-	story, replaced := "", 0
-	for _, e := range after["events"].([]any) {
-		if e.(obj)["kind"] == "replaced" {
-			replaced++
-			continue
-		}
-		story += fmt.Sprint(e.(obj)["kind"], " ", e.(obj)["processId"], "; ")
-	}
-	const again = "detached <nil>; attached <nil>; "
-	if want := "opened <nil>; started p; exited p; closed p; " + again + again + "started q; exited q; closed q; "; story != want || replaced != 2 {
-		t.Errorf("the events are %s, want %s; the server was replaced %d times", story, want, replaced)
-	}
-}
-
 // TestSharesOfKilledServer: a guest comes back with its token, and may do as much as before; a share that was ended stays so.
 func TestSharesOfKilledServer(t *testing.T) {
 	t.Parallel()

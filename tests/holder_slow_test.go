@@ -16,23 +16,35 @@ import (
 	"time"
 )
 
-// TestIdleAndStoppedServer: the holder takes neither a server without clients for one that hangs, nor a stopped one. The test waits for the real times of
+// TestKilledServerLosesNothingOfEach is TestKilledServerLosesNothing for each kind of traffic.
+func TestKilledServerLosesNothingOfEach(t *testing.T) {
+	for name, args := range map[string][]string{
+		"streams":   {"--profile", "flood,upload,viewers"},
+		"starts":    {"--profile", "spawn,restart,lines"},
+		"terminals": {"--profile", "flood,echo,lines", "--tty"},
+	} {
+		t.Run(name, func(t *testing.T) { killsUnderLoad(t, append(args, "--chaos", "kill-server=3/s")...) })
+	}
+}
+
+// TestIdleAndStoppedServer: the holder takes neither a server without clients for one that hangs, nor a stopped one. The test waits for the real time of
 // the binary: a server that gives no answer for half a minute is killed.
 func TestIdleAndStoppedServer(t *testing.T) {
 	t.Parallel()
-	h := startHeld(t, nil)
-	server := h.running()
-	if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
+	idle, stopped := startHeld(t, nil), startHeld(t, nil)
+	servers := []int{idle.running(), stopped.running()}
+	if err := syscall.Kill(servers[1], syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(37 * time.Second)
-	if err := syscall.Kill(server, syscall.SIGCONT); err != nil {
+	if err := syscall.Kill(servers[1], syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(37 * time.Second)
-	h.session(nil).call("process/list", obj{})
-	if log := h.stderr.String(); h.running() != server || strings.Contains(log, "hangs") {
-		t.Errorf("the server is process %d, and was %d; the log:\n%s", h.running(), server, log)
+	for i, h := range []*held{idle, stopped} {
+		h.session(nil).call("process/list", obj{})
+		if log := h.stderr.String(); h.running() != servers[i] || strings.Contains(log, "hangs") {
+			t.Errorf("the server is process %d, and was %d; the log:\n%s", h.running(), servers[i], log)
+		}
 	}
 }
 

@@ -184,22 +184,16 @@ func TestSessionOfKilledServer(t *testing.T) {
 // TestKilledServerLosesNothing: the oracle of a load sees each byte, each exit and each event once, and each byte of stdin is read once, although
 // the server is killed again and again.
 func TestKilledServerLosesNothing(t *testing.T) {
-	for name, args := range map[string][]string{
-		"mixed":     {"--profile", "mixed", "--chaos", "kill-server=3/s,cut=2/s,takeover=1/s,kill=1/s"},
-		"streams":   {"--profile", "flood,upload,viewers", "--chaos", "kill-server=3/s"},
-		"starts":    {"--profile", "spawn,restart,lines", "--chaos", "kill-server=3/s"},
-		"terminals": {"--profile", "flood,echo,lines", "--tty", "--chaos", "kill-server=3/s"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			killsUnderLoad(t, append(args, "--sessions", "3", "--processes", "3", "--duration", "5s", "--slo", "server kills>=2")...)
-		})
-	}
+	killsUnderLoad(t, "--profile", "mixed", "--chaos", "kill-server=3/s,cut=2/s,takeover=1/s,kill=1/s")
 }
 
 // killsUnderLoad is a load on a server that is killed. A finding fails the test.
 func killsUnderLoad(t *testing.T, args ...string) {
 	h := startHeld(t, nil)
-	load := startTroupe(t, nil, append([]string{"load", "--url", h.url, "--server-pid", fmt.Sprint(h.cmd.Process.Pid), "--seed", "3", "--quiet", "--findings", t.TempDir()}, args...)...)
+	load := startTroupe(t, nil, append([]string{
+		"load", "--url", h.url, "--server-pid", fmt.Sprint(h.cmd.Process.Pid), "--seed", "3", "--quiet", "--findings", t.TempDir(),
+		"--sessions", "3", "--processes", "3", "--duration", "5s", "--slo", "server kills>=2",
+	}, args...)...)
 	if code := load.exitCode(); code != 0 {
 		t.Errorf("exit code %d\n%s\n%s\nthe server:\n%s", code, load.stdout, load.stderr, h.stderr)
 	}
@@ -243,25 +237,6 @@ func TestSpoolOfKilledServer(t *testing.T) {
 	eventually(t, "the holder has no file of the process", func() bool { return h.program.descriptors() <= before })
 }
 
-// TestRunOverKills: troupe run has the whole output, and the exit code of its program, although its server is killed.
-func TestRunOverKills(t *testing.T) {
-	t.Parallel()
-	h := startHeld(t, nil)
-	run := startTroupe(t, nil, "run", "--url", h.url, "--", "/bin/sh", "-c", "for i in $(seq 200); do echo line $i; sleep 0.01; done; exit 7")
-	run.stdout.await(factTimeout, func() bool { return len(run.stdout.data) > 0 })
-	for range 3 {
-		h.kill()
-	}
-	code := run.exitCode()
-	var want strings.Builder
-	for i := range 200 {
-		fmt.Fprintf(&want, "line %d\n", i+1)
-	}
-	if got := run.stdout.String(); code != 7 || got != want.String() {
-		t.Errorf("exit code %d, %d bytes of output, want %d; stderr: %s", code, len(got), want.Len(), run.stderr)
-	}
-}
-
 // TestRealClientServerIsKilled: the peer's client reports the output and the exit codes of its commands, although the server is killed amid the commands. The
 // client repeats a write without an answer.
 func TestRealClientServerIsKilled(t *testing.T) {
@@ -297,85 +272,6 @@ func TestRealClientServerIsKilled(t *testing.T) {
 	p.done(3, map[string]string{"stdout": numbers(1, 60)})
 	tty.done(4, map[string]string{"pty": "on\r\n20\r\n40\r\n55\r\n"})
 	c.exec("echo after", false).done(0, map[string]string{"stdout": "after\n"})
-}
-
-// TestServerUpgrade: SIGHUP to the holder replaces the server by the binary that is at its path then, and no program notices. A binary that does not run, and a
-// configuration that is wrong, replace nothing.
-func TestServerUpgrade(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const rules = "* cwd /\n* run /**"
-	binary, policy := filepath.Join(dir, "troupe"), newPolicy(t, rules)
-	built, err := troupeBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	troupe, err := os.ReadFile(built)
-	if err != nil {
-		t.Fatal(err)
-	}
-	install := func(b []byte) (inode os.FileInfo) {
-		t.Helper()
-		if err := os.WriteFile(binary+".new", b, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(binary+".new", binary); err != nil {
-			t.Fatal(err)
-		}
-		inode, err := os.Stat(binary)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return inode
-	}
-	install(troupe)
-	h := startHolder(t, func(cmd *exec.Cmd) { // its binary was written just now, so its pages stay
-		cmd.Path, cmd.Args[0] = binary, binary
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // with a terminal, SIGHUP would be the end of the terminal
-	}, "--policy-file", policy.path)
-	hangUp := func(want string, times int) {
-		t.Helper()
-		if err := h.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
-		h.stderr.await(factTimeout, func() bool { return strings.Count(string(h.stderr.data), want) == times })
-	}
-	c := h.session(nil)
-	p := c.start("p", obj{"argv": sh("while read line; do echo got $line; done; exit 7"), "pipeStdin": true})
-	pid := p.pid()
-	for i := range 3 {
-		p.write(fmt.Sprintln(i))
-		p.awaitOutput("stdout", fmt.Sprintf("got %d\n", i))
-		seq, old := p.lastSeq(), h.running()
-
-		install([]byte("no program"))
-		hangUp("no upgrade: run ", i+1)
-		inode := install(append(troupe, byte(i))) // what follows an ELF file means nothing
-		policy.write("nonsense")
-		hangUp("cannot serve (exit code 1)", i+1)
-		if now := h.running(); now != old {
-			t.Fatalf("after refused upgrades the server is process %d, and was %d", now, old)
-		}
-		policy.write(rules)
-		hangUp("serves after an upgrade", i+1)
-		if exe, err := os.Stat(fmt.Sprintf("/proc/%d/exe", h.running())); !os.IsPermission(err) && (err != nil || !os.SameFile(exe, inode)) { // only root may look
-			t.Errorf("after an upgrade the server runs %v, %v", exe, err)
-		}
-		<-c.done
-		c = h.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": seq}})
-		p = c.process("p")
-	}
-	if p.pid() != pid {
-		t.Errorf("the program is process %d, and was %d", p.pid(), pid)
-	}
-	c.call("process/closeStdin", obj{"processId": "p"})
-	if code, _ := p.awaitClosed(); code != 7 {
-		t.Errorf("exit code %d", code)
-	}
-	h.stop()
-	if log := h.stderr.String(); strings.Contains(log, "has died") || !strings.Contains(log, "policy") {
-		t.Errorf("the log: %s", log)
-	}
 }
 
 // TestHolderIsKilled: the server and its programs end with the holder, and descendants of programs, too. Clients hear of the end of each.

@@ -184,8 +184,8 @@ func TestHTTPStream(t *testing.T) {
 		}
 		w.Write(large)
 	})
+	s := startServer(t, "--allow-http")
 	for _, packed := range []bool{false, true} {
-		s := startServer(t, "--allow-http")
 		s.packed = packed
 		c := s.session(nil)
 		id := c.request("http/request", streamed(remote.URL, "q2"))
@@ -306,7 +306,7 @@ func TestHTTPEndsWithItsConnection(t *testing.T) {
 // come between the pieces.
 func TestHTTPSlowClient(t *testing.T) {
 	t.Parallel()
-	const size = 64 * mib
+	const size = 32 * mib
 	var sent atomic.Int64
 	remote := startRemote(t, func(w http.ResponseWriter, r *http.Request) {
 		for sent.Load() < size {

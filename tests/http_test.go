@@ -57,7 +57,7 @@ func upgrade(with http.Header) http.Header {
 // allowed. TestHTTP of package transport has all requests.
 func TestHTTP(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "--allow-origin", "https://ide.example")
+	s := startServer(t, "--allow-origin", "https://other.example", "--allow-origin", "https://ide.example")
 	for _, test := range []struct {
 		path   string
 		header http.Header
@@ -69,52 +69,12 @@ func TestHTTP(t *testing.T) {
 		{"/metrics", nil, 404, "/readyz"},
 		{"/", nil, 400, "websocket"},
 		{"/", upgrade(http.Header{"Origin": {"http://127.0.0.1"}}), 403, "--allow-origin"},
+		{"/", upgrade(http.Header{"Origin": {"https://ide.example"}}), 101, ""},
 	} {
 		resp, body := ask(t, s, "GET", test.path, test.header)
 		if resp.StatusCode != test.status || !strings.Contains(body, test.body) || test.body == "" && body != "" {
 			t.Errorf("%s %v: %s %q, want %d and a body with %q", test.path, test.header, resp.Status, body, test.status, test.body)
 		}
-	}
-}
-
-func TestUpgrade(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "--allow-origin", "https://ide.example", "--allow-origin", "https://other.example")
-	for name, header := range map[string]http.Header{
-		"plain":             nil,
-		"an allowed origin": {"Origin": {"https://ide.example"}},
-		"another":           {"Origin": {"https://other.example"}},
-		"no such protocol":  {"Sec-Websocket-Protocol": {"chat"}},
-		"our protocol":      {"Sec-Websocket-Protocol": {"chat, troupe.json"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, resp, err := dialWS(t, s.url+"/?ignored=1", header)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := ""
-			if name == "our protocol" {
-				want = "troupe.json"
-			}
-			if got := resp.Header.Get("Sec-Websocket-Protocol"); got != want {
-				t.Errorf("subprotocol %q, want %q", got, want)
-			}
-			c.call("initialize", obj{"clientName": name})
-		})
-	}
-}
-
-// TestStdout: a server prints only its address, so that a script can read the address.
-func TestStdout(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	if !strings.HasPrefix(s.url, "ws://127.0.0.1:") || strings.HasSuffix(s.url, ":0") {
-		t.Errorf("the first line is %q, want ws://127.0.0.1: and the real port", s.url)
-	}
-	s.session(nil).start("p", obj{"argv": sh("echo x")}).awaitClosed()
-	s.stop()
-	if got := s.stdout.String(); got != s.url+"\n" {
-		t.Errorf("stdout was %q, want the address and nothing else", got)
 	}
 }
 
@@ -198,32 +158,6 @@ func TestListenInsecure(t *testing.T) {
 	s := startServer(t, "--listen", "ws://0.0.0.0:0", "--insecure")
 	s.url = strings.Replace(s.url, "0.0.0.0", "127.0.0.1", 1)
 	s.session(nil)
-}
-
-func TestListenUnix(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "troupe.sock")
-	s := startServer(t, "--listen", "unix://"+path)
-	if s.url != "unix://"+path {
-		t.Errorf("the first line is %q", s.url)
-	}
-	info, err := os.Stat(path)
-	if err != nil || info.Mode() != os.ModeSocket|0o600 {
-		t.Errorf("%s: %v, %v, want a socket for its owner only", path, info.Mode(), err)
-	}
-	if code, out := s.session(nil).start("p", obj{"argv": sh("echo over unix")}).awaitClosed(); code != 0 || out != "over unix\n" {
-		t.Errorf("exit code %d, stdout %q", code, out)
-	}
-
-	second := startTroupe(t, nil, "serve", "--listen", "unix://"+path)
-	if code := second.exitCode(); code <= 0 || !strings.Contains(second.stderr.String(), path) {
-		t.Errorf("a second server on the socket: exit code %d, stderr %q", code, second.stderr)
-	}
-	s.session(nil)
-	s.stop()
-	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("the socket after the end: %v", err)
-	}
 }
 
 // startStdio runs a server on pipes, with files left open in the server. startStdio returns the

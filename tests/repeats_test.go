@@ -305,3 +305,7 @@ func TestClientRepeats(t *testing.T) {
 	}
 	cmd.Wait(ctx)
 }
+
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(p []byte) (int, error) { f(p); return len(p), nil }

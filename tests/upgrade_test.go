@@ -26,45 +26,84 @@ func theProcess(c *conn) obj {
 	return c.call("process/list", obj{})["processes"].([]any)[0].(obj)
 }
 
-// TestUpgradeCommand: troupe server upgrade returns when the next server serves, with the versions and the time without a server. If the holder refuses, it
+// TestServerUpgrade: troupe server upgrade replaces the server by the binary that is at its path then, and no program notices. It returns when the next server
+// serves, with the versions and the time without a server. A binary that is missing or does not run, and a configuration that is wrong, replace nothing, and the command
 // says why. Without a holder it says what to do, and nothing ends.
-func TestUpgradeCommand(t *testing.T) {
+func TestServerUpgrade(t *testing.T) {
 	t.Parallel()
-	binary, err := troupeBinary()
+	const rules = "* cwd /\n* run /**"
+	path, policy := filepath.Join(t.TempDir(), "troupe"), newPolicy(t, rules)
+	built, err := troupeBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "troupe")
-	install := func(target string) {
+	troupe, err := os.ReadFile(built)
+	if err != nil {
+		t.Fatal(err)
+	}
+	install := func(b []byte) (inode os.FileInfo) {
 		t.Helper()
-		os.Remove(path)
-		if err := os.Symlink(target, path); err != nil {
+		if err := os.WriteFile(path+".new", b, 0o755); err != nil {
 			t.Fatal(err)
 		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+		inode, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return inode
 	}
-	install(binary)
-	h := startHolder(t, func(cmd *exec.Cmd) {
+	install(troupe)
+	h := startHolder(t, func(cmd *exec.Cmd) { // its binary was written just now, so its pages stay
 		cmd.Path, cmd.Args[0] = path, path
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // with a terminal, SIGHUP would be the end of the terminal
-	})
-	c := h.session(nil)
-	pid := c.start("p", obj{"argv": sh("sleep 1000")}).pid()
-	for range 2 {
-		code, out, errs := upgradeCommand(t, h.server)
-		if code != 0 || !strings.HasPrefix(out, "upgraded "+h.url+": troupe devel → devel, and nobody served for ") {
-			t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errs)
+	}, "--policy-file", policy.path)
+	refused := func(want string) {
+		t.Helper()
+		serves := h.running()
+		if code, out, errs := upgradeCommand(t, h.server); code != 1 || out != "" || !strings.Contains(errs, want) || h.running() != serves {
+			t.Errorf("exit code %d, stdout %q, stderr %q, want %s; the server is process %d, and was %d", code, out, errs, want, h.running(), serves)
 		}
 	}
-	serves := h.running()
-	install("/nowhere")
-	if code, out, errs := upgradeCommand(t, h.server); code != 1 || out != "" || !strings.Contains(errs, "no upgrade: open "+path+": no such file") || h.running() != serves {
-		t.Errorf("a binary that is missing: exit code %d, stdout %q, stderr %q", code, out, errs)
+	c := h.session(nil)
+	p := c.start("p", obj{"argv": sh("while read line; do echo got $line; done; exit 7"), "pipeStdin": true})
+	pid := p.pid()
+	for i := range 2 {
+		p.write(fmt.Sprintln(i))
+		p.awaitOutput("stdout", fmt.Sprintf("got %d\n", i))
+		seq := p.lastSeq()
+
+		os.Remove(path)
+		refused("no upgrade: open " + path + ": no such file")
+		install([]byte("no program"))
+		refused("no upgrade: run ")
+		inode := install(append(troupe, byte(i))) // what follows an ELF file means nothing
+		policy.write("nonsense")
+		refused("cannot serve (exit code 1)")
+		policy.write(rules)
+		if code, out, errs := upgradeCommand(t, h.server); code != 0 || !strings.HasPrefix(out, "upgraded "+h.url+": troupe devel → devel, and nobody served for ") {
+			t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errs)
+		}
+		if exe, err := os.Stat(fmt.Sprintf("/proc/%d/exe", h.running())); !os.IsPermission(err) && (err != nil || !os.SameFile(exe, inode)) { // only root may look
+			t.Errorf("after an upgrade the server runs %v, %v", exe, err)
+		}
+		<-c.done
+		c = h.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": seq}})
+		p = c.process("p")
 	}
-	c = h.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 0}})
-	if now := c.process("p").pid(); now != pid {
-		t.Errorf("the program is process %d, and was %d", now, pid)
+	if p.pid() != pid {
+		t.Errorf("the program is process %d, and was %d", p.pid(), pid)
+	}
+	c.call("process/closeStdin", obj{"processId": "p"})
+	if code, _ := p.awaitClosed(); code != 7 {
+		t.Errorf("exit code %d", code)
 	}
 	h.stop()
+	if log := h.stderr.String(); strings.Contains(log, "has died") || !strings.Contains(log, "policy") {
+		t.Errorf("the log: %s", log)
+	}
 
 	s := startServer(t, "--no-holder")
 	c = s.session(nil)
@@ -121,8 +160,8 @@ func TestTerminalIsNoUpgrade(t *testing.T) {
 	}
 }
 
-// TestReplacementIsTold: server/info and server/events say that a server was replaced, why, and how long nobody served. Of its processes, those
-// of ephemeral sessions say that they end with the server.
+// TestReplacementIsTold: server/info and server/events say that a server was replaced, why, and how long nobody served. The events of before are there, each once,
+// and the session goes on with them. Of its processes, those of ephemeral sessions say that they end with the server.
 func TestReplacementIsTold(t *testing.T) {
 	t.Parallel()
 	h := startHolder(t, nil)
@@ -131,7 +170,8 @@ func TestReplacementIsTold(t *testing.T) {
 		t.Errorf("the first server: %v", got)
 	}
 	c := h.session(nil)
-	next := c.call("server/events", obj{})["nextUs"]
+	c.start("p", obj{"argv": sh("exit 7")}).awaitClosed()
+	begin := c.call("server/events", obj{"afterUs": 0})
 	for name, options := range map[string]obj{"kept": {}, "ephemeral": {"ephemeral": true}} {
 		of := h.session(obj{"session": options})
 		of.start("p", obj{"argv": sh("sleep 1000")})
@@ -139,24 +179,39 @@ func TestReplacementIsTold(t *testing.T) {
 			t.Errorf("a process of a session that is %s: endsWithServer %v", name, ends)
 		}
 	}
-	h.kill()
-	h.kill()
+	for range 2 {
+		h.kill()
+		<-c.done
+		c = h.session(obj{"resumeSessionId": c.sessionID})
+	}
+	c.start("q", obj{"argv": sh("exit 7")}).awaitClosed()
 	got := told()
 	r, _ := got["replaced"].(obj)
 	if got["available"] != true || num(got["servers"]) != 3 || r["reason"] != "killed by SIGKILL" || num(r["gapMs"]) < 1 || num(r["gapMs"]) > factTimeout.Milliseconds() || num(r["atMs"]) == 0 {
 		t.Errorf("the third server: %v", got)
 	}
-	events := h.session(nil).call("server/events", obj{"afterUs": next})["events"].([]any)
+	after := c.call("server/events", obj{"afterUs": 0})
+	if was, is := begin["wholeUs"], after["wholeUs"]; num(was) != num(is) {
+		t.Errorf("whole after %v, and before the kills after %v", is, was)
+	}
 	var gaps []int64
-	for _, e := range events {
-		if e := e.(obj); e["kind"] == "replaced" {
+	var story []string
+	for _, e := range after["events"].([]any) {
+		e := e.(obj)
+		if e["kind"] == "replaced" {
 			if gaps = append(gaps, num(e["gapMs"])); e["reason"] != "killed by SIGKILL" || e["sessionId"] != "" {
 				t.Errorf("the event is %v", e)
 			}
+		} else if e["sessionId"] == c.sessionID {
+			story = append(story, fmt.Sprint(e["kind"], " ", e["processId"]))
 		}
 	}
+	const again = "; detached <nil>; attached <nil>"
+	if want := "opened <nil>; started p; exited p; closed p" + again + again + "; started q; exited q; closed q"; strings.Join(story, "; ") != want {
+		t.Errorf("the events are %s, want %s", strings.Join(story, "; "), want)
+	}
 	if len(gaps) != 2 || gaps[1] != num(r["gapMs"]) {
-		t.Errorf("the events are %v", events)
+		t.Errorf("the events are %v", after["events"])
 	}
 	plain := startServer(t, "--no-holder").session(nil)
 	if got := plain.call("server/info", obj{}); got["holder"].(obj)["available"] != false || got["holder"].(obj)["why"] != "the server was started with --no-holder" || got["holderProcess"] != nil {

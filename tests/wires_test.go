@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/gorilla/websocket"
 )
@@ -200,30 +198,6 @@ func TestAnswerOverTheFrame(t *testing.T) {
 			t.Errorf("%d %s", code, text)
 		}
 		c.call("server/info", obj{})
-	}
-}
-
-// TestClientOfFrames uses the Go client over frames in both encodings.
-func TestClientOfFrames(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), factTimeout)
-	defer cancel()
-	for _, s := range []*server{startFramed(t), startServer(t)} {
-		for _, asJSON := range []bool{false, true} {
-			c, err := client.Dial(ctx, s.url, &client.Options{JSON: asJSON})
-			if err != nil {
-				t.Fatal(err)
-			}
-			cmd := c.Command("sh", "-c", "cat; exit 3")
-			cmd.Stdin = strings.NewReader("through\x00\xff")
-			out, err := cmd.CombinedOutput(ctx)
-			if string(out) != "through\x00\xff" || err == nil || !strings.Contains(err.Error(), "3") {
-				t.Errorf("%s, JSON %v: %q, %v", s.url, asJSON, out, err)
-			}
-			if err := c.CloseSession(ctx); err != nil {
-				t.Error(err)
-			}
-		}
 	}
 }
 

@@ -29,10 +29,10 @@ func clientHello(t *testing.T, config *tls.Config) []byte {
 	return hello[:n]
 }
 
-// 10,000 handshakes that one address begins and never finishes, in TCP, TLS and HTTP, keep no client of another
+// 4,000 handshakes that one address begins and never finishes, in TCP, TLS and HTTP, keep no client of another
 // address out, at no time. Each of them counts in the lobby.
 func TestHalfOpenHandshakes(t *testing.T) {
-	const handshakes, attackers = 10_000, 8
+	const handshakes, attackers = 4_000, 8
 	pair := newTLSPair(t)
 	hello := clientHello(t, pair.client)
 	begin := []func(net.Conn){

@@ -40,15 +40,20 @@ func dialWatched(ctx context.Context, network, addr string) (*watchedConn, error
 	return &watchedConn{stream: c.(stream)}, nil
 }
 
-// NetDial opens the connection of every kind of URL, and all bytes pass its connection.
+// NetDial opens the connection of every kind of URL, and all bytes pass its connection. A websocket reads as many bytes at once as ReadBuffer says.
 func TestNetDial(t *testing.T) {
 	pair := newTLSPair(t)
 	dir := t.TempDir()
-	for _, test := range []struct{ url, network string }{
-		{"ws://127.0.0.1:0", "tcp"},
-		{"wss://127.0.0.1:0", "tcp"},
-		{"unix://" + filepath.Join(dir, "a"), "unix"},
-		{"unix+frames://" + filepath.Join(dir, "b"), "unix"},
+	for _, test := range []struct {
+		url, network string
+		buffer       int
+		asked        int64 // the most bytes that a Read has room for; 0: any number
+	}{
+		{"ws://127.0.0.1:0", "tcp", 0, DefaultReadBuffer},
+		{"ws://127.0.0.1:0", "tcp", 16 << 10, 16 << 10},
+		{"wss://127.0.0.1:0", "tcp", 0, 0},
+		{"unix://" + filepath.Join(dir, "a"), "unix", 0, 0},
+		{"unix+frames://" + filepath.Join(dir, "b"), "unix", 0, 0},
 	} {
 		t.Run(test.url[:strings.Index(test.url, ":")], func(t *testing.T) {
 			listen, options := test.url, &ServerOptions{}
@@ -61,7 +66,7 @@ func TestNetDial(t *testing.T) {
 			s, accepted := serveWith(t, listen, options)
 			var conn *watchedConn
 			c, err := Dial(t.Context(), s.URL(), &DialOptions{
-				TLS: pair.client,
+				TLS: pair.client, ReadBuffer: test.buffer,
 				NetDial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 					if _, bounded := ctx.Deadline(); !bounded {
 						t.Error("the time to dial is not bounded")
@@ -102,6 +107,9 @@ func TestNetDial(t *testing.T) {
 			if conn.read.Load() < 1000 || conn.written.Load() < 1000 {
 				t.Errorf("the connection has read %d bytes, and written %d", conn.read.Load(), conn.written.Load())
 			}
+			if got := conn.asked.Load(); test.asked > 0 && got != test.asked {
+				t.Errorf("with ReadBuffer %d a read has room for %d bytes, expected %d", test.buffer, got, test.asked)
+			}
 		})
 	}
 }
@@ -121,41 +129,5 @@ func TestNetDialFails(t *testing.T) {
 	}
 	if _, err := far.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("the refused connection is still open: %v", err)
-	}
-}
-
-// A websocket reads as many bytes at once as ReadBuffer says.
-func TestReadBuffer(t *testing.T) {
-	s, accepted := serveWith(t, "ws://127.0.0.1:0", &ServerOptions{})
-	for _, test := range []struct{ size, want int }{{0, DefaultReadBuffer}, {16 << 10, 16 << 10}} {
-		var conn *watchedConn
-		c, err := Dial(t.Context(), s.URL(), &DialOptions{
-			ReadBuffer: test.size,
-			NetDial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				var err error
-				conn, err = dialWatched(ctx, network, addr)
-				return conn, err
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close(CloseNormal, "")
-		if err := c.WriteMessage([]byte("taken by serveWith"), false); err != nil {
-			t.Fatal(err)
-		}
-		server := <-accepted
-		if err := server.WriteMessage([]byte("short"), false); err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.ReadMessage(); err != nil {
-			t.Fatal(err)
-		}
-		if got := conn.asked.Load(); got != int64(test.want) {
-			t.Errorf("with ReadBuffer %d a read has room for %d bytes, expected %d", test.size, got, test.want)
-		}
 	}
 }

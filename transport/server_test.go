@@ -62,6 +62,7 @@ func TestHTTP(t *testing.T) {
 		{"GET", "/", with("Origin", "https://ide.example"), false, 101, ""},
 		{"GET", "/", with("Origin", "https://evil.example"), false, 403, `--allow-origin "https://evil.example"`},
 		{"GET", "/", with("Origin", "https://ide.example.evil.example"), false, 403, "not allowed"},
+		{"GET", "/", with("Origin", "https://not.ide.example"), false, 403, "not allowed"},
 		{"GET", "/", with("Origin", "null"), false, 403, "not allowed"},
 		{"GET", "/", with("Origin", ""), false, 403, "not allowed"},
 		{"GET", "/healthz", map[string]string{"Origin": s.URL()}, false, 403, "not allowed"},

@@ -44,7 +44,6 @@ func TestOverTLS(t *testing.T) {
 		"keep-alive":                TestKeepAliveOvertakesNothing,
 		"nothing after close":       TestNothingAfterClose,
 		"keep-alive repeats pings":  TestKeepAliveRepeatsAnUnansweredPing,
-		"silence":                   TestSilence,
 		"half-open is dead":         TestHalfOpenIsDeadAtBothEnds,
 		"subprotocols":              TestSubprotocols,
 		"connections that are cut":  TestGone,

@@ -903,25 +903,3 @@ func FuzzFrameGuard(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkServerWrite(b *testing.B) {
-	for _, size := range []int{100, 4 << 10, 176 << 10} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			s, accepted := serve(b, "ws://127.0.0.1:0", nil)
-			client := dial(b, s.URL(), nil)
-			server := <-accepted
-			go func() {
-				msg := make([]byte, size)
-				for write(server, msg, false) == nil {
-				}
-			}()
-			b.SetBytes(int64(size))
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := client.ReadMessage(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

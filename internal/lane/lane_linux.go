@@ -86,9 +86,6 @@ type Record struct {
 // RecordSize is how many bytes of shared memory a Record takes.
 const RecordSize = int(unsafe.Sizeof(Record{}))
 
-// RecordAt returns the Record in the first RecordSize bytes of mem. mem is aligned to 8 bytes.
-func RecordAt(mem []byte) *Record { return (*Record)(unsafe.Pointer(&mem[:RecordSize][0])) }
-
 // Move names the bytes of a move.
 type Move struct {
 	Stream uint64 // the caller's number of the stream

@@ -113,7 +113,7 @@ func lay(fd int, kinds []string) (*world, error) {
 	for _, k := range kinds {
 		input, size := parse(k)
 		m := &moved{input: input, size: size, committed: (*atomic.Uint64)(unsafe.Pointer(&mem[RecordSize])), bytes: mem[RecordSize+8:][:size]}
-		m.lane = New(RecordAt(mem), -1, -1)
+		m.lane = New((*Record)(unsafe.Pointer(&mem[:RecordSize][0])), -1, -1)
 		m.areas = [2][]byte{mem[RecordSize+8+size:][:Size], mem[RecordSize+8+size+Size:][:Size]}
 		w.streams = append(w.streams, m)
 		mem = mem[(RecordSize+8+size+2*Size+7)&^7:]

@@ -17,7 +17,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/session/access"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/internal/identity"
-	"github.com/b6f6fdd7/troupe/internal/newest"
 	"github.com/b6f6fdd7/troupe/internal/record"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -328,79 +327,5 @@ func aLife() *life.Life {
 		l.TreeGone(now, l.Run(), nil)
 		act()
 		now.Time, now.TreeEmpty = now.Time.Add(2*time.Minute), true
-	}
-}
-
-// process is as the record of a process, in small.
-type process struct {
-	created time.Time
-	life    life.Life
-	stdin   stdin.Queue[string]
-	answers newest.Map[[16]byte, answer]
-	asked   int
-}
-
-// answer is as in package repeat.
-type answer struct {
-	Result any
-	Err    *protocol.Error
-}
-
-func BenchmarkLife(b *testing.B) {
-	l := aLife()
-	buf := record.Encode(nil, l)
-	b.Run("encode", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			buf = record.Encode(buf[:0], l)
-		}
-		b.ReportMetric(float64(len(buf)), "bytes")
-	})
-	b.Run("decode", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			var l life.Life
-			if err := record.Decode(buf, &l); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-// BenchmarkChanged is a turn of a process that has remembered some writes and answers: one that changes nothing, and one that changes its Life.
-func BenchmarkChanged(b *testing.B) {
-	for _, n := range []int{0, 16, 1024, 4096} {
-		p, w := process{created: time.Now(), life: *aLife()}, record.Writer{Owner: "p-0123456789abcdef"}
-		for i := range n {
-			p.answers.Put(id(i), answer{protocol.Empty{}, nil}, 1024)
-			p.stdin.Add(stdin.Request[string]{Write: true, ID: id(i), Chunk: []byte("x")})
-			p.stdin.Wrote(1)
-			p.stdin.Answered()
-		}
-		first := len(w.Changed(&p))
-		b.Run(fmt.Sprint("nothing/", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if w.Changed(&p) != nil {
-					b.Fatal("a change")
-				}
-			}
-			b.ReportMetric(float64(first), "bytes")
-		})
-		now := life.Now{Time: time.Now(), Child: true}
-		b.Run(fmt.Sprint("life/", n), func(b *testing.B) {
-			b.ReportAllocs()
-			size := 0
-			for i := 0; b.Loop(); i++ {
-				p.asked = i
-				p.life.Terminate(now, time.Hour, false)
-				now.Time = now.Time.Add(-time.Second)
-				size = len(w.Changed(&p))
-				for _, ok := p.life.Next(); ok; _, ok = p.life.Next() {
-					p.life.Done()
-				}
-			}
-			b.ReportMetric(float64(size), "bytes")
-		})
 	}
 }

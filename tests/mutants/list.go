@@ -1123,7 +1123,7 @@ var mutants = []mutant{
 	{file: "actors/internal/journal/kept.go", old: `j.dropped, j.replaced = k.Dropped, k.Replaced`, new: `j.replaced = k.Replaced`, breaks: "the next server says from when on its events are whole", run: "^TestDeathOfAServer$"},
 	{file: "actors/internal/journal/kept.go", old: `j.dropped, j.replaced = k.Dropped, k.Replaced`, new: `j.dropped = k.Dropped`, breaks: "the events tell of all servers before", run: "^TestDeathOfAServer$"},
 	{file: "actors/session/revive.go", old: `node != "" && node != e.Cluster.ID()`, new: `node == "x"`, breaks: "a server does not take over sessions of another node", in: "tests", run: "^TestReloadWithAnotherNode$"},
-	{file: "actors/session/revive.go", old: `	r.events.Resume()`, new: ``, breaks: "a session is opened once in its events", in: "tests", run: "^TestEventsOfKilledServer$"},
+	{file: "actors/session/revive.go", old: `	r.events.Resume()`, new: ``, breaks: "a session is opened once in its events", in: "tests", run: "^TestReplacementIsTold$"},
 	{file: "actors/internal/quota/quota.go", old: `		s.kept.Keep(&s.used)
 	}
 }`, new: `	}

@@ -16,7 +16,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -517,26 +516,5 @@ func TestDoorForGuests(t *testing.T) {
 		refused("expired", door, now.Add(time.Minute))
 		door.Shares.Remove(digest)
 		refused("revoked", door, now)
-	}
-}
-
-// BenchmarkTokens checks the last of 100 tokens, with the file read each time.
-func BenchmarkTokens(b *testing.B) {
-	var text strings.Builder
-	for i := range 100 {
-		fmt.Fprintf(&text, "client%d sha256:%s\n", i, sha(fmt.Sprint("token-of-client-", i)))
-	}
-	path := filepath.Join(b.TempDir(), "tokens")
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	c, err := OpenTokens(path)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		if id, err := c.Check("token-of-client-99", time.Now()); err != nil || id.Name != "client99" {
-			b.Fatal(id, err)
-		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -472,20 +471,4 @@ func TestMissingBroken(t *testing.T) {
 	await(t, told, "a file")
 	await(t, told, "a file, the other")
 	idle(t, r)
-}
-
-func BenchmarkMissing(b *testing.B) {
-	dir := b.TempDir()
-	r := NewWatcher()
-	if _, err := r.Missing(b.Context(), places([]string{dir + "/none"}), nil); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		ctx, cancel := context.WithCancel(context.Background())
-		if _, err := r.Missing(ctx, places([]string{dir + "/a/b/c"}), nil); err != nil {
-			b.Fatal(err)
-		}
-		cancel()
-	}
 }

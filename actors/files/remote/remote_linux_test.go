@@ -454,15 +454,6 @@ func TestWrongPackets(t *testing.T) {
 	}
 }
 
-func BenchmarkStatThroughTheSocket(b *testing.B) {
-	c, _ := both(b, files.Do)
-	for b.Loop() {
-		if _, err := c.Do(b.Context(), files.Call{Op: files.OpStat, At: place("/etc")}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // TestVisitBeforeJail: a place is visited in the server before its jail hears of the path.
 func TestVisitBeforeJail(t *testing.T) {
 	stop := errors.New("stop")

@@ -29,35 +29,6 @@ func wantPaths(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// A window collects paths, sorted and once each. The next window begins with the next path.
-func TestBatch(t *testing.T) {
-	b := New("/d", &room{max: 1 << 20})
-	wantPaths(t, b.Take())
-	if !b.Add("/d/b") || b.Add("/d/a") || b.Add("/d/b") {
-		t.Error("a window begins with its first path, and only then")
-	}
-	wantPaths(t, b.Take(), "/d/a", "/d/b")
-	wantPaths(t, b.Take())
-	if b.Written() || !b.Add("/d/a") {
-		t.Error("after a notification, the next window begins with the next path")
-	}
-}
-
-// While a notification waits for a slow client, the batch collects, and no window begins.
-func TestBatchWaitsForTheClient(t *testing.T) {
-	b := New("/d", &room{max: 1 << 20})
-	b.Add("/d/a")
-	b.Take()
-	if b.Add("/d/b") {
-		t.Error("a window begins while a notification is unwritten")
-	}
-	wantPaths(t, b.Take())
-	if !b.Written() {
-		t.Error("no window begins after the write")
-	}
-	wantPaths(t, b.Take(), "/d/b")
-}
-
 // With too many paths, or without memory, the watched path stands for all paths.
 func TestBatchOverflows(t *testing.T) {
 	b := New("/d", &room{max: 1 << 20})

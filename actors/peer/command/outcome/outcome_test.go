@@ -91,27 +91,6 @@ func (p *program) waits(d time.Duration) {
 
 var buffered = dialect.Spec{Limit: 100, Most: 1000}
 
-func TestEndAfterClose(t *testing.T) {
-	p := begin(t, buffered)
-	p.writes("out")
-	p.take(outlog.Entry{Kind: outlog.Output, Stream: protocol.Stderr, Data: []byte("err")},
-		outlog.Entry{Kind: outlog.Output, Stream: protocol.PTY, Data: []byte(" tty")})
-	p.wantNoEnd()
-	p.exits(3)
-	p.wantNoEnd()
-	p.closes()
-	if p.o.Over() || p.o.Wants(true) || !p.o.Due().IsZero() {
-		t.Error("before its end was told it is over, or after its log it wants more")
-	}
-	p.wantEnd(dialect.End{Code: 3, Output: [2]string{"out tty", "err"}})
-	if !p.o.Over() {
-		t.Error("it is not over")
-	}
-	if n := p.o.Held(); n != len("out ttyerr")+len(`"out tty""err"`) {
-		t.Errorf("%d bytes are held", n)
-	}
-}
-
 func TestTimedOut(t *testing.T) {
 	p := begin(t, buffered)
 	p.take(outlog.Entry{Kind: outlog.Exited, Status: &protocol.ExitStatus{ExitCode: 137, TimedOut: true}}, outlog.Entry{Kind: outlog.Closed})
@@ -160,54 +139,6 @@ func TestDrainIsBounded(t *testing.T) {
 	p.wantEnd(dialect.End{DrainTimedOut: true, Output: [2]string{strings.Repeat("x", 256), ""}})
 }
 
-// A process that does not say how far its log goes has no more.
-func TestLogEndUnknown(t *testing.T) {
-	p := begin(t, buffered)
-	p.writes("x")
-	p.exits(0)
-	p.waits(drainTime)
-	p.o.LogEnds(0)
-	p.wantEnd(dialect.End{DrainTimedOut: true, Output: [2]string{"x", ""}})
-}
-
-// What closes while the end waits for what is there was not cut off.
-func TestClosesWhileDraining(t *testing.T) {
-	p := begin(t, buffered)
-	p.exits(0)
-	p.waits(drainTime)
-	p.o.LogEnds(p.seq + 1)
-	p.closes()
-	p.wantEnd(dialect.End{})
-}
-
-func TestLost(t *testing.T) {
-	p := begin(t, buffered)
-	p.writes("x")
-	p.o.Lost()
-	p.wantEnd(dialect.End{Code: -1, DrainTimedOut: true, Output: [2]string{"x", ""}})
-
-	p = begin(t, buffered)
-	p.exits(3)
-	p.o.Lost()
-	p.o.Lost()
-	p.wantEnd(dialect.End{Code: 3, DrainTimedOut: true})
-
-	p = begin(t, buffered)
-	p.exits(3)
-	p.closes()
-	p.o.Lost()
-	p.wantEnd(dialect.End{Code: 3})
-
-	p = begin(t, buffered) // the end is known, not told
-	p.take(outlog.Entry{Kind: outlog.Exited, Status: &protocol.ExitStatus{ExitCode: 1, TimedOut: true}})
-	p.waits(drainTime)
-	p.o.LogEnds(p.seq)
-	p.o.Lost()
-	if p.wantEnd(dialect.End{Code: 124, DrainTimedOut: true}); !p.o.Over() {
-		t.Error("it is not over")
-	}
-}
-
 func TestStreamed(t *testing.T) {
 	p := begin(t, dialect.Spec{Stream: true, Limit: 5})
 	want := func(pieces []Piece, text string, capReached bool) {
@@ -235,18 +166,6 @@ func TestStreamed(t *testing.T) {
 	want(p.writes("abcdefg"), "abcde", true)
 	p = begin(t, dialect.Spec{Stream: true})
 	want(p.writes("abcdefg"), "", true)
-}
-
-func TestHole(t *testing.T) {
-	p := begin(t, buffered)
-	p.writes("a")
-	for _, entries := range [][]outlog.Entry{nil, {{Seq: 1, Kind: outlog.Closed}}, {{Seq: 3, Kind: outlog.Closed}}} {
-		if _, ok := p.o.Take(t0, entries); ok || p.o.Last() != 1 {
-			t.Errorf("%+v were taken", entries)
-		}
-	}
-	p.closes()
-	p.wantEnd(dialect.End{Output: [2]string{"a", ""}})
 }
 
 // Output for which the message with the end has no room is cut, and the outcome says so, though the limit allows the output.
@@ -355,7 +274,10 @@ func (m *model) step(t *rapid.T) {
 		}
 	case "answer":
 		if m.asks == 1 && m.o.until == 0 {
-			m.o.LogEnds(m.seq + rapid.Uint64Range(0, 3).Draw(t, "more"))
+			last := rapid.SampledFrom([]uint64{0, m.seq, m.seq + 1, m.seq + 3}).Draw(t, "last") // 0: unknown
+			if m.o.LogEnds(last); last <= m.seq && m.o.end == nil {
+				t.Fatalf("the log ends at %d of %d, and there is no end", last, m.seq)
+			}
 		}
 	case "lost":
 		if rapid.IntRange(0, 9).Draw(t, "rarely") == 0 {
@@ -365,8 +287,10 @@ func (m *model) step(t *rapid.T) {
 	case "end":
 		m.end(t)
 	case "again":
-		if _, ok := m.o.Take(m.now, []outlog.Entry{{Seq: m.seq, Kind: outlog.Closed}}); ok {
-			t.Fatalf("%d was taken twice", m.seq)
+		for _, seq := range []uint64{m.seq, m.seq + 2} {
+			if _, ok := m.o.Take(m.now, []outlog.Entry{{Seq: seq, Kind: outlog.Closed}}); ok || m.o.Last() != m.seq {
+				t.Fatalf("%d was taken after %d", seq, m.seq)
+			}
 		}
 	}
 }
@@ -422,6 +346,9 @@ func (m *model) end(t *rapid.T) {
 func (m *model) check(t *rapid.T) {
 	if m.o.Last() != m.seq {
 		t.Fatalf("%d entries were taken, of %d", m.o.Last(), m.seq)
+	}
+	if all := m.closed || m.lost || m.o.until > 0 && m.seq >= m.o.until; all && m.o.end == nil && m.ends == 0 {
+		t.Fatal("nothing more comes before the end, and there is none")
 	}
 	if m.o.end != nil && !m.known {
 		m.known, m.late = true, !m.closed

@@ -1,36 +1,117 @@
-package tests
+//go:build unix
+
+package client_test
 
 import (
+	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// dialServer returns a client of a new server, and a context with the timeout of the test.
-func dialServer(t *testing.T) (context.Context, *client.Client) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), factTimeout) // with time for the cleanup, too
-	t.Cleanup(cancel)
-	c, err := client.Dial(ctx, startServer(t).url, nil)
+// TestInProcess: a client of a troupe in the same program has terminals, errors, another client of the session, and the end of the session.
+func TestInProcess(t *testing.T) {
+	t.Parallel()
+	h, ctx := newHost(t, actors.Config{}), within(t)
+	c := h.client(t, nil)
+	var screen bytes.Buffer
+	tty := c.Command("sh", "-c", "stty size; exit 3")
+	tty.TTY, tty.Size, tty.Stdout = true, protocol.Size{Rows: 11, Cols: 22}, &screen
+	var exit *client.ExitError
+	if err := tty.Run(ctx); !errors.As(err, &exit) || exit.Status.ExitCode != 3 || screen.String() != "11 22\r\n" {
+		t.Errorf("a terminal: %v, %q", err, screen.String())
+	}
+	for name, dir := range map[string]string{"/no/such": "/", "no-such-program": "/", "true": "/no/such"} {
+		cmd := c.Command(name)
+		cmd.Dir = dir
+		if err := cmd.Run(ctx); errors.Is(err, exec.ErrNotFound) != (dir == "/") || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s in %s: %v", name, dir, err)
+		}
+	}
+
+	// Another client goes on at the point where this client left.
+	long := c.Command("sh", "-c", "echo one; read x; echo $x")
+	long.StdinOpen = true
+	out, err := long.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.CloseSession(ctx) })
-	return ctx, c
+	begin(t, long)
+	if _, err := io.ReadFull(out, make([]byte, len("one\n"))); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	next := h.client(t, &client.Options{Session: c.SessionID(), WaitForOwner: client.Forever})
+	var all bytes.Buffer
+	again := next.Attach(long.ID, 0)
+	again.Stdin, again.Stdout = strings.NewReader("two\n"), &all
+	if err := again.Run(ctx); err != nil || all.String() != "one\ntwo\n" && all.String() != "two\n" {
+		t.Errorf("of the other client's program: %v, %q", err, all.String())
+	}
+	if err := next.CloseSession(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.InProcess(ctx, h.accept, &client.Options{Session: c.SessionID()}); !errors.Is(err, client.ErrSessionGone) {
+		t.Errorf("a session that was closed: %v", err)
+	}
 }
 
-// TestClientGroup uses a group through the Go client, as a program would.
-func TestClientGroup(t *testing.T) {
+// The sessions of a troupe in the same program end when the troupe is killed. The client says so at once and
+// does not look for another troupe.
+func TestInProcessAfterKill(t *testing.T) {
 	t.Parallel()
-	ctx, c := dialServer(t)
+	h, ctx := newHost(t, actors.Config{}), within(t)
+	c := h.client(t, &client.Options{ReconnectFor: client.Forever})
+	cmd := c.Command("sleep", "1000")
+	begin(t, cmd)
+	if err := h.troupe.Kill(); err != nil {
+		t.Error(err)
+	}
+	// The news of the end of the program may come before the end of the session.
+	var exit *client.ExitError
+	if err := cmd.Wait(ctx); !errors.Is(err, client.ErrSessionGone) && !(errors.As(err, &exit) && exit.Status.Signal == "SIGKILL") {
+		t.Errorf("Wait: %v, want ErrSessionGone or SIGKILL", err)
+	}
+	if _, err := c.Processes(ctx); !errors.Is(err, client.ErrSessionGone) {
+		t.Errorf("Processes: %v, want ErrSessionGone", err)
+	}
+}
+
+// A program ends with SIGPIPE when the caller closes its StdoutPipe, as with os/exec.
+func TestStdoutPipeClosed(t *testing.T) {
+	t.Parallel()
+	ctx := within(t)
+	cmd := newHost(t, actors.Config{}).client(t, nil).Command("yes")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin(t, cmd)
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "y\n" || err != nil {
+		t.Errorf("%q, %v", line, err)
+	}
+	stdout.Close()
+	var exit *client.ExitError
+	if err := cmd.Wait(ctx); !errors.As(err, &exit) || exit.Status.Signal != "SIGPIPE" {
+		t.Errorf("Wait: %v, want an end by SIGPIPE", err)
+	}
+}
+
+// TestGroup uses a group, as a program would.
+func TestGroup(t *testing.T) {
+	t.Parallel()
+	ctx, c := within(t), newHost(t, actors.Config{}).client(t, nil)
 
 	var mu sync.Mutex
 	var story []string
@@ -125,14 +206,3 @@ func TestClientGroup(t *testing.T) {
 type writerFunc func([]byte)
 
 func (f writerFunc) Write(p []byte) (int, error) { f(p); return len(p), nil }
-
-// TestCombinedOutput: a writer for both streams gets the output in the order of the program's writes.
-func TestCombinedOutput(t *testing.T) {
-	t.Parallel()
-	ctx, c := dialServer(t)
-	want := strings.Repeat("out\nerr\n", 100)
-	out, err := c.Command("sh", "-c", `for i in 0 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5 6 7 8 9; do echo out; echo err >&2; done; done`).CombinedOutput(ctx)
-	if err != nil || string(out) != want {
-		t.Errorf("%q, %v", out, err)
-	}
-}
