@@ -5,8 +5,6 @@ package fork
 import (
 	"fmt"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // Attr is a process to start. The exec closes all descriptors but Files.
@@ -43,18 +41,6 @@ type Attr struct {
 	Blocked     uint64 // set of blocked signals: bit n-1 is signal n
 
 	leaves int // the process shares the table of open files with this program until it has a table with the descriptors below leaves; 0: a copy
-}
-
-// User is who a process becomes. Unless the user is root, the process loses all capabilities.
-type User struct {
-	UID, GID uint32
-	Groups   []uint32
-}
-
-// Limit is a limit of setrlimit(2).
-type Limit struct {
-	Resource int
-	Limit    unix.Rlimit
 }
 
 // Step is a step of a process between its start and the exec.

@@ -9,7 +9,7 @@
 //
 // # Where to look
 //
-//   - attr.go: what a process is started with
+//   - attr.go, user.go: what a process is started with
 //   - fork.go: the start; share_linux_*.s: the system call of a process that shares the memory
 //   - thread.go, desk.go: starts whose cost does not grow with the number of open files
 package fork
