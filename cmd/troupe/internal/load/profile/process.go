@@ -115,25 +115,21 @@ func (p *process) event(e *oracle.Event, at time.Time) {
 	p.count(has)
 	switch e.Kind {
 	case "output":
-		closeOnce(p.began)
+		select {
+		case <-p.began:
+		default:
+			close(p.began)
+		}
 		if p.operation == result.Echo {
 			p.answered(has.Content[e.Stream], at)
 		}
 	case "closed":
-		if closeOnce(p.closed) {
+		select {
+		case <-p.closed:
+		default:
 			p.closedAt = at
+			close(p.closed)
 		}
-	}
-}
-
-// closeOnce closes c if c is open, and reports whether it was. One goroutine at a time calls it.
-func closeOnce(c chan struct{}) bool {
-	select {
-	case <-c:
-		return false
-	default:
-		close(c)
-		return true
 	}
 }
 
@@ -216,14 +212,35 @@ func (p *process) begin() error {
 		if p.calls.Err() == nil && !errors.Is(err, ErrAnswer) {
 			p.Rec.Problem("A start had no answer, and nobody checked its program: see the errors.")
 		}
-		// The server may have started the program, or may start the program later. Until closed, the process keeps its follower: its events
-		// are no finding.
-		if !p.terminate(false) {
+		if !p.withdraw() {
 			return err
 		}
 	}
 	p.Session.Unfollow(p.Name)
 	return err
+}
+
+// withdraw ends a program after a start without an answer, and reports whether the process has closed. The server may have started the
+// program, or may start the program later. Until closed, the process keeps its follower: its events are no finding.
+func (p *process) withdraw() (closed bool) {
+	err := p.call(protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: p.Name, Tree: p.Session.Ours()}, nil)
+	if err != nil {
+		if _, unknown := errors.AsType[*protocol.Error](err); !unknown && !errors.Is(err, ErrLost) {
+			p.Rec.Error(err)
+		}
+		return false
+	}
+	return p.awaitKilled()
+}
+
+// awaitKilled waits for the end of a killed program, and reports whether the process has closed.
+func (p *process) awaitKilled() (closed bool) {
+	select {
+	case <-p.closed:
+		return true
+	case <-time.After(killedFor):
+		return false
+	}
 }
 
 // live plays the client's part of the profile until the program has ended, its life is over, or ctx is done.
@@ -319,7 +336,7 @@ func (p *process) finish(ctx context.Context) (closed bool) {
 		case <-p.closed:
 			return true
 		case <-unanswered:
-			return p.terminate(true)
+			return p.terminate()
 		case <-lost:
 			return false
 		case <-look.C:
@@ -415,23 +432,18 @@ func (p *process) force() bool {
 		what = "closed has not come"
 	}
 	p.checker.Report(oracle.LostExit, fmt.Sprintf("%s within %v of the request that ends the program", what, patience), time.Now())
-	return p.terminate(true)
+	return p.terminate()
 }
 
-// terminate kills the program, and reports whether the process has then closed. If the program may not have been started, the server may refuse.
-func (p *process) terminate(started bool) (closed bool) {
+// terminate kills the program, and reports whether the process has then closed.
+func (p *process) terminate() bool {
 	p.expectKill()
 	err := p.call(protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: p.Name, Tree: p.Session.Ours()}, nil)
-	if _, refused := errors.AsType[*protocol.Error](err); !errors.Is(err, ErrLost) && (started || !refused) {
-		p.Rec.Error(err)
-	}
 	if err != nil {
+		if !errors.Is(err, ErrLost) {
+			p.Rec.Error(err)
+		}
 		return false
 	}
-	select {
-	case <-p.closed:
-		return true
-	case <-time.After(killedFor):
-		return false
-	}
+	return p.awaitKilled()
 }

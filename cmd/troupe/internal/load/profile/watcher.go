@@ -70,7 +70,11 @@ func (w *watcher) event(process string, e *oracle.Event, at time.Time) {
 	w.Rec.Add(result.CheckedBytes, checked-w.checked)
 	w.checked = checked
 	if e.Kind == "closed" {
-		closeOnce(w.closed)
+		select {
+		case <-w.closed:
+		default:
+			close(w.closed)
+		}
 	}
 }
 
