@@ -73,6 +73,7 @@ func (o *loadFlags) loadByWorkers(ctx context.Context, p plan.Plan, own *loadSer
 	if err != nil {
 		return nil, err
 	}
+	stderr = &locked{to: stderr}
 	note := o.noteTo(stderr)
 	var workers []*loadWorker
 	for i, part := range p.Deal() {
@@ -478,6 +479,18 @@ func nodesOf(workers []*loadWorker) string {
 		nodes = append(nodes, node)
 	}
 	return strings.Join(nodes, ", ")
+}
+
+// locked is a Writer for several goroutines.
+type locked struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.to.Write(p)
 }
 
 // prefixed writes whole lines, each with a prefix and harmless for a terminal. Any goroutine may call any method.

@@ -45,7 +45,7 @@ func (u Usage) Then(next Usage, took, nextTook time.Duration) Usage {
 	return next
 }
 
-// plus returns what two programs use together.
+// Plus returns what two programs use together.
 func (u Usage) Plus(o Usage) Usage {
 	return Usage{CPU: u.CPU + o.CPU, Memory: u.Memory + o.Memory, Files: u.Files + o.Files, Threads: u.Threads + o.Threads}
 }
