@@ -10,6 +10,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/lane"
+	"github.com/b6f6fdd7/troupe/internal/mounts"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -91,6 +92,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	if h.null, err = os.Open(os.DevNull); err != nil {
 		return nil, fmt.Errorf("child: %w", err)
 	}
+	mounts.Find("/", false) // opens the table of mounts, so that no start takes a descriptor that stays
 	if h.slots, err = openSlots(cfg); err != nil {
 		h.null.Close()
 		return nil, fmt.Errorf("child: memory of starts: %w", err)
