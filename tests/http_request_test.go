@@ -306,7 +306,7 @@ func TestHTTPEndsWithItsConnection(t *testing.T) {
 // come between the pieces.
 func TestHTTPSlowClient(t *testing.T) {
 	t.Parallel()
-	const size = 32 * mib
+	const size = 64 * mib // sockets hold more than a quarter of it
 	var sent atomic.Int64
 	remote := startRemote(t, func(w http.ResponseWriter, r *http.Request) {
 		for sent.Load() < size {
