@@ -813,7 +813,7 @@ var mutants = []mutant{
 	k.done(`, new: `	k.done(`, breaks: "a request without an answer is found"},
 	{file: "cmd/troupe/internal/load/run/calls.go", old: `ok && r.ProcessID != k.process() {`, new: `ok && false {`, breaks: "the answer to a start names the process"},
 	{file: "cmd/troupe/internal/load/profile/process.go", old: `		case <-unanswered:
-			return p.terminate(true)
+			return p.terminate()
 `, new: ``, breaks: "nobody waits for the end of a program after a request without an answer"},
 	{file: "cmd/troupe/internal/load/command/command.go", old: `return peak <= serversPeak })`, new: `return false })`, breaks: "the peak memory of a command is its own"},
 	{file: "cmd/troupe/internal/load/result/compare.go", old: `max(hist.Precision*max(a, b), threshold*b)`, new: `hist.Precision * max(a, b)`, breaks: "a comparison has a threshold"},
