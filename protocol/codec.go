@@ -13,7 +13,8 @@
 //   - fs.go, fs_entry.go, http.go, fileuri.go: files and HTTP requests
 //   - appserver.go, discovery.go, shellsnapshot.go: what only codex asks for
 //   - sandbox.go, sandbox_json.go, sandbox_policy.go: sandboxes
-//   - wire.go, repeat.go, errors.go, errorkind.go, id.go, signal.go: notifications, repeats, errors, names
+//   - wire.go, repeat.go, errors.go, errorkind.go, id.go, signal.go, millis.go: notifications, repeats, errors, names, times
+//   - connection.go: codes of Close frames
 //   - codec.go, value.go: encoding of any type, by its fields and tags; a type has its rules in its method Validate, beside the type
 //   - sink.go, source.go: what encodes and decodes, in either encoding; frequent messages by hand
 //   - json_*.go, msgpack_scan.go, strict.go: the two encodings as they are read, and what they refuse

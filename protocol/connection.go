@@ -1,9 +1,6 @@
 package protocol
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // Codes of Close frames, for both sides (RFC 6455 §7.4.1; from 4000 on ours). For each code,
 // PROTOCOL.md says how a client reacts.
@@ -30,8 +27,3 @@ const (
 // MaxGreeting is the size of the largest message until initialize has succeeded, in bytes: resumeFrom may
 // name 10,000 processes.
 const MaxGreeting = 1 << 20
-
-// FromMillis converts milliseconds of the wire. A number too large for a Duration becomes the longest Duration.
-func FromMillis(ms uint64) time.Duration {
-	return time.Duration(min(ms, uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond
-}

@@ -248,3 +248,20 @@ func TestSpare(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkAppend(b *testing.B) {
+	l, err := Open(new(atomic.Uint32), [2]*os.File{memory(b), memory(b)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	record := make([]byte, 48)
+	b.SetBytes(int64(len(record)))
+	for b.Loop() {
+		if l.Append(record) == ErrFull {
+			if err := l.Compact(func([]byte) bool { return false }); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
