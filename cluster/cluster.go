@@ -216,11 +216,11 @@ func (c *Cluster) Join(own Own) error {
 // Socket is as that of a transport.Server, for the port for other nodes.
 func (c *Cluster) Socket(keep func(name string, fd int) error) error { return c.port.Socket(keep) }
 
-// drainHeard is how long it takes at most until all nodes have heard of a drain: those without a directory ask every half a second.
+// drainHeard is how long a drained node stays for the others, who may not have heard of the drain yet: nodes without a directory ask every half second.
 const drainHeard = time.Second
 
-// Leave ends the membership and the port, and cuts the connections of clients to other nodes. Leave waits until all has ended. A node that was drained
-// stays until the others have heard of the drain: they would take a node that ends at once for lost.
+// Leave ends the membership and the port, and cuts the connections of clients to other nodes. Leave waits until all has ended. A drained node
+// stays for drainHeard before: the others would take a node that ends at once for lost.
 func (c *Cluster) Leave() {
 	if !c.own.Drained().IsZero() {
 		c.hurry()

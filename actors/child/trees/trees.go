@@ -122,7 +122,8 @@ func New(cfg Config) (*Trees, error) {
 	return ts, nil
 }
 
-// EndLost kills what dead servers have left, and what earlier servers of the holder have started and no tree has. Meanwhile no tree is made.
+// EndLost kills what dead servers have left, and what earlier servers of the holder have started and no tree has. Meanwhile no tree is made. EndLost is for Trees with
+// a Holder; without one, New has killed what was left.
 func (ts *Trees) EndLost() {
 	ts.containment.endLost()
 	ts.hasBegun() // earlier servers may have left orphans
