@@ -251,6 +251,8 @@ func (h *holder) turn(signals <-chan os.Signal) (status syscall.WaitStatus, ende
 			if h.again = time.Now().Add(maxPause); h.upgrade.before != nil {
 				h.again = time.Now()
 				h.goBack()
+			} else {
+				h.switched()
 			}
 		}
 	case h.pid != 0:
@@ -296,10 +298,15 @@ func (h *holder) caught(signals <-chan os.Signal) (all []os.Signal) {
 
 // signal passes a signal on, as a message. A terminal and a service manager may send the server the same signal themselves. The server could
 // not tell a second such signal from one that came twice. A server that starts has no programs yet, and a signal ends it. SIGQUIT is
-// for a server that may read no messages: it prints its stacks, and ends. SIGHUP asks for an upgrade.
+// for a server that may read no messages: it prints its stacks, and ends. SIGHUP asks for an upgrade. A server that was killed for an upgrade cannot end
+// its programs in order, so the next server does, unless the holder becomes another program before.
 func (h *holder) signal(s syscall.Signal) {
 	switch s {
 	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT:
+		if h.upgrade.kills && !h.image.anew {
+			h.upgrade.end = s
+			return
+		}
 		h.stopping()
 		h.killed = true
 	}
@@ -354,6 +361,7 @@ func (h *holder) start() error {
 		Kind: Hello, Number: Version, PID: int(h.number), Text: clip(h.last), Time: h.ended, Names: []string{"bell"}, files: []int{h.woken},
 	}}
 	h.out = append(append(h.out, h.kept()...), Message{Kind: Ready})
+	h.switched()
 	return nil
 }
 
@@ -540,7 +548,7 @@ func (h *holder) reapServer() (status syscall.WaitStatus, ended bool) {
 	h.pid, h.pidfd, h.socket, h.out, h.ended = 0, -1, -1, nil, boottime()
 	switch h.again = now; {
 	case u.kills:
-		h.last, u.kills = Replaced, false
+		h.last = Replaced
 	case h.stop || h.killed || !h.up:
 	case h.onProbation(now):
 		h.goBack()

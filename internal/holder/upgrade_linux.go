@@ -53,9 +53,10 @@ type upgrade struct {
 	deadline time.Time
 	more     bool // SIGHUP came during the trial: the files may have changed since its begin
 
-	kills  bool      // the present server was killed for the switch
-	before *image    // of the server before; nil: the present image has proved itself
-	until  time.Time // the end of the probation
+	kills  bool           // the last server was killed for the switch, and the next one has not begun
+	end    syscall.Signal // came meanwhile, for the next server; 0: none
+	before *image         // of the server before; nil: the present image has proved itself
+	until  time.Time      // the end of the probation
 }
 
 // Trial returns the version of the messages of the holder, if a holder runs this process to find out whether it can serve. Such a process ends
@@ -141,6 +142,14 @@ func (h *holder) tried() {
 	}
 	u.kills = true
 	unix.Kill(h.pid, unix.SIGKILL)
+}
+
+// switched ends a switch. A signal that came meanwhile counts now.
+func (h *holder) switched() {
+	s := h.upgrade.end
+	if h.upgrade.kills, h.upgrade.end = false, 0; s != 0 {
+		h.signal(s)
+	}
 }
 
 // noUpgrade says why an upgrade has ended before its switch, also to the present server.

@@ -102,6 +102,33 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// A signal that asks for the end, and comes after a server was killed for an upgrade, is the next server's: it can end the programs in order.
+func TestEndDuringTheSwitch(t *testing.T) {
+	h := &holder{Config: Config{Argv: []string{"true"}, Log: t.Logf}, up: true, woken: -1, image: image{"/bin/true", -1, false}}
+	var err error
+	if h.woken, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(h.woken)
+	if h.place, err = unix.FcntlInt(uintptr(h.woken), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(h.place)
+	h.upgrade.kills = true
+	if h.signal(syscall.SIGTERM); h.killed {
+		t.Fatal("the holder ends with the server that it has killed")
+	}
+	if err := h.start(); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(h.socket)
+	defer unix.Close(h.pidfd)
+	defer wait(h.pid, 0)
+	if last := h.out[len(h.out)-1]; !h.killed || last.Kind != Signal || last.Number != uint64(syscall.SIGTERM) {
+		t.Errorf("the holder ends: %t; the next server hears last %+v", h.killed, last)
+	}
+}
+
 // An upgrade does not wait for the pause after the deaths of many servers.
 func TestUpgradeEndsThePause(t *testing.T) {
 	pid, err := syscall.ForkExec("/bin/true", []string{"true"}, nil) // a trial that passes

@@ -547,6 +547,8 @@ var mutants = []mutant{
 	{file: "cmd/troupe/serve.go", old: `		case <-held.Gone():`, new: `		case <-(chan struct{})(nil):`, breaks: "a server ends with its holder", in: "tests", run: "^TestHolderIsKilled$"},
 	{file: "cmd/troupe/internal/hold/hold_linux.go", old: `signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)`, new: `_ = signal.Notify`, breaks: "a server goes on if nobody reads its log", in: "tests", run: "^TestHeldServerWithoutReaders$"},
 	{file: "cmd/troupe/internal/hold/hold.go", old: `		if !s.kept[old] {`, new: `		if true {`, breaks: "the holder keeps the socket of the server that serves"},
+	{file: "internal/holder/holder_linux.go", old: `if h.upgrade.kills && !h.image.anew {`, new: `if false {`, breaks: "a signal during the switch of an upgrade is the next server's"},
+	{file: "cmd/troupe/memory.go", old: `return quiet && u.left || `, new: `return `, breaks: "a server that has become quiet gives memory back"},
 	{file: "internal/holder/holder_linux.go", old: `	_, err := unix.Poll(fds, timeout)
 `, new: `	var err error
 `, breaks: "a busy holder waits longer than briefly", run: "^TestWait$"},
