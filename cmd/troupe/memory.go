@@ -50,39 +50,63 @@ func (p *pacer) collected(*cycle) {
 }
 
 const (
+	// unusedEvery is the time between two looks at the heap.
+	unusedEvery = 5 * time.Second
+	// quietMost is how many bytes a server makes between two looks while it is quiet.
+	quietMost = 1 << 20
 	// unusedMost is how many bytes the heap may grow between two collections, counting garbage and
-	// freed memory.
-	unusedMost = 48 << 20
-	// unusedEvery is the time between two looks at the heap. A heap above unusedMost is collected at
-	// least every unusedAnyway.
-	unusedEvery  = 5 * time.Second
+	// freed memory. A heap above unusedMost is collected at least every unusedAnyway.
+	unusedMost   = 48 << 20
 	unusedAnyway = 30 * time.Second
 )
 
 // giveBack gives memory back to the system until ctx is done. The runtime does this, too, but collects
-// garbage only when the heap has grown by half (GOGC 50) or after 2 minutes: an idle server would keep
+// garbage only when the heap has grown (see pacer) or after 2 minutes: an idle server would keep
 // the memory of its busiest moment.
 func giveBack(ctx context.Context) {
-	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
-	heap := func() uint64 {
-		metrics.Read(samples)
-		return samples[0].Value.Uint64() + samples[1].Value.Uint64()
-	}
 	tick := time.NewTicker(unusedEvery)
 	defer tick.Stop()
-	after, at := uint64(0), time.Now() // after is 0 at the first look: the start has left garbage
+	u := unused{left: true} // by the start
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if now := heap(); after == 0 || now > after+unusedMost || now > unusedMost && time.Since(at) > unusedAnyway {
+		if u.look(time.Now(), readHeap()) {
 			debug.FreeOSMemory()
-			after, at = heap(), time.Now()
+			u.given(time.Now(), readHeap())
 		}
 	}
 }
+
+// A heap is how many bytes of it are in use, free, and were made in all.
+type heap struct{ objects, free, made uint64 }
+
+func readHeap() heap {
+	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(samples)
+	return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64()}
+}
+
+// unused decides when memory is given back.
+type unused struct {
+	at   time.Time // when memory was last given back
+	then heap      // what was left
+	last heap      // at the last look
+	left bool      // more than a quiet server makes was made since
+}
+
+// look reports whether memory is to be given back now: when the server has become quiet, and when the heap has grown much.
+func (u *unused) look(now time.Time, h heap) bool {
+	quiet := h.made-u.last.made < quietMost
+	u.last = h
+	u.left = u.left || !quiet || h.objects > u.then.objects+4*quietMost
+	size, then := h.objects+h.free, u.then.objects+u.then.free
+	return quiet && u.left || size > then+unusedMost || size > unusedMost && now.Sub(u.at) > unusedAnyway
+}
+
+func (u *unused) given(now time.Time, h heap) { *u = unused{at: now, then: h, last: h} }
 
 const (
 	// calm is the time after the begin of a server that follows another: until then the processes read what the last server has left.

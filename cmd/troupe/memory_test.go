@@ -62,6 +62,41 @@ func TestPaceOfCollections(t *testing.T) {
 	want("a small heap", func(percent uint64) bool { return percent > garbagePercent && percent <= 400 })
 }
 
+// Memory is given back once when a server has become quiet, and while a heap grows.
+func TestUnusedMemory(t *testing.T) {
+	const kib, mib = 1 << 10, 1 << 20
+	start := time.Now()
+	u := unused{left: true}
+	for i, look := range []struct {
+		made, objects, free uint64
+		want                bool
+	}{
+		{20 * mib, 10 * mib, 0, false},
+		{20*mib + 100*kib, 10 * mib, 0, true}, // what the start has left
+		{20*mib + 200*kib, 5 * mib, 0, false},
+		{60 * mib, 20 * mib, 0, false}, // busy
+		{90 * mib, 50 * mib, 10 * mib, true},
+		{120 * mib, 50 * mib, 0, false},
+		{120*mib + kib, 50 * mib, 0, true},
+		{120*mib + 2*kib, 49 * mib, 0, false},
+		{120*mib + 3*kib, 49*mib + 900*kib, 0, false},
+		{121 * mib, 54 * mib, 0, false}, // slowly
+		{121*mib + kib, 54*mib + kib, 0, true},
+	} {
+		h := heap{look.objects, look.free, look.made}
+		now := start.Add(time.Duration(i) * unusedEvery)
+		if got := u.look(now, h); got != look.want {
+			t.Fatalf("look %d: %t", i, got)
+		}
+		if look.want {
+			u.given(now, h)
+		}
+	}
+	if h := (heap{unusedMost + 1, 0, 900 * mib}); u.look(start.Add(time.Hour), h) != true {
+		t.Error("a large heap of a busy server is never given back")
+	}
+}
+
 // BenchmarkNames spawns and stops actors, each with a name of its own, and reports the memory that the actor system keeps.
 func BenchmarkNames(b *testing.B) {
 	before := heapInUse()
