@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"strconv"
@@ -28,6 +30,7 @@ const childArg = "child"
 //	                      /echo               with every message as it came
 //	                      /output/SUB/CHUNK   with process/output of a made-up process,
 //	                                          without end
+//	relay URL           prints the URL of a relay that copies the bytes of its clients to the server at URL, and back
 func childMain(args []string) {
 	var err error
 	switch args[0] {
@@ -37,6 +40,8 @@ func childMain(args []string) {
 		err = hold(args[1], args[2])
 	case "websocket":
 		err = serveBare()
+	case "relay":
+		err = serveRelay(args[1])
 	default:
 		err = fmt.Errorf("unknown mode %q", args)
 	}
@@ -113,6 +118,38 @@ func serveBare() error {
 		}
 		ws.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, fmt.Sprint(err)))
 	}))
+}
+
+// serveRelay is the least that a gateway can do.
+func serveRelay(to string) error {
+	u, err := url.Parse(to)
+	if err != nil {
+		return err
+	}
+	server := u.Host
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	u.Host = l.Addr().String()
+	fmt.Println(u)
+	for {
+		near, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		far, err := net.Dial("tcp", server)
+		if err != nil {
+			return err
+		}
+		carry := func(to, from net.Conn) {
+			io.Copy(to, from) // on Linux, splice(2)
+			near.Close()
+			far.Close()
+		}
+		go carry(near, far)
+		go carry(far, near)
+	}
 }
 
 func echo(ws *websocket.Conn) error {

@@ -58,15 +58,18 @@ func memoryOfOne(pid int) (memory, error) {
 	return memory{float64(n[0] + n[1]), float64(n[2])}, nil
 }
 
-// settledMemory returns the memory of pid once the figure stays the same, or after 10 s.
+// An idle server gives memory back within 10 s. While that figure settles, settledMemory looks every settleEvery.
+const settled, settleEvery = 11 * time.Second, 250 * time.Millisecond
+
+// settledMemory returns the memory of pid once the figure has stayed the same for settled, or after 30 s.
 func (b *bench) settledMemory(pid int) (memory, error) {
 	last, err := memoryOf(pid)
 	quiet := 0
-	for range 40 {
-		if err != nil || quiet == b.n(6, 1) || b.ctx.Err() != nil {
+	for range int(30 * time.Second / settleEvery) {
+		if err != nil || quiet == b.n(int(settled/settleEvery), 1) || b.ctx.Err() != nil {
 			break
 		}
-		time.Sleep(250 * time.Millisecond)
+		time.Sleep(settleEvery)
 		var now memory
 		now, err = memoryOf(pid)
 		quiet++

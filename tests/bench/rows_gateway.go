@@ -18,14 +18,16 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// These rows measure a client of a node that another node relays, and as raw limit a client of the same node without the other one: in turns, because
-// the load of a shared machine changes. Both nodes share the machine as well, so the CPU per MiB says more than the rate.
+// These rows measure a client of a node that another node relays. The raw limits are a client of the same node without the other one, and one through
+// a process that only copies bytes. All are measured in turns, because the load of a shared machine changes. Both nodes share the machine as well, so
+// the CPU per MiB says more than the rate.
 
 const (
 	gatewayNode, ownerNode = "gateway", "owner"
 
 	direct    = "direct"
 	directTLS = "direct with TLS"
+	copied    = "a relay that only copies"
 )
 
 var gatewayRows = []row{
@@ -65,7 +67,7 @@ func gatewayOutputRow() row {
 	for _, sub := range subs {
 		for _, over := range []struct{ with, raw string }{{"", direct}, {" with TLS", directTLS}} {
 			r.lines = append(r.lines,
-				line{what: "output of one process through a gateway" + over.with + ", " + codecs[sub].Name(), unit: "MiB/s", target: atLeastOfRaw(0.9), raw: []string{over.raw}},
+				line{what: "output of one process through a gateway" + over.with + ", " + codecs[sub].Name(), unit: "MiB/s", target: atLeastOfRaw(0.9), raw: []string{over.raw, copied}},
 				line{what: "the same, CPU of the gateway", unit: "ms/MiB"},
 				line{what: "the same, CPU of the owner", unit: "ms/MiB", raw: []string{over.raw}},
 			)
@@ -90,9 +92,9 @@ func gatewayOutputRow() row {
 
 func gatewayEchoLines(with, raw string) []line {
 	return []line{
-		{what: "keystroke to echo on a PTY through a gateway" + with + ", p50", unit: "ms", raw: []string{raw}},
-		{what: "the same, p99", unit: "ms", raw: []string{raw}},
-		{what: "the same, p50, beyond " + raw, unit: "ms", target: atMost(0.06)},
+		{what: "keystroke to echo on a PTY through a gateway" + with + ", p50", unit: "ms", raw: []string{raw, copied}},
+		{what: "the same, p99", unit: "ms", raw: []string{raw, copied}},
+		{what: "the same, p50, beyond " + raw, unit: "ms", target: atMost(0.06), raw: []string{copied}},
 	}
 }
 
@@ -109,6 +111,7 @@ func gatewayMemoryLines(with string) []line {
 type nodes struct {
 	b              *bench
 	gateway, owner *program
+	relay          *program    // copies bytes to the owner and back
 	tls            *tls.Config // of clients; nil: without TLS
 }
 
@@ -178,7 +181,8 @@ func (b *bench) nodes(secure bool) (n *nodes, err error) {
 		c, err := n.through(subJSON)
 		if err == nil {
 			c.close()
-			return n, nil
+			n.relay, err = b.bare("relay", n.owner.url)
+			return n, err
 		}
 		if time.Since(begin) > stopWithin || b.ctx.Err() != nil {
 			return n, fmt.Errorf("the gateway does not reach the owner: %w\n%s", err, n.gateway.stderr.data)
@@ -188,7 +192,7 @@ func (b *bench) nodes(secure bool) (n *nodes, err error) {
 }
 
 func (n *nodes) stop() {
-	for _, p := range []*program{n.gateway, n.owner} {
+	for _, p := range []*program{n.gateway, n.owner, n.relay} {
 		if p != nil {
 			p.stop()
 		}
@@ -214,9 +218,19 @@ func (n *nodes) direct(sub string) (*client, error) { return n.connect(n.owner, 
 // through opens a session of the owner through the gateway.
 func (n *nodes) through(sub string) (*client, error) { return n.connect(n.gateway, gatewayNode, sub) }
 
-// ways are both.
-func (n *nodes) ways() []func(sub string) (*client, error) {
-	return []func(string) (*client, error){n.direct, n.through}
+// copied opens a session of the owner through the relay.
+func (n *nodes) copied(sub string) (*client, error) { return n.connect(n.relay, ownerNode, sub) }
+
+// The ways to the owner, as indices of ways.
+const (
+	wayDirect = iota
+	wayThrough
+	wayCopied
+	allWays
+)
+
+func (n *nodes) ways() [allWays]func(sub string) (*client, error) {
+	return [...]func(string) (*client, error){wayDirect: n.direct, wayThrough: n.through, wayCopied: n.copied}
 }
 
 func (n *nodes) connect(to *program, name, sub string) (*client, error) {
@@ -285,24 +299,24 @@ func (b *bench) measureGatewayOutput(sub string) ([]reading, error) {
 	}
 	defer secure.stop()
 	const rounds = 4
-	var all [4]outputCost // direct and through, then the same with TLS
+	var all [2 * allWays]outputCost // the ways, then the same with TLS
 	err = inTurns(b.n(rounds, 2), len(all), func(way int) error {
-		n := []*nodes{plain, secure}[way/2]
-		return n.output(&all[way], n.ways()[way%2], sub)
+		n := []*nodes{plain, secure}[way/allWays]
+		return n.output(&all[way], n.ways()[way%allWays], sub)
 	})
 	if err != nil {
 		return nil, err
 	}
 	var readings []reading
-	for way := 0; way < len(all); way += 2 {
-		d, t := &all[way], &all[way+1]
+	for ways := range slices.Chunk(all[:], allWays) {
+		d, t := &ways[wayDirect], &ways[wayThrough]
 		readings = append(readings,
-			reading{t.rate(), []float64{d.rate()}},
+			reading{t.rate(), []float64{d.rate(), ways[wayCopied].rate()}},
 			reading{ours: t.perMiB(t.gateway)},
 			reading{t.perMiB(t.owner), []float64{d.perMiB(d.owner)}},
 		)
 	}
-	without, with := &all[0], &all[2]
+	without, with := &all[wayDirect], &all[allWays+wayDirect]
 	return append(readings,
 		reading{with.rate(), []float64{without.rate()}},
 		reading{with.perMiB(with.owner), []float64{without.perMiB(without.owner)}},
@@ -351,7 +365,7 @@ func (n *nodes) output(sum *outputCost, connect func(string) (*client, error), s
 
 func (n *nodes) measureEcho() ([]reading, error) {
 	const rounds = 6
-	var all [2]times
+	var all [allWays]times
 	err := inTurns(n.b.n(rounds, 2), len(all), func(way int) error {
 		c, err := n.ways()[way](subJSON)
 		if err != nil {
@@ -365,11 +379,12 @@ func (n *nodes) measureEcho() ([]reading, error) {
 		all[way] = append(all[way], each...)
 		return err
 	})
-	d, t := all[0].percentile(0.5), all[1].percentile(0.5)
+	at := func(way int, q float64) float64 { return all[way].percentile(q) }
+	d, t, r := at(wayDirect, 0.5), at(wayThrough, 0.5), at(wayCopied, 0.5)
 	return []reading{
-		{t, []float64{d}},
-		{all[1].percentile(0.99), []float64{all[0].percentile(0.99)}},
-		{ours: max(t-d, 0)},
+		{t, []float64{d, r}},
+		{at(wayThrough, 0.99), []float64{at(wayDirect, 0.99), at(wayCopied, 0.99)}},
+		{max(t-d, 0), []float64{max(r-d, 0)}},
 	}, err
 }
 
