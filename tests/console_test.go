@@ -381,7 +381,7 @@ func TestConsoleAgainstStrangers(t *testing.T) {
 	k := newKeyring(t)
 	s := startServer(t, append(k.flags("ws://127.0.0.1:0"), "--console")...)
 	at := strings.TrimPrefix(s.url, "ws://")
-	raw := func(text string) (status string) {
+	raw := func(t *testing.T, text string) (status string) {
 		t.Helper()
 		c, err := net.Dial("tcp", at)
 		if err != nil {
@@ -413,15 +413,18 @@ func TestConsoleAgainstStrangers(t *testing.T) {
 		{post + "Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n", 16<<10, strings.Repeat("a", 16<<10)), "413"},
 		{post + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", "400"},
 	} {
-		if got := raw(c.request); !strings.Contains(got, " "+c.want+" ") {
+		if got := raw(t, c.request); !strings.Contains(got, " "+c.want+" ") {
 			t.Errorf("%.120q: %s, want %s", c.request, got, c.want)
 		}
 	}
 	// A body that never comes: the server gives up.
 	for what, request := range map[string]string{"a login": post + "Content-Length: 100\r\n\r\n{", "a page": "GET /console/ HTTP/1.1\r\nHost: " + at + "\r\n"} {
-		if got := raw(request); strings.Contains(got, "timeout") {
-			t.Errorf("%s that never ends was held: %s", what, got)
-		}
+		t.Run("without end/"+what, func(t *testing.T) {
+			t.Parallel() // each takes 10 s
+			if got := raw(t, request); strings.Contains(got, "timeout") {
+				t.Errorf("%s that never ends was held: %s", what, got)
+			}
+		})
 	}
 	// Who guesses waits.
 	guesser := newTab(t, s.url)

@@ -44,6 +44,9 @@ afterEach(async () => {
   }
 })
 
+// anyBrowser is for a test whose subject is the server and the script of the page: one browser is enough.
+const anyBrowser = { skip: inFirefox && 'Chromium runs it' }
+
 test('login and logout', async () => {
   const page = await open({ login: false })
   page.expected.push(/401/)
@@ -262,7 +265,7 @@ test('vim, driven from the page', async () => {
   assert.equal(readFileSync(file, 'utf8'), 'hello from the page\nhello from the page\n')
 })
 
-test('two people in one terminal', async () => {
+test('two people in one terminal', anyBrowser, async () => {
   run('both', '--tty', '--', 'bash', '--norc')
   const [a, b] = [await open(), await open()]
   await terminal(a, 'both')
@@ -306,7 +309,7 @@ test('a flood: the page stays usable, and ends with the screen of the server', a
   await until('the screen of the server', async () => (await screenText(page)).join('\n').trimEnd() === server.troupe('screen', 'flood').trimEnd())
 })
 
-test('shares: a guest sees one session, watches or types, until the end', async () => {
+test('shares: a guest sees one session, watches or types, until the end', anyBrowser, async () => {
   run('shared', '--tty', '--', 'bash', '--norc')
   const page = await open()
   await visit(page, 'shared')
@@ -373,7 +376,7 @@ test('logs: times, streams, search, all of it', async () => {
   await until('the line', async () => (await page.locator('.line').count()) === 1)
 })
 
-test('a program that waits for its owner goes on when a person reads its output', async () => {
+test('a program that waits for its owner goes on when a person reads its output', anyBrowser, async () => {
   run('full', '--retention', 'block', '--', 'sh', '-c', 'yes | head -c 4000000; echo; echo went on; sleep 1000')
   const page = await open()
   await row(page, 'full').getByText('output full').waitFor()
@@ -443,7 +446,7 @@ test('files: a file that comes late does not take the place of the file that is 
   assert.equal(await page.locator('.look pre').textContent(), 'in time')
 })
 
-test('start a program with options; its name cannot lie', async () => {
+test('start a program with options; its name cannot lie', anyBrowser, async () => {
   const page = await open()
   await page.getByRole('link', { name: 'Start' }).click()
   await page.getByLabel('Shell line').fill('echo "in $PWD with $FOO"; cat')
@@ -516,7 +519,7 @@ async function everyPage(options, check = () => {}) {
   await look('login')
 }
 
-test('every page: nothing for axe to find, in both themes and on a phone', async () => {
+test('every page: nothing for axe to find, in both themes and on a phone', anyBrowser, async () => {
   await everyPage({ colorScheme: 'dark', viewport: { width: 1280, height: 740 } })
   await everyPage({ colorScheme: 'light', viewport: { width: 360, height: 740 } })
 })
@@ -550,7 +553,7 @@ test('every page at 200 %: Tab reaches each control, and shows it', async () => 
   })
 })
 
-test('groups and probes: their state, restarts and reasons change as they do', async () => {
+test('groups and probes: their state, restarts and reasons change as they do', anyBrowser, async () => {
   const dir = join(server.dir, 'shop')
   mkdirSync(dir)
   writeFileSync(join(dir, 'troupe.yaml'), `name: shop
@@ -592,7 +595,7 @@ processes:
   await until('they are gone', async () => (await row(page, 'db').count()) === 0)
 })
 
-test('a cluster: the tree has the sessions of all nodes', async () => {
+test('a cluster: the tree has the sessions of all nodes', anyBrowser, async () => {
   const certs = join(server.dir, 'certs')
   server.troupe('node-certs', certs, 'a', 'b')
   const roles = join(server.dir, 'roles')
