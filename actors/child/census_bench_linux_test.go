@@ -13,5 +13,9 @@ func BenchmarkMarker(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer h.Close(b.Context())
-	testbench.Median(b, func() { runTrue(b, h, false) })
+	testbench.Median(b, func() {
+		if _, err := runTrue(h, nil); err != nil {
+			b.Error(err)
+		}
+	})
 }

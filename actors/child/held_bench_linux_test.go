@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/internal/needs"
 )
@@ -77,32 +76,13 @@ func starts(t *testing.T, h *Host, n, flight int) (took []time.Duration) {
 	for range n {
 		tokens <- struct{}{}
 		all.Go(func() {
-			spec := Spec{Name: script("").Name, Argv: []string{"/bin/true"}}
-			closed := make(chan struct{}, 16)
-			in := NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() { closed <- struct{}{} })
-			done := make(chan error, 1)
-			var p Handle
-			begun := time.Now()
-			h.Start(spec, in, func(handle Handle, err error) { p = handle; done <- err })
-			if err := <-done; err != nil {
+			one, err := runTrue(h, nil)
+			if err != nil {
 				t.Error(err)
-				<-tokens
-				return
 			}
 			mu.Lock()
-			took = append(took, time.Since(begun))
+			took = append(took, one)
 			mu.Unlock()
-			for over := false; !over; {
-				<-closed
-				for f, ok := in.Next(); ok; f, ok = in.Next() {
-					over = over || f.Kind == FactClosed
-					in.Settle(0, 0)
-				}
-			}
-			p.Finish(func(err error) { done <- err })
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
 			<-tokens
 		})
 	}

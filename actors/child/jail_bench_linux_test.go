@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"testing"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
@@ -27,28 +28,32 @@ func BenchmarkJail(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer h.Close(b.Context())
+				var policy *sandbox.Policy
+				if confined {
+					policy = &sandbox.Policy{Files: true, Root: sandbox.Read}
+				}
 				for b.Loop() {
-					runTrue(b, h, confined)
+					if _, err := runTrue(h, policy); err != nil {
+						b.Fatal(err)
+					}
 				}
 			})
 		}
 	}
 }
 
-// runTrue starts /bin/true, and waits for its end.
-func runTrue(b *testing.B, h *Host, confined bool) {
-	spec := Spec{Name: script("").Name, Argv: []string{"/bin/true"}}
-	if confined {
-		spec.policy = &sandbox.Policy{Files: true, Root: sandbox.Read}
-	}
+// runTrue starts /bin/true, with a policy in a sandbox, and waits for its end. took is the time from Start to done.
+func runTrue(h *Host, policy *sandbox.Policy) (took time.Duration, err error) {
 	closed := make(chan struct{}, 16)
 	in := NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() { closed <- struct{}{} })
 	done := make(chan error)
 	var p Handle
-	h.Start(spec, in, func(handle Handle, err error) { p = handle; done <- err })
+	begun := time.Now()
+	h.Start(Spec{Name: script("").Name, Argv: []string{"/bin/true"}, policy: policy}, in, func(handle Handle, err error) { p = handle; done <- err })
 	if err := <-done; err != nil {
-		b.Fatal(err)
+		return 0, err
 	}
+	took = time.Since(begun)
 	for over := false; !over; {
 		<-closed
 		for f, ok := in.Next(); ok; f, ok = in.Next() {
@@ -57,7 +62,5 @@ func runTrue(b *testing.B, h *Host, confined bool) {
 		}
 	}
 	p.Finish(func(err error) { done <- err })
-	if err := <-done; err != nil {
-		b.Error(err)
-	}
+	return took, <-done
 }

@@ -12,18 +12,24 @@ var benchmarked = []int{80, 4 << 10, 64 << 10}
 // kept is how many bytes of output a chain keeps in benchmarks.
 const kept = 1 << 20
 
+// emptyChain returns a new arena, and a chain in it.
+func emptyChain(b *testing.B) (*Arena, *Chain) {
+	f := memory(b)
+	b.Cleanup(func() { f.Close() })
+	a := open(b, f, 64<<20)
+	b.Cleanup(func() { a.Close() })
+	c, err := a.Chain(1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return a, c
+}
+
 // BenchmarkCommit adds entries to a chain, and drops the oldest. The bytes of the file are those of all blocks for each entry in the chain.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range benchmarked {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			f := memory(b)
-			defer f.Close()
-			a := open(b, f, 64<<20)
-			defer a.Close()
-			c, err := a.Chain(1)
-			if err != nil {
-				b.Fatal(err)
-			}
+			a, c := emptyChain(b)
 			data := random[:n]
 			ring := make([]Entry, kept/n)
 			b.ReportAllocs()
@@ -80,14 +86,7 @@ func BenchmarkSlab(b *testing.B) {
 
 // BenchmarkEcho adds a line to an empty chain, and drops the line.
 func BenchmarkEcho(b *testing.B) {
-	f := memory(b)
-	defer f.Close()
-	a := open(b, f, 64<<20)
-	defer a.Close()
-	c, err := a.Chain(1)
-	if err != nil {
-		b.Fatal(err)
-	}
+	_, c := emptyChain(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		e, err := c.Reserve(80)
