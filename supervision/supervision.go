@@ -4,7 +4,8 @@
 // # Where to look
 //
 //   - restart.go: the restart policy of one process: after which ends, how often, after how long
-//   - group.go: a group of processes: who starts and stops with whom (GroupStrategy). Group is a pure machine
+//   - group.go: a group of processes: who starts and stops with whom (GroupStrategy). Whether a member
+//     runs again, Group asks the History (restart.go) of the member. Group is a pure machine
 //   - strategy.go: the same policy for actors: protoactor's supervisor strategy
 //   - supervision.go: backoff and intensity, for all of them
 package supervision

@@ -26,6 +26,12 @@
 //   - sandbox.go, cansandbox.go, places_linux.go, jail_linux.go: the sandbox of a child, its placeholders, and its plan
 //   - trees: how a child and its descendants are found, measured, killed and reaped; limits
 //   - confine: the jail of a child, its binary and its reports
+//
+// # Adding a stream
+//
+// A fourth stream needs a word in protocol.Stream and a Kind. internal/estate has room for the numbers 1 to 3: the words of a chain from 4 on belong to
+// the process. start.go opens a stream and gives the stream to the fork, process.go and stream.go pump it, order_linux.go orders streams, and
+// held_linux.go has the holder keep them. In a jail, descriptor 3 is the socket to the server.
 package child
 
 import (

@@ -4,7 +4,7 @@
 //
 //   - new.go, retention.go: a new process
 //   - launch: what to run, as whom, where, under which rules and in which sandbox; denial: what the sandbox may have denied
-//   - process.go: takes messages
+//   - process.go: the record (processRecord), which outlives the actor and the server; takes messages
 //   - requests.go, info.go: answers clients
 //   - life.go, life: starts, restarts, signals and ends: the pure machine life decides, and the actor acts
 //   - runs.go: process/restart and process/setRestart

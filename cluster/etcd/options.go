@@ -1,5 +1,6 @@
-// Package etcd keeps the membership of a cluster in etcd: a key for each node, with a lease. The node renews the lease. If the node is
-// silent, the lease ends, etcd deletes the key, and the other nodes hear of the deletion.
+// Package etcd keeps the membership of a cluster in etcd: a key for each node, with a lease of cluster.Gone. The node renews the lease. If the
+// node is silent, the lease ends, etcd deletes the key, and the other nodes hear of the deletion. Package cluster then asks the node itself: only a
+// node that does not answer is lost.
 //
 // A binary built with the tag noetcd has only the errors of this package, and is 3 MB smaller (7 MB without
 // the tag grpcnotrace).

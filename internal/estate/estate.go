@@ -12,7 +12,7 @@
 //   - Output and stdin: in chains of the arena; bytes on their way are in a lane. Package actors/process goes on: restoreLog and restoreInput.
 //   - Streams, spool files, listening sockets: descriptors at the holder, under the name of a child or "". child.Host (held_linux.go),
 //     Estate.File and hold.Server take the descriptors.
-//   - How a child was started: a slot in shared memory, and a note at the holder. AdoptChild takes the child over; EndStrays kills children
+//   - How a child was started: a slot in shared memory, and a note at the holder. child.Host.Adopt takes the child over, and EndStrays kills children
 //     without a record.
 package estate
 

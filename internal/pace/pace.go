@@ -1,5 +1,6 @@
 // Package pace holds bytes to a rate, and shares the rate among all who want to move bytes: the output of the programs of an identity, and what they
-// read from stdin (actors/internal/quota, actors/child). Viewers have no rate.
+// read from stdin (actors/internal/quota, actors/child). Viewers have no rate: a connection asks for
+// output when its last delivery is sent (actors/connection/output.go).
 package pace
 
 import (

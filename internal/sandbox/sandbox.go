@@ -1,6 +1,7 @@
 // Package sandbox has the Policy of a sandbox: absolute paths, each with its access, and whether the program may use the network. Without the
-// network, a sandbox has a network namespace of its own if the system permits namespaces (actors/child/jail_linux.go asks for it), and a seccomp filter of package jail if not. Package resolve makes a Policy of a
-// client's sandbox, and package jail enforces a Policy. Package sandbox imports next to nothing, because a jail must start
+// network, a sandbox has a network namespace of its own if the system permits namespaces (actors/child/jail_linux.go asks for it); otherwise the
+// filter of system calls of package jail forbids the network, too. Package resolve makes a Policy of a client's sandbox, and package jail enforces a
+// Policy. Package sandbox imports next to nothing, because a jail must start
 // fast.
 package sandbox
 

@@ -4,9 +4,12 @@
 //
 // # Where to look
 //
-//   - plan, profile, program: what is run; profile is the side of the client, program that of the server
+// The packages without a path are beside this one:
+//
+//   - plan, profile, program: what is run; profile is the side of the client, program that of the server. A new program is a Mode of package
+//     program, with its client in profile and its name in plan
 //   - chaos: links that are cut, slow or silent, inside this process
-//   - internal/rpc: the client of the wire, which drops nothing: repeats, holes and wrong orders reach the oracle
+//   - internal/rpc of the module: the client of the wire, which drops nothing: repeats, holes and wrong orders reach the oracle
 //   - stream, oracle: the bytes that must come, against those that came
 //   - figures, hist, usage, result: what is measured
 //   - live, report: the terminal; text, HTML and pictures
