@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors"
-	"github.com/b6f6fdd7/troupe/internal/hunt"
 	"github.com/b6f6fdd7/troupe/internal/identity"
-	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/hunt"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 

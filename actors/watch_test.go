@@ -11,7 +11,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/client"
-	"github.com/b6f6fdd7/troupe/internal/testwatch"
+	"github.com/b6f6fdd7/troupe/tests/support/testwatch"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 

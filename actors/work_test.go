@@ -15,8 +15,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
-	"github.com/b6f6fdd7/troupe/actors/internal/bombs"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/bombs"
 )
 
 // list is n elements of a JSON array, or members of an object, without its brackets.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/testca"
-	"github.com/b6f6fdd7/troupe/internal/testrelay"
+	"github.com/b6f6fdd7/troupe/tests/support/testca"
+	"github.com/b6f6fdd7/troupe/tests/support/testrelay"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/testproxy"
+	"github.com/b6f6fdd7/troupe/tests/support/testproxy"
 )
 
 // The client reaches a server through a proxy, also when it comes back after a cut. For a socket on this

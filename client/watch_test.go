@@ -11,7 +11,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/client"
-	"github.com/b6f6fdd7/troupe/internal/testwatch"
+	"github.com/b6f6fdd7/troupe/tests/support/testwatch"
 )
 
 // After a cut, the state is there again. A Watch ends with its client, with another Watch and with Close; its Next ends with the context, too.

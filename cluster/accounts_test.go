@@ -16,8 +16,8 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/identity"
-	"github.com/b6f6fdd7/troupe/internal/testca"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testca"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 

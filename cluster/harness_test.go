@@ -18,8 +18,8 @@ import (
 	"github.com/b6f6fdd7/troupe/cluster"
 	"github.com/b6f6fdd7/troupe/cluster/membertest"
 	"github.com/b6f6fdd7/troupe/internal/share"
-	"github.com/b6f6fdd7/troupe/internal/testca"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testca"
 	"github.com/b6f6fdd7/troupe/transport"
 	"github.com/b6f6fdd7/troupe/transport/auth"
 )

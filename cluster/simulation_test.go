@@ -19,8 +19,8 @@ import (
 	"github.com/b6f6fdd7/troupe/cluster"
 	"github.com/b6f6fdd7/troupe/cluster/etcd"
 	"github.com/b6f6fdd7/troupe/cluster/membertest"
-	"github.com/b6f6fdd7/troupe/internal/testetcd"
-	"github.com/b6f6fdd7/troupe/internal/testrelay"
+	"github.com/b6f6fdd7/troupe/tests/support/testetcd"
+	"github.com/b6f6fdd7/troupe/tests/support/testrelay"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // activate starts a command with sockets as a service manager passes them (sd_listen_fds(3)). A shell becomes the command, because the pid of the command is in a

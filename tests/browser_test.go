@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // An attempt of a page to reach a server: a websocket, or with Init a fetch.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/testrelay"
+	"github.com/b6f6fdd7/troupe/tests/support/testrelay"
 )
 
 // TestClusterDocument runs the lines in CLUSTER.md that start three nodes on one machine, and those that use them.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/client"
-	"github.com/b6f6fdd7/troupe/internal/testrelay"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testrelay"
 )
 
 // startCluster starts a server for each name, as nodes of a cluster that know each other by a list. more are further arguments, by the name of the node.

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/testoidc"
+	"github.com/b6f6fdd7/troupe/tests/support/testoidc"
 	"github.com/gorilla/websocket"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/client"
-	"github.com/b6f6fdd7/troupe/internal/testrelay"
+	"github.com/b6f6fdd7/troupe/tests/support/testrelay"
 )
 
 var (

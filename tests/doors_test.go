@@ -21,9 +21,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
-	"github.com/b6f6fdd7/troupe/internal/testca"
-	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/testca"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 	"github.com/go-jose/go-jose/v4"
 )
 

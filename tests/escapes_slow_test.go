@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // TestSurvivorsAreTold: if the server could not kill a program, its answer names the program, and never

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 	"golang.org/x/sys/unix"
 )
 

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // TestCpOverCuts: troupe cp takes 60 MB to the server and back over connections that are cut, and the copies are the same.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/hangfs"
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/hangfs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // bomb forks until fork fails, prints this, and tries again for some seconds.

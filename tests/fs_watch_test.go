@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/hangfs"
+	"github.com/b6f6fdd7/troupe/tests/support/hangfs"
 )
 
 // TestFsWatchEnds: the watches of a connection end with the connection, and leave nothing in the server.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/hangfs"
+	"github.com/b6f6fdd7/troupe/tests/support/hangfs"
 )
 
 // TestStartsHang: a start fails by itself if its working directory or program is on a hanging

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/hangfs"
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/hangfs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // TestPollHangs: a file whose filesystem hangs in poll does not stop the server.

@@ -51,9 +51,9 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/holder"
-	"github.com/b6f6fdd7/troupe/internal/needs"
-	"github.com/b6f6fdd7/troupe/internal/slots"
-	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/slots"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 	"github.com/gorilla/websocket"
 	"github.com/vmihailenco/msgpack/v5"
 	"go.uber.org/goleak"

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 	"github.com/gorilla/websocket"
 	"golang.org/x/sys/unix"
 )

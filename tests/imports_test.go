@@ -112,6 +112,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/cmd/troupe/internal/load/program/early", module + "/protocol", "a program under load starts fast"},
 		{"/actors", "github.com/asynkron/protoactor-go/remote", "11 MB for who has one node"},
 		{"/actors", "github.com/asynkron/protoactor-go/cluster", "11 MB for who has one node"},
+		{"/cmd/troupe", module + "/tests", "a program has no support of tests"},
 		{"/cmd/troupe", "github.com/asynkron/protoactor-go/remote", "11 MB for who has one node"},
 		{"/cmd/troupe", "github.com/asynkron/protoactor-go/cluster", "11 MB for who has one node"},
 	} {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // A failure is a system call of the server that fails, as injected by strace(1). when selects calls in

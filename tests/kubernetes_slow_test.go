@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // kubernetesCommand is a line of ./kubernetes: the command of a container.

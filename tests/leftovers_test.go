@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // --- kin: the processes of a test, with a token in their arguments ---

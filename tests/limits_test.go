@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // tellLimits is a script in which a program and a descendant print their limits.

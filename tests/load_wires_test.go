@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 )
 
 // TestLoadOnEveryWire: the load generator works on each transport, in both encodings, with pipes and with terminals, also over cuts. Each

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/hunt"
+	"github.com/b6f6fdd7/troupe/tests/support/hunt"
 )
 
 var mayNameSomething = regexp.MustCompile(`(Id|ID|Ids|IDs|Handle|Token|id|processes|dependsOn|resumeFrom)$`)

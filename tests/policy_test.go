@@ -13,8 +13,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/hunt"
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/hunt"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // policyFile is the file of --policy-file.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // TestPrometheus: a real Prometheus scrapes a server under load. Each query of the dashboard answers something, each rule for alerts is evaluated, and promtool

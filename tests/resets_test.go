@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/hunt"
-	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/support/hunt"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 	"github.com/gorilla/websocket"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // TestProcessesRefused: if the number of processes is limited, the server refuses starts before the

@@ -15,11 +15,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // The tests of sandboxes run with a server that is root, and with a server that is an ordinary user. If the tests

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 var sandboxStarts = flag.Int("sandbox-starts", 300, "how many confined programs TestSandboxedInSequence starts")

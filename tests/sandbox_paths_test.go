@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // TestSandboxPaths: entries of every form mean the same to the server as to the kernel.

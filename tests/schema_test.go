@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 	"github.com/google/jsonschema-go/jsonschema"
 )
 

@@ -18,8 +18,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/term"
 
-	"github.com/b6f6fdd7/troupe/internal/testrelay"
-	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/support/testrelay"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 )
 
 // TestScripts uses the binary like a person at a shell. The scripts have these commands besides

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/hangfs"
+	"github.com/b6f6fdd7/troupe/tests/support/hangfs"
 )
 
 // TestSecrets: programs get no secret of the server, unless a client passes the secret on.

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 	"github.com/gorilla/websocket"
 )
 

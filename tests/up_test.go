@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 )
 
 // shopArg as the first argument makes this test binary a program of docs/example/troupe.yaml: db, web, migrate or worker.

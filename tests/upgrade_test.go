@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // upgradeCommand runs troupe server upgrade about the server.

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/actors/peer"
-	"github.com/b6f6fdd7/troupe/internal/hunt"
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/hunt"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // stranger is a user without an entry in the system's database.

@@ -4,7 +4,7 @@ import (
 	"crypto/tls"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/testca"
+	"github.com/b6f6fdd7/troupe/tests/support/testca"
 )
 
 // overTLS makes serve, dial and newPeer use TLS. Nil: they use TCP alone.

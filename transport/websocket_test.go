@@ -24,7 +24,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/testrelay"
+	"github.com/b6f6fdd7/troupe/tests/support/testrelay"
 	"github.com/gorilla/websocket"
 	"go.uber.org/goleak"
 )

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
-	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // leave starts a child on h, and keeps nothing of it but its plain data, as if its server had gone.

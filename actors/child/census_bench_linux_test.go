@@ -3,7 +3,7 @@ package child
 import (
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/testbench"
+	"github.com/b6f6fdd7/troupe/tests/support/testbench"
 )
 
 // BenchmarkMarker is a start of /bin/true and its end without cgroups.

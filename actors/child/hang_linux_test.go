@@ -16,9 +16,9 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/fork"
-	"github.com/b6f6fdd7/troupe/internal/hangfs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/hangfs"
 )
 
 const hello = "#!/bin/sh\necho hello from $(basename $PWD)\n"

@@ -25,11 +25,11 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/child/trees"
 	"github.com/b6f6fdd7/troupe/internal/holder"
-	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
-	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 )
 
 // heldVar is the variable with the role and the play of a test binary in these tests.

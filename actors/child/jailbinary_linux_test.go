@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
-	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 )
 
 // binaryChanger is in the environment of a program in a sandbox that tries to change its binary.

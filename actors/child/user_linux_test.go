@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // TestLookAs: a look has the permissions of its user alone, on whatever thread it begins, and the other threads keep

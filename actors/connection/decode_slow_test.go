@@ -9,8 +9,8 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/actors/internal/bombs"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/bombs"
 	"github.com/vmihailenco/msgpack/v5"
 )
 

@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 )
 
 // A call that cannot obey NoLinks is refused.

@@ -8,8 +8,8 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/process/launch"
-	"github.com/b6f6fdd7/troupe/internal/testholder"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testholder"
 )
 
 // BenchmarkKeep is what the end of each turn costs a process that outlives its server.

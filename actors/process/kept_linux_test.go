@@ -19,8 +19,8 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/estate"
 	rate "github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/record"
-	"github.com/b6f6fdd7/troupe/internal/testholder"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testholder"
 )
 
 // Each field of the record outlives the server, or says why not.

@@ -11,7 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/internal/estate"
-	"github.com/b6f6fdd7/troupe/internal/testholder"
+	"github.com/b6f6fdd7/troupe/tests/support/testholder"
 )
 
 // No program starts from the state of a shell before the next server would know the state.

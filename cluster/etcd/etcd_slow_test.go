@@ -9,8 +9,8 @@ import (
 
 	"github.com/b6f6fdd7/troupe/cluster"
 	"github.com/b6f6fdd7/troupe/cluster/membertest"
-	"github.com/b6f6fdd7/troupe/internal/testetcd"
-	"github.com/b6f6fdd7/troupe/internal/testrelay"
+	"github.com/b6f6fdd7/troupe/tests/support/testetcd"
+	"github.com/b6f6fdd7/troupe/tests/support/testrelay"
 )
 
 // world has a network for each address between the member and etcd.

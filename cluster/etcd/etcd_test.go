@@ -18,9 +18,9 @@ import (
 
 	"github.com/b6f6fdd7/troupe/cluster"
 	"github.com/b6f6fdd7/troupe/cluster/membertest"
-	"github.com/b6f6fdd7/troupe/internal/testbuf"
-	"github.com/b6f6fdd7/troupe/internal/testca"
-	"github.com/b6f6fdd7/troupe/internal/testetcd"
+	"github.com/b6f6fdd7/troupe/tests/support/testbuf"
+	"github.com/b6f6fdd7/troupe/tests/support/testca"
+	"github.com/b6f6fdd7/troupe/tests/support/testetcd"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

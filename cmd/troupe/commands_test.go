@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 )
 
 // The next load removes the directories of killed loads, and nothing else.

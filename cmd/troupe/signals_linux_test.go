@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/client"
-	"github.com/b6f6fdd7/troupe/internal/hangfs"
 	"github.com/b6f6fdd7/troupe/internal/holder"
+	"github.com/b6f6fdd7/troupe/tests/support/hangfs"
 	"golang.org/x/sys/unix"
 )
 

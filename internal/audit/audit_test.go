@@ -22,7 +22,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // memory is a sink of a test.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/arena"
 	"github.com/b6f6fdd7/troupe/internal/lane"
-	"github.com/b6f6fdd7/troupe/internal/testholder"
+	"github.com/b6f6fdd7/troupe/tests/support/testholder"
 )
 
 // next returns the estate of the next server of a holder. That of the last one is left as if its server had been killed.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 	"golang.org/x/sys/unix"
 )
 

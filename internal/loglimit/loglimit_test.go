@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/testbuf"
+	"github.com/b6f6fdd7/troupe/tests/support/testbuf"
 )
 
 func lines(b *testbuf.Buffer, text string) (all []string) {

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/hangfs"
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/hangfs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 func must(t testing.TB, errs ...error) {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 )
 
 // TestAttacks makes the attacks with small numbers. The attacks wait more than they work.

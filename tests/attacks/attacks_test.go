@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/slots"
+	"github.com/b6f6fdd7/troupe/tests/support/slots"
 )
 
 func TestMain(m *testing.M) {

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 	"golang.org/x/sys/unix"
 )
 

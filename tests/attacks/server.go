@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/holder"
-	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 )
 
 // These are timeouts, not measurements: what comes later, on a busy machine too, would never come.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/testlab"
+	"github.com/b6f6fdd7/troupe/tests/support/testlab"
 )
 
 // held is how long a fault lasts without a fact to wait for.

@@ -26,10 +26,10 @@ import (
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/internal/holder"
-	"github.com/b6f6fdd7/troupe/internal/testca"
-	"github.com/b6f6fdd7/troupe/internal/testlab"
-	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testca"
+	"github.com/b6f6fdd7/troupe/tests/support/testlab"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 	"github.com/b6f6fdd7/troupe/transport"
 	"go.uber.org/goleak"
 )

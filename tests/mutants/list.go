@@ -1041,21 +1041,21 @@ var mutants = []mutant{
 			}
 `, new: `			_ = always[path]
 `, breaks: "with -slow only the slow tests run"},
-	{file: "internal/testroot/confine_linux.go", old: `unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}`, new: `unix.MountAttr{}`, breaks: "a confined program writes to its directories only"},
-	{file: "internal/testroot/confine_linux.go", old: `	if err := unix.Mount(v.Tmp, "/tmp", "", unix.MS_BIND, ""); err != nil {
+	{file: "tests/support/testroot/confine_linux.go", old: `unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}`, new: `unix.MountAttr{}`, breaks: "a confined program writes to its directories only"},
+	{file: "tests/support/testroot/confine_linux.go", old: `	if err := unix.Mount(v.Tmp, "/tmp", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount %s at /tmp: %w", v.Tmp, err)
 	}
 `, new: ``, breaks: "a confined program has a /tmp of its own"},
-	{file: "internal/testroot/confine_linux.go", old: `	if v.Locked {
+	{file: "tests/support/testroot/confine_linux.go", old: `	if v.Locked {
 `, new: `	if false {
 `, breaks: "no program of a fuzzed server leaves its view", in: "tests", run: "^TestUntouched$", slow: true},
 	{file: "tests/attacks/server.go", old: `testroot.ConfineIn(t.tmp, s.cmd, t.dir)`, new: `testroot.ConfineIn(t.tmp, exec.Command(""), t.dir)`, breaks: "an attacked server changes nothing outside the directory of its attack", run: "^TestServersAreConfined$", slow: true},
-	{file: "internal/needs/namespaces_linux.go", old: `	out, err := cmd.CombinedOutput()
+	{file: "tests/support/needs/namespaces_linux.go", old: `	out, err := cmd.CombinedOutput()
 	if err != nil && len(out) > 0 {`, new: `	out, err := cmd.CombinedOutput()
 	if err = nil; len(out) > 0 && err != nil {`, breaks: "a probe finds missing namespaces"},
-	{file: "internal/testroot/confine_linux.go", old: `		t.Errorf("inside: %v\n%s", err, out)
+	{file: "tests/support/testroot/confine_linux.go", old: `		t.Errorf("inside: %v\n%s", err, out)
 	case strings`, new: `	case strings`, breaks: "a test that is red in its view is red"},
-	{file: "internal/needs/needs.go", old: `		} else if !slices.Contains(known, what) {`, new: `		} else if false && !slices.Contains(known, what) {`, breaks: "in CI a test that lacks a need fails"},
+	{file: "tests/support/needs/needs.go", old: `		} else if !slices.Contains(known, what) {`, new: `		} else if false && !slices.Contains(known, what) {`, breaks: "in CI a test that lacks a need fails"},
 	{file: "internal/record/encode.go", old: `slices.SortFunc(all, func`, new: `slices.SortFunc(all[:0], func`, breaks: "the same map has the same bytes"},
 	{file: "internal/record/encode.go", old: `e.seen[o] = len(e.seen) + 1`, new: `_ = e.seen`, breaks: "two pointers to a variable of a record come back as two pointers to one variable"},
 	{file: "internal/record/record.go", old: `n <= d.left/size`, new: `true`, breaks: "a record takes a bounded part of the memory"},

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/testca"
+	"github.com/b6f6fdd7/troupe/tests/support/testca"
 )
 
 // handshake returns what the client and the server see of each other.

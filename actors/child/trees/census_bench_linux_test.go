@@ -4,7 +4,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/testbench"
+	"github.com/b6f6fdd7/troupe/tests/support/testbench"
 )
 
 // BenchmarkCensus is a census of the machine with 500 processes more, which reads the marker of each.

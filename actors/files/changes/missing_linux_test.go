@@ -14,7 +14,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/internal/rules"
-	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 	"pgregory.net/rapid"
 )
 

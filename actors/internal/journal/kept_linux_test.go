@@ -9,8 +9,8 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/estate"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/record"
-	"github.com/b6f6fdd7/troupe/internal/testholder"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testholder"
 )
 
 // Each field of an event and of the record outlives the server, or says why not.

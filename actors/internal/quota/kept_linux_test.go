@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/estate"
-	"github.com/b6f6fdd7/troupe/internal/testholder"
+	"github.com/b6f6fdd7/troupe/tests/support/testholder"
 )
 
 // An owner key has no more starts and bytes for the death of a server, and others have no fewer. A share that is forgotten leaves no record.

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
-	"github.com/b6f6fdd7/troupe/internal/testroot"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 )
 
 // tester is *testing.T and *rapid.T.

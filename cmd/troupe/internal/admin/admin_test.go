@@ -18,7 +18,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/internal/loglevel"
-	"github.com/b6f6fdd7/troupe/internal/slots"
+	"github.com/b6f6fdd7/troupe/tests/support/slots"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 

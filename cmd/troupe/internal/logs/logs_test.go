@@ -18,8 +18,8 @@ import (
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/internal/show"
-	"github.com/b6f6fdd7/troupe/internal/testbuf"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testbuf"
 )
 
 var start = time.Unix(1_800_000_000, 0).UTC()

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/testca"
+	"github.com/b6f6fdd7/troupe/tests/support/testca"
 )
 
 // What the files for TLS have in them does as well as the files.

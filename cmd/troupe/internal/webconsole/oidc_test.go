@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/webconsole/sso"
-	"github.com/b6f6fdd7/troupe/internal/testoidc"
+	"github.com/b6f6fdd7/troupe/tests/support/testoidc"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
-	"github.com/b6f6fdd7/troupe/internal/testca"
-	"github.com/b6f6fdd7/troupe/internal/testproxy"
+	"github.com/b6f6fdd7/troupe/tests/support/testca"
+	"github.com/b6f6fdd7/troupe/tests/support/testproxy"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/internal/show"
-	"github.com/b6f6fdd7/troupe/internal/testbuf"
+	"github.com/b6f6fdd7/troupe/tests/support/testbuf"
 )
 
 // after returns the figures of a run after a while.

@@ -20,7 +20,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/program"
 	_ "github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/program/early" // the test binary is the programs
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/stream"
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 const key = stream.Key(0x123456789abc)

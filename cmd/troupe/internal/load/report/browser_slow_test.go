@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/result"
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 var screenshotsTo = flag.String("screenshots", "", "directory to write the screenshots of the reports of troupe load to, for looking at them")

@@ -17,8 +17,8 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/oracle"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/program"
-	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 	"github.com/b6f6fdd7/troupe/transport"
 	"go.uber.org/goleak"
 )

@@ -8,7 +8,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/testoidc"
+	"github.com/b6f6fdd7/troupe/tests/support/testoidc"
 )
 
 // run takes the place of a test.

@@ -14,7 +14,7 @@ import (
 // Batches have every method of package protocol.
 func TestHasAllMethods(t *testing.T) {
 	var named []string
-	files, err := filepath.Glob("../../protocol/*.go")
+	files, err := filepath.Glob("../../../protocol/*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d files of package protocol, %v", len(files), err)
 	}

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // TestConfine: a program of any user writes to the directories that it was given and to a /tmp of its own, and nowhere else.

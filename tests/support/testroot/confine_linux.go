@@ -17,7 +17,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 	"golang.org/x/sys/unix"
 )
 

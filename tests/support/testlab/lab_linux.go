@@ -29,7 +29,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/needs"
 )
 
 // A Lab is a network and its machines, until its test ends.
