@@ -59,9 +59,9 @@ func TestEvictForMemory(t *testing.T) {
 	leave(poor)
 	first := hoard()
 	observer := s.observe(first.sessionID, nil)
+	eventually(t, "the first holds what its program may write", func() bool { return num(describe(t, observer, "p")["retainedBytes"]) >= 1<<20 })
 	second := hoard()
 	watched := s.observe(second.sessionID, nil)
-	t.Logf("the first is %s, the second %s", first.sessionID, second.sessionID) // the log of the server names the one that gave way
 	code, text := observer.awaitClose()
 	if code != 4001 || !strings.Contains(text, "2500000 bytes") {
 		t.Errorf("the first was closed with %d %q", code, text)
