@@ -15,13 +15,14 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/tests/support/slots"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 	"github.com/b6f6fdd7/troupe/transport"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
 	slots.Widen()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(testleak.Patient(m))
 }
 
 // limit is how long a test waits for a fact before it gives up.

@@ -16,9 +16,10 @@ import (
 
 	"github.com/b6f6fdd7/troupe/cluster"
 	"github.com/b6f6fdd7/troupe/cluster/membertest"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testleak.Patient(m)) }
 
 // street is a network of addresses where nodes run.
 type street struct {

@@ -13,11 +13,12 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testleak.Patient(m)) }
 
 func TestDecode(t *testing.T) {
 	for _, c := range []struct {

@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testleak.Patient(m)) }
 
 func TestBackoff(t *testing.T) {
 	b := Backoff{Initial: 100 * time.Millisecond, Max: time.Second, Factor: 2}

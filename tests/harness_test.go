@@ -53,6 +53,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/holder"
 	"github.com/b6f6fdd7/troupe/tests/support/needs"
 	"github.com/b6f6fdd7/troupe/tests/support/slots"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 	"github.com/gorilla/websocket"
 	"github.com/vmihailenco/msgpack/v5"
@@ -92,7 +93,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	slots.Widen()
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(testleak.Patient(m), goleak.Cleanup(func(code int) {
 		if dir := buildDir.Load(); dir != nil {
 			os.RemoveAll(*dir)
 		}

@@ -24,12 +24,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 	"github.com/b6f6fdd7/troupe/tests/support/testrelay"
 	"github.com/gorilla/websocket"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testleak.Patient(m)) }
 
 // patience is how long a test waits for a fact.
 const patience = time.Minute

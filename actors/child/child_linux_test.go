@@ -27,15 +27,18 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/tests/support/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 )
 
 func TestMain(m *testing.M) {
 	if err := SealFiles(); err != nil { // else TestDescriptors would find the files of the caller
 		panic(err)
 	}
-	goleak.VerifyTestMain(m, // two goroutines of a server end with its holder
+	endWithHolder := []goleak.Option{
 		goleak.IgnoreAnyFunction("github.com/b6f6fdd7/troupe/internal/holder.(*Server).listen"),
-		goleak.IgnoreAnyFunction("github.com/b6f6fdd7/troupe/actors/child.endWithHolder"))
+		goleak.IgnoreAnyFunction("github.com/b6f6fdd7/troupe/actors/child.endWithHolder"),
+	}
+	goleak.VerifyTestMain(testleak.Patient(m, endWithHolder...), endWithHolder...)
 }
 
 // watched is a child whose Facts are taken out and remembered, as by its actor.

@@ -20,12 +20,13 @@ import (
 
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/tests/support/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testleak.Patient(m)) }
 
 // names lists all paths below dir, with their content.
 func names(t *testing.T, dir string) string {

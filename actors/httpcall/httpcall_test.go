@@ -25,9 +25,10 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testleak.Patient(m)) }
 
 // limit is the longest wait of a test for a fact.
 const limit = 60 * time.Second

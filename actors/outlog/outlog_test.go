@@ -13,11 +13,12 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/slab"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testleak.Patient(m)) }
 
 // Readers get a prefix of the written bytes, each byte once, and a gap for each loss. All readers get the same entries. This holds for
 // any number of readers, any order of appends, drops and reads, and for memory and disk. In the end all memory and disk space is given

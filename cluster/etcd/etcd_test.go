@@ -21,9 +21,10 @@ import (
 	"github.com/b6f6fdd7/troupe/tests/support/testbuf"
 	"github.com/b6f6fdd7/troupe/tests/support/testca"
 	"github.com/b6f6fdd7/troupe/tests/support/testetcd"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testleak.Patient(m)) }
 
 func newMembership(t *testing.T, o Options) cluster.Membership {
 	t.Helper()

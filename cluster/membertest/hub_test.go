@@ -9,9 +9,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/b6f6fdd7/troupe/cluster"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testleak.Patient(m)) }
 
 // hubWorld cuts by address, where a Hub cuts by id.
 type hubWorld struct {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/tests/support/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 )
 
 // With asMain in its environment, the test binary runs as troupe.
@@ -49,7 +50,7 @@ func TestMain(m *testing.M) {
 	// signal is not inherited.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	stop := ownPlace()
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(testleak.Patient(m), goleak.Cleanup(func(code int) {
 		stop()
 		os.Exit(code)
 	}))

@@ -15,12 +15,13 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 	"github.com/b6f6fdd7/troupe/transport"
 	"github.com/gorilla/websocket"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testleak.Patient(m)) }
 
 // patience is for waits that end at once unless the code is broken.
 const patience = time.Minute

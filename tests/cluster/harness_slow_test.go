@@ -29,6 +29,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/tests/support/testca"
 	"github.com/b6f6fdd7/troupe/tests/support/testlab"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 	"github.com/b6f6fdd7/troupe/transport"
 	"go.uber.org/goleak"
@@ -40,7 +41,7 @@ const patience = time.Minute
 var buildDir string
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(testleak.Patient(m), goleak.Cleanup(func(code int) {
 		os.RemoveAll(buildDir)
 		os.Exit(code)
 	}))

@@ -23,6 +23,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/fork"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/tests/support/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 )
 
 func TestMain(m *testing.M) {
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(headlessVar) != "" {
 		endMainThread()
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(testleak.Patient(m))
 }
 
 // headlessVar is the environment variable of a program that ends its main thread.

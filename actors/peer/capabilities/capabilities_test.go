@@ -16,9 +16,10 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testleak.Patient(m)) }
 
 const deploy = "---\nname: deploy\ndescription: Deploy the service.\n---\nThe instructions.\n"
 

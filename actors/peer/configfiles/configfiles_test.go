@@ -20,9 +20,10 @@ import (
 
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/tests/support/needs"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testleak.Patient(m)) }
 
 // machine makes files below a new directory: the user's in codex, the system's in etc.
 func machine(t *testing.T, contents map[string]string) (dir string, places Places) {

@@ -17,10 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testleak.Patient(m)) }
 
 // patience is how long a fact may take on a busy machine.
 const patience = time.Minute

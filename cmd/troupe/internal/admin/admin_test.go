@@ -19,12 +19,13 @@ import (
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/internal/loglevel"
 	"github.com/b6f6fdd7/troupe/tests/support/slots"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
 func TestMain(m *testing.M) {
 	slots.Widen()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(testleak.Patient(m))
 }
 
 // operated starts a troupe with its admin socket.

@@ -18,6 +18,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/load/program"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/support/testleak"
 	"github.com/b6f6fdd7/troupe/tests/support/testroot"
 	"github.com/b6f6fdd7/troupe/transport"
 	"go.uber.org/goleak"
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("troupe v1.2.3")
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(testleak.Patient(m))
 }
 
 // serve runs a server in this process, and returns its URL. scheme is ws or unix+frames.
